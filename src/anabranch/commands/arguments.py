@@ -1,0 +1,45 @@
+"""Reading arguments: strict integers, entry IDs, keywords.
+
+Hot commands loop over their argument list themselves; these are the shared leaves.
+"""
+
+from __future__ import annotations
+
+from anabranch.commands import texts
+from anabranch.errors import CommandError
+from anabranch.stream import entry_id
+
+__all__ = ["id_argument", "integer", "integer_or_none"]
+
+_INT_MIN = -(1 << 63)
+_INT_MAX = (1 << 63) - 1
+
+
+def integer_or_none(raw: bytes) -> int | None:
+    """A signed 64-bit decimal in canonical form, or None.
+
+    Redis refuses leading zeros, ``+5``, ``-0`` and blanks; so do we.
+    """
+    if not raw or len(raw) > 20:
+        return None
+    digits = raw[1:] if raw[0] == 45 else raw
+    if not digits.isdigit() or (digits[0] == 48 and raw != b"0"):
+        return None
+    value = int(raw)
+    return value if _INT_MIN <= value <= _INT_MAX else None
+
+
+def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
+    """The same, raising ``text`` as an error reply."""
+    value = integer_or_none(raw)
+    if value is None:
+        raise CommandError(text)
+    return value
+
+
+def id_argument(raw: bytes, missing_seq: int = 0) -> int:
+    """An entry ID ``ms`` or ``ms-seq``; everything else is the client's error."""
+    try:
+        return entry_id.parse(raw, missing_seq)
+    except entry_id.InvalidId:
+        raise CommandError(texts.INVALID_ID) from None

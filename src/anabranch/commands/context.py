@@ -1,0 +1,184 @@
+"""What a command function is handed: the session, the keyspace, the time, and ways to act.
+
+One context per region, re-pointed at each request. Commands read state through the ``lookup``
+family, which hides keys past their deadline, and change it through :meth:`Context.emit` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands import texts
+from anabranch.effects import kinds
+from anabranch.effects.apply import APPLY
+from anabranch.effects.events import events_of
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.keyspace.waiters import Waiter
+from anabranch.resp.encode import encode
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl_rules import AclRegistry
+    from anabranch.commands.channels import Channels
+    from anabranch.commands.dispatch import Dispatcher
+    from anabranch.commands.host import Clock, Host
+    from anabranch.commands.session import Session
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.database import Database
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.metrics.stats import Stats
+    from anabranch.region.region import Region
+
+__all__ = ["Context"]
+
+
+class Context:
+    """Everything a command may see and do."""
+
+    def __init__(
+        self,
+        *,
+        keyspace: Keyspace,
+        settings: Settings,
+        acl: AclRegistry,
+        channels: Channels,
+        stats: Stats,
+        clock: Clock,
+        host: Host,
+        sessions: dict[int, Session],
+    ) -> None:
+        self.keyspace = keyspace
+        self.settings = settings
+        self.acl = acl
+        self.channels = channels
+        self.stats = stats
+        self.clock = clock
+        self.host = host
+        self.sessions = sessions  # every connection by its client ID
+        self.dispatcher: Dispatcher  # set by the dispatcher itself
+        self.region: Region  # set by the region itself; for administration (slow log, unpause)
+        self.record: Callable[[kinds.Effect], None] | None = None
+        self.session: Session
+        self.db: Database
+        self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
+        self.resp3 = False
+        self.in_exec = False
+        self.waiter: Waiter | None = None  # set while a blocked command runs again
+        self.changes = 0  # what INFO calls rdb_changes_since_last_save
+        self.notify_flags = 0  # keyspace event classes in force, see effects/events.py
+
+    def enter(self, session: Session, now_ms: int) -> None:
+        """Point the context at a connection."""
+        self.session = session
+        self.db = self.keyspace.databases[session.db]
+        self.resp3 = session.resp3
+        self.now_ms = now_ms
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def lookup(self, key: bytes) -> Value | None:
+        """The value of a key of the selected database; a key past its deadline is removed."""
+        db = self.db
+        if db.deadlines and key in db.deadlines:
+            self.expire_if_due(db, key)
+        return db.values.get(key)
+
+    def expire_if_due(self, db: Database, key: bytes) -> None:
+        """Remove a key whose deadline has passed."""
+        deadline = db.deadlines.get(key)
+        if deadline is not None and deadline <= self.now_ms and self.stats.expire_on_access:
+            self.stats.expired_keys += 1
+            self.emit(kinds.Delete(db.index, key, True))
+
+    def lookup_in(self, db: Database, key: bytes) -> Value | None:
+        """The same for another database."""
+        self.expire_if_due(db, key)
+        return db.values.get(key)
+
+    def read(self, key: bytes) -> Value | None:
+        """A look-up that counts in keyspace_hits / keyspace_misses (read commands)."""
+        value = self.lookup(key)
+        if value is None:
+            self.miss(key)
+        else:
+            self.stats.keyspace_hits += 1
+            if not self.session.no_touch:
+                value.accessed_ms = self.now_ms
+        return value
+
+    def miss(self, key: bytes) -> None:
+        """A read command did not find its key."""
+        self.stats.keyspace_misses += 1
+        if self.notify_flags:
+            self.channels.notify(self.notify_flags, "m", "keymiss", self.db.index, key)
+
+    def stream(self, key: bytes) -> Stream | None:
+        """The stream of a key for a writing command, None when missing."""
+        value = self.lookup(key)
+        if value is None:
+            return None
+        if type(value) is not Stream:
+            raise CommandError(texts.WRONGTYPE)
+        if not self.session.no_touch:
+            value.accessed_ms = self.now_ms
+        return value
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """The stream of a key for a reading command, None when missing."""
+        value = self.read(key)
+        if value is not None and type(value) is not Stream:
+            raise CommandError(texts.WRONGTYPE)
+        return value
+
+    # -- acting -------------------------------------------------------------------------------
+
+    def emit(self, effect: kinds.Effect) -> None:
+        """Apply a decided change, record it, and publish its keyspace events."""
+        APPLY[type(effect)](self.keyspace, effect)
+        if self.record is not None:
+            self.record(effect)
+        if self.notify_flags:
+            for kind, event, db, key in events_of(effect):
+                self.channels.notify(self.notify_flags, kind, event, db, key)
+
+    def block(
+        self,
+        keys: list[bytes],
+        args: list[bytes],
+        deadline_ms: int,
+        wants: Callable[[Value | None], bool],
+        timeout_reply: bytes,
+        *,
+        fails_without_key: bool = False,
+        recheck_ms: int = 0,
+    ) -> None:
+        """Make the connection wait for keys; the command function then returns None.
+
+        ``args`` is what runs again when a key is signalled (``$`` already resolved). A command
+        that runs again and calls this once more keeps its place and its deadline.
+        """
+        waiters = self.keyspace.waiters
+        if self.waiter is not None:
+            if recheck_ms:
+                waiters.recheck_at(self.waiter, recheck_ms)
+            return
+        session = self.session
+        index = self.db.index
+        waiter = Waiter(
+            session,
+            args,
+            [(index, key) for key in dict.fromkeys(keys)],
+            deadline_ms,
+            wants,
+            timeout_reply,
+            fails_without_key=fails_without_key,
+        )
+        waiter.recheck_ms = recheck_ms
+        session.waiter = waiter
+        waiters.add(waiter)
+
+    def reply(self, value: Any) -> bytes:
+        """Any reply value in the connection's protocol."""
+        return encode(value, self.resp3)

@@ -1,0 +1,224 @@
+"""The one door for requests: find, gate, call, account.
+
+``find`` maps the raw name to an :class:`Entry`. While a session is *plain* and the server
+*unguarded* (nobody monitors, nothing is paused, no memory limit) a request goes straight to its
+function; otherwise :meth:`Dispatcher.guarded` walks the gates in Redis's order: authentication,
+ACL, memory, subscriber mode, pause, MULTI queueing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.commands import texts
+from anabranch.errors import CommandError
+from anabranch.metrics.stats import CommandStats
+from anabranch.resp.encode import QUEUED, error
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+    from anabranch.commands.session import Session
+    from anabranch.commands.spec import Command, CommandFunction
+
+__all__ = ["Dispatcher", "Entry"]
+
+_SUBSCRIBER_COMMANDS = frozenset(
+    "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
+)
+_NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
+_PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
+
+
+class Entry(CommandStats):
+    """A command of this server: its row, its function, its figures."""
+
+    __slots__ = ("command", "function", "high", "low", "subcommands")
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.command = command
+        self.function: CommandFunction | None = command.function
+        self.low = abs(command.arity)
+        self.high = command.arity if command.arity >= 0 else 1 << 31
+        self.subcommands: dict[bytes, Entry] = {}
+
+
+class Dispatcher:
+    """The command table of one server, with its figures."""
+
+    def __init__(self, commands: Iterable[Command], context: Context) -> None:
+        self.context = context
+        context.dispatcher = self
+        self.entries: dict[bytes, Entry] = {}
+        self.guarded_by: set[str] = set()  # reasons why nobody may skip the gates
+        self.monitors: dict[Session, None] = {}
+        self.pause_until_ms = 0
+        self.pause_writes_only = False
+        self.postponed: dict[Session, None] = {}
+        self.memory_exceeded: Callable[[], bool] = lambda: False
+        for command in commands:
+            self._add(command)
+
+    def _add(self, command: Command) -> None:
+        entry = Entry(command)
+        for sub in command.subcommands.values():
+            entry.subcommands[sub.name.encode()] = Entry(sub)
+        name = command.name.encode()
+        assert name not in self.entries, f"two rows for {command.name}"
+        self.entries[name] = self.entries[name.upper()] = entry
+
+    def all_entries(self) -> Iterator[Entry]:
+        """Every command and sub-command once."""
+        for name, entry in self.entries.items():
+            if name == entry.command.name.encode():
+                yield entry
+                yield from entry.subcommands.values()
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def find(self, args: list[bytes]) -> Entry | None:
+        """The command or sub-command a request names, None when unknown; checks no arity.
+
+        A container without (known) sub-command gives the container itself.
+        """
+        entry = self.entries.get(args[0]) or self.entries.get(args[0].lower())
+        if entry is not None and entry.subcommands and len(args) > 1:
+            sub = entry.subcommands.get(args[1]) or entry.subcommands.get(args[1].lower())
+            return sub or entry
+        return entry
+
+    def resolve(self, args: list[bytes]) -> Entry:
+        """The same for execution: raises the unknown-command and arity errors."""
+        entry = self.find(args)
+        if entry is None:
+            raise CommandError(_unknown_command(args))
+        command = entry.command
+        if entry.subcommands:
+            if len(args) < 2:
+                raise texts.wrong_arity(command.full_name)
+            if entry.function is None:
+                name = args[1].decode("latin-1")[:128]
+                raise CommandError(
+                    b"ERR unknown subcommand '%b'. Try %b HELP."
+                    % (name.encode("latin-1"), command.name.upper().encode())
+                )
+        if not entry.low <= len(args) <= entry.high:
+            raise texts.wrong_arity(command.full_name)
+        return entry
+
+    # -- gating -------------------------------------------------------------------------------
+
+    def guarded(self, entry: Entry, args: list[bytes]) -> bytes | None:
+        """Run a request through every gate; same result as the command function's.
+
+        Raises :class:`CommandError` like it; ``entry.rejected`` counts refusals before the call.
+        """
+        ctx = self.context
+        session = ctx.session
+        command = entry.command
+        try:
+            self._admit(session, command, args)
+        except CommandError as refusal:
+            entry.rejected += 1
+            self.poison(session, refusal)
+            raise
+        if (
+            self.pause_until_ms
+            and (not self.pause_writes_only or command.is_write or command.name == "exec")
+            and command.full_name not in _PAUSE_EXEMPT
+        ):
+            session.backlog.appendleft(args)
+            self.postponed[session] = None
+            return None
+        if session.transaction is not None and command.name not in _NEVER_QUEUED:
+            if "no_multi" in command.flags:
+                entry.rejected += 1
+                refusal = CommandError("ERR Command not allowed inside a transaction")
+                self.poison(session, refusal)
+                raise refusal
+            session.transaction.append((command, args))
+            return QUEUED
+        if self.monitors and not command.skips_monitor:
+            self.feed_monitors(session, args)
+        assert entry.function is not None
+        return entry.function(ctx, args)
+
+    def _admit(self, session: Session, command: Command, args: list[bytes]) -> None:
+        ctx = self.context
+        if session.user is None:
+            if not command.is_noauth:
+                raise CommandError("NOAUTH Authentication required.")
+        elif not session.user.is_unrestricted and not command.is_noauth:
+            ctx.acl.check(ctx, session, command, args)
+        if command.is_denyoom and "maxmemory" in self.guarded_by and self.memory_exceeded():
+            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+        if (
+            not session.resp3
+            and session.subscriptions + len(session.shard_channels)
+            and command.name not in _SUBSCRIBER_COMMANDS
+        ):
+            raise CommandError(
+                f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
+                "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            )
+
+    def poison(self, session: Session, refusal: CommandError) -> None:
+        """A request was refused before its execution: an open MULTI cannot run any more."""
+        if session.transaction is not None and session.transaction_error is None:
+            session.transaction_error = "previous errors."
+
+    def feed_monitors(self, session: Session, args: list[bytes]) -> None:
+        """Show a request to every MONITOR connection."""
+        now_us = self.context.clock.now_us()
+        line = b"+%d.%06d [%d %b] %b\r\n" % (
+            now_us // 1_000_000,
+            now_us % 1_000_000,
+            session.db,
+            session.address.encode(),
+            b" ".join(map(quoted, args)),
+        )
+        for monitor in self.monitors:
+            monitor.outbox.append(line)
+            self.context.channels.pending[monitor] = None
+
+    # -- accounting ---------------------------------------------------------------------------
+
+    def failed(self, refusal: CommandError) -> bytes:
+        """The error reply, counted."""
+        line = error(refusal.text)
+        self.context.stats.count_error(line[1:-2])
+        return line
+
+
+def _unknown_command(args: list[bytes]) -> bytes:
+    """Name and as many arguments as fit in about 128 bytes, as Redis shows them."""
+    shown = b""
+    for arg in args[1:]:
+        if len(shown) >= 128:
+            break
+        shown += b"'%b' " % arg[: 128 - len(shown)]
+    text = b"ERR unknown command '%b'" % args[0][:128]
+    if len(args) > 1:
+        text += b", with args beginning with: " + shown
+    return text
+
+
+_ESCAPES = {
+    0x5C: b"\\\\",
+    0x22: b'\\"',
+    0x0A: b"\\n",
+    0x0D: b"\\r",
+    0x09: b"\\t",
+    0x07: b"\\a",
+    0x08: b"\\b",
+}
+_QUOTED = [
+    _ESCAPES.get(code) or (bytes([code]) if 32 <= code < 127 else b"\\x%02x" % code)
+    for code in range(256)
+]
+
+
+def quoted(data: bytes) -> bytes:
+    """An argument as MONITOR prints it: in double quotes, binary as ``\\xHH``."""
+    return b'"' + b"".join([_QUOTED[code] for code in data]) + b'"'

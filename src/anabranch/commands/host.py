@@ -1,0 +1,61 @@
+"""The few wishes of commands that reach outside the pure core.
+
+The server gives real ones, tests and the simulator their own. Everything here is decided by the
+shell, so that no command imports clocks, files or sockets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from anabranch.commands.session import Session
+
+__all__ = ["Clock", "Host"]
+
+
+class Clock(Protocol):
+    """Time, read by nobody else."""
+
+    def now_us(self) -> int:
+        """Wall-clock time in microseconds since 1970."""
+
+    def ticks_ns(self) -> int:
+        """A monotonic clock for durations."""
+
+
+class Host(Protocol):
+    """What the process around the core can do for a command."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Unpredictable bytes (ACL GENPASS, run IDs)."""
+
+    def random_below(self, bound: int) -> int:
+        """A uniform choice (RANDOMKEY)."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still (DEBUG SLEEP)."""
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """Write an operator's log line."""
+
+    def close(self, session: Session) -> None:
+        """Close a connection once its outbox is written."""
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        """Begin an orderly stop; ``save`` None means by configuration."""
+
+    def process_info(self) -> dict[str, object]:
+        """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
+
+    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+        """Write changed settings back to the configuration file (CONFIG REWRITE)."""
+
+    def read_acl_file(self) -> str:
+        """The text of the ``aclfile``."""
+
+    def write_acl_file(self, text: str) -> None:
+        """Replace the ``aclfile``."""
+
+    def apply_setting(self, name: str) -> None:
+        """A setting with an effect outside the core changed (port, loglevel, maxclients ...)."""

@@ -1,0 +1,82 @@
+"""The state of one connection, without the connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl_rules import User
+    from anabranch.commands.spec import Command
+    from anabranch.keyspace.waiters import Waiter
+
+__all__ = ["Session"]
+
+
+class Session:
+    """What the server remembers of one client.
+
+    Replies and pushes are appended to ``outbox``; whoever drives the region writes them out.
+    ``plain`` is true while nothing special applies (authenticated, unrestricted user, no MULTI,
+    no RESP2 subscription, replies on): the dispatcher then skips all gates. Call
+    :meth:`refresh` after changing anything it depends on.
+    """
+
+    def __init__(self, session_id: int, user: User | None, address: str, local: str) -> None:
+        self.id = session_id
+        self.address = address  # "ip:port" of the client, or the socket path
+        self.local_address = local
+        self.user = user  # None until authenticated
+        self.db = 0
+        self.resp3 = False
+        self.name = b""
+        self.library_name = b""
+        self.library_version = b""
+        self.outbox: list[bytes] = []
+        self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
+        self.waiter: Waiter | None = None
+        # transactions
+        self.transaction: list[tuple[Command, list[bytes]]] | None = None
+        self.transaction_error: str | None = None
+        self.watched: set[tuple[int, bytes]] = set()
+        self.watch_broken = False
+        # publish/subscribe
+        self.channels: set[bytes] = set()
+        self.patterns: set[bytes] = set()
+        self.shard_channels: set[bytes] = set()
+        # CLIENT REPLY: "on", "off", or "skip" for the next request
+        self.reply_mode = "on"
+        self.reply_skip = False
+        self.monitoring = False
+        self.no_evict = False
+        self.no_touch = False
+        self.created_ms = 0
+        self.last_ms = 0  # last request
+        self.last_command = ""
+        self.commands = 0
+        self.closing = False  # close once the outbox is written
+        self.connection: Any = None  # the transport side, opaque to the core
+        self.plain = False
+        self.refresh()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a command of this connection is waiting for a key."""
+        return self.waiter is not None
+
+    @property
+    def subscriptions(self) -> int:
+        """Channels and patterns, as the subscribe replies count them."""
+        return len(self.channels) + len(self.patterns)
+
+    def refresh(self) -> None:
+        """Recompute ``plain``."""
+        self.plain = (
+            self.user is not None
+            and self.user.is_unrestricted
+            and self.transaction is None
+            and (self.resp3 or not (self.channels or self.patterns or self.shard_channels))
+            and self.reply_mode == "on"
+            and not self.reply_skip
+            and not self.monitoring
+        )

@@ -1,0 +1,29 @@
+"""Error texts that more than one command uses, byte for byte as Redis words them.
+
+A text that belongs to one command stands beside that command's function.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import CommandError
+
+__all__ = [
+    "INVALID_ID",
+    "NOT_INTEGER",
+    "NO_SUCH_KEY",
+    "SYNTAX",
+    "WRONGTYPE",
+    "wrong_arity",
+]
+
+WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+NO_SUCH_KEY = "ERR no such key"
+NOT_INTEGER = "ERR value is not an integer or out of range"
+SYNTAX = "ERR syntax error"
+INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
+DB_RANGE = "ERR DB index is out of range"
+
+
+def wrong_arity(full_name: str) -> CommandError:
+    """``full_name`` is lower case; sub-commands are ``xgroup|create``."""
+    return CommandError(f"ERR wrong number of arguments for '{full_name}' command")

@@ -1,0 +1,54 @@
+"""The only door through which state changes: effect kind -> function.
+
+Local execution, recovery and replication all come through here, so they cannot disagree. Apply
+functions have no clock, no options and no error replies; an exception in one is our bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.effects import apply_group, apply_keys, apply_stream, kinds
+from anabranch.keyspace.keyspace import Keyspace
+
+__all__ = ["APPLY", "apply"]
+
+APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
+    kinds.CreateStream: apply_stream.create_stream,
+    kinds.Add: apply_stream.add,
+    kinds.Trim: apply_stream.trim,
+    kinds.Remove: apply_stream.remove,
+    kinds.Dereference: apply_stream.dereference,
+    kinds.SetLastId: apply_stream.set_last_id,
+    kinds.Remember: apply_stream.remember,
+    kinds.CountDuplicate: apply_stream.count_duplicate,
+    kinds.ConfigureProducers: apply_stream.configure_producers,
+    kinds.ForgetProducers: apply_stream.forget_producers,
+    kinds.CreateGroup: apply_group.create_group,
+    kinds.SetGroup: apply_group.set_group,
+    kinds.AdvanceGroup: apply_group.advance_group,
+    kinds.DestroyGroup: apply_group.destroy_group,
+    kinds.CreateConsumer: apply_group.create_consumer,
+    kinds.DeleteConsumer: apply_group.delete_consumer,
+    kinds.SeeConsumer: apply_group.see_consumer,
+    kinds.Deliver: apply_group.deliver,
+    kinds.Assign: apply_group.assign,
+    kinds.Acknowledge: apply_group.acknowledge,
+    kinds.Delete: apply_keys.delete,
+    kinds.Expire: apply_keys.expire,
+    kinds.Rename: apply_keys.rename,
+    kinds.Copy: apply_keys.copy,
+    kinds.Restore: apply_keys.restore,
+    kinds.Flush: apply_keys.flush,
+    kinds.Swap: apply_keys.swap,
+    kinds.SetString: apply_keys.set_string,
+    kinds.Push: apply_keys.push,
+    kinds.Pop: apply_keys.pop,
+    kinds.AddMembers: apply_keys.add_members,
+}
+
+
+def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
+    """Carry out one effect."""
+    APPLY[type(effect)](keyspace, effect)

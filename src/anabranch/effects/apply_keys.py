@@ -1,0 +1,135 @@
+"""Effects on keys as a whole and on the small values. No policy: only carrying out."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.rdb.payload import decode_payload
+from anabranch.stream.image import StreamImage
+from anabranch.stream.imaging import stream_from_image
+from anabranch.stream.stream import Stream
+
+__all__ = ["copy_value"]
+
+
+def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
+    """See :class:`kinds.Delete`."""
+    keyspace.databases[effect.db].discard(effect.key)
+
+
+def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
+    """See :class:`kinds.Expire`."""
+    database = keyspace.databases[effect.db]
+    if effect.at_ms is None:
+        database.deadlines.pop(effect.key, None)
+    else:
+        database.deadlines[effect.key] = effect.at_ms
+    database.touch(effect.key)
+
+
+def rename(keyspace: Keyspace, effect: kinds.Rename) -> None:
+    """See :class:`kinds.Rename`."""
+    source = keyspace.databases[effect.db]
+    deadline = source.deadlines.get(effect.key)
+    value = source.discard(effect.key)
+    assert value is not None
+    _bind(keyspace, effect.target_db, effect.target, value, deadline)
+
+
+def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
+    """See :class:`kinds.Copy`."""
+    source = keyspace.databases[effect.db]
+    value = copy_value(source.values[effect.key])
+    _bind(keyspace, effect.target_db, effect.target, value, source.deadlines.get(effect.key))
+
+
+def _bind(keyspace: Keyspace, db: int, key: bytes, value: Value, deadline: int | None) -> None:
+    target = keyspace.databases[db]
+    target.put(key, value)
+    if deadline is not None:
+        target.deadlines[key] = deadline
+
+
+def copy_value(value: Value) -> Value:
+    """An independent copy of any value."""
+    if isinstance(value, Stream):
+        return value.copy()
+    if isinstance(value, StringValue):
+        return StringValue(value.data)
+    if isinstance(value, ListValue):
+        return ListValue(value.items)
+    return SetValue(value.members)
+
+
+def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
+    """See :class:`kinds.Restore`. The command has decoded the payload before: it is sound."""
+    decoded = decode_payload(effect.payload)
+    value: Value
+    if isinstance(decoded, StreamImage):
+        value = stream_from_image(
+            decoded,
+            now_ms=effect.now_ms,
+            idmp_duration_s=effect.idmp_duration_s,
+            idmp_maxsize=effect.idmp_maxsize,
+        )
+    elif isinstance(decoded, bytes):
+        value = StringValue(decoded)
+    elif isinstance(decoded, list):
+        value = ListValue(decoded)
+    else:
+        value = SetValue(decoded)
+    _bind(keyspace, effect.db, effect.key, value, effect.at_ms)
+
+
+def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
+    """See :class:`kinds.Flush`."""
+    for database in keyspace.databases:
+        if effect.db is None or effect.db == database.index:
+            database.clear()
+
+
+def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
+    """See :class:`kinds.Swap`."""
+    keyspace.swap(effect.db, effect.other)
+
+
+def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
+    """See :class:`kinds.SetString`."""
+    keyspace.databases[effect.db].put(effect.key, StringValue(effect.data))
+
+
+def push(keyspace: Keyspace, effect: kinds.Push) -> None:
+    """See :class:`kinds.Push`."""
+    database = keyspace.databases[effect.db]
+    value = database.values.get(effect.key)
+    if value is None:
+        value = ListValue()
+        database.put(effect.key, value)
+    assert isinstance(value, ListValue)
+    value.items.extendleft(effect.items)
+    database.changed(effect.key)
+
+
+def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
+    """See :class:`kinds.Pop`."""
+    database = keyspace.databases[effect.db]
+    value = database.values[effect.key]
+    assert isinstance(value, ListValue)
+    value.items.popleft()
+    if not value.items:
+        database.discard(effect.key)
+    else:
+        database.touch(effect.key)
+
+
+def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
+    """See :class:`kinds.AddMembers`."""
+    database = keyspace.databases[effect.db]
+    value = database.values.get(effect.key)
+    if value is None:
+        value = SetValue()
+        database.put(effect.key, value)
+    assert isinstance(value, SetValue)
+    value.members.update(effect.members)
+    database.touch(effect.key)

@@ -1,0 +1,93 @@
+"""Effects on entries, counters and idempotent producers. No policy: only carrying out."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import Value
+from anabranch.stream.stream import Stream
+
+__all__ = ["stream_of"]
+
+
+def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
+    """The stream an effect is about; its absence is a bug, never the client's fault."""
+    value: Value = keyspace.databases[db].values[key]
+    assert type(value) is Stream
+    return value
+
+
+def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
+    """See :class:`kinds.CreateStream`."""
+    stream = Stream(effect.idmp_duration_s, effect.idmp_maxsize)
+    keyspace.databases[effect.db].put(effect.key, stream)
+
+
+def add(keyspace: Keyspace, effect: kinds.Add) -> None:
+    """See :class:`kinds.Add`."""
+    database = keyspace.databases[effect.db]
+    key = effect.key
+    database.values[key].append(effect.entry_id, effect.fragment, effect.weight, effect.opens)  # type: ignore[union-attr]
+    if key in database.watchers or key in database.waiters:
+        database.changed(key)
+
+
+def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
+    """See :class:`kinds.Trim`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    for region, position in effect.below:
+        stream.trim(region, position)
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
+    """See :class:`kinds.Remove`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    for entry_id in effect.ids:
+        if stream.remove(entry_id) and effect.counted and entry_id > stream.max_deleted_id:
+            stream.max_deleted_id = entry_id
+        if effect.dereferenced:
+            stream.drop_references(entry_id)
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
+    """See :class:`kinds.Dereference`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    for entry_id in effect.ids:
+        stream.drop_references(entry_id)
+
+
+def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
+    """See :class:`kinds.SetLastId`. A lowered entries-added clamps what groups have read."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    stream.set_last_id(effect.last_id)
+    if effect.entries_added is not None:
+        stream.entries_added = effect.entries_added
+        for group in stream.groups.values():
+            if group.entries_read is not None:
+                group.entries_read = min(group.entries_read, effect.entries_added)
+    if effect.max_deleted_id is not None:
+        stream.max_deleted_id = effect.max_deleted_id
+
+
+def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
+    """See :class:`kinds.Remember`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    stream.producers.remember(effect.pid, effect.iid, effect.entry_id, effect.at_ms)
+
+
+def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
+    """See :class:`kinds.CountDuplicate`."""
+    stream_of(keyspace, effect.db, effect.key).producers.duplicates += 1
+
+
+def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
+    """See :class:`kinds.ConfigureProducers`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    stream.producers.configure(effect.duration_s, effect.maxsize)
+
+
+def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
+    """See :class:`kinds.ForgetProducers`."""
+    stream_of(keyspace, effect.db, effect.key).producers.forget(effect.pid, effect.count)

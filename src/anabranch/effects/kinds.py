@@ -1,0 +1,363 @@
+"""The vocabulary of change: one small record per thing that can happen.
+
+A command *decides* (validates, picks the ID, picks what to trim) and emits effects that leave
+nothing to choose; ``apply*.py`` carries them out. They are msgspec records written as arrays, so
+the bytes a log or a peer needs are one C call away. ``db`` is a database number, IDs are integers
+(``stream/entry_id.py``), times are wall-clock milliseconds.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = [
+    "Acknowledge",
+    "Add",
+    "AddMembers",
+    "AdvanceGroup",
+    "Assign",
+    "ConfigureProducers",
+    "Copy",
+    "CountDuplicate",
+    "CreateConsumer",
+    "CreateGroup",
+    "CreateStream",
+    "Delete",
+    "DeleteConsumer",
+    "Deliver",
+    "Dereference",
+    "DestroyGroup",
+    "Effect",
+    "Expire",
+    "Flush",
+    "ForgetProducers",
+    "Pop",
+    "Push",
+    "Remember",
+    "Remove",
+    "Rename",
+    "Restore",
+    "SeeConsumer",
+    "SetGroup",
+    "SetLastId",
+    "SetString",
+    "Swap",
+    "Trim",
+]
+
+
+class Effect(Struct, array_like=True, gc=False):
+    """Base of all effects."""
+
+
+# -- entries ----------------------------------------------------------------------------------
+
+
+class CreateStream(Effect, tag=1):
+    """A new empty stream with its idempotency limits."""
+
+    db: int
+    key: bytes
+    idmp_duration_s: int
+    idmp_maxsize: int
+
+
+class Add(Effect, tag=2):
+    """A new entry: its wire fragment, its weight, and whether it opens a node."""
+
+    db: int
+    key: bytes
+    entry_id: int
+    fragment: bytes
+    weight: int
+    opens: bool
+
+
+class Trim(Effect, tag=3):
+    """Entries below a position are gone, per region: ``[(region, position)]``."""
+
+    db: int
+    key: bytes
+    below: list[tuple[int, int]]
+
+
+class Remove(Effect, tag=4):
+    """Single entries are gone.
+
+    ``counted`` raises max-deleted-entry-id (XDEL and kin, not trimming); ``dereferenced`` drops
+    them from every group's pending list; ``trimmed`` tells which keyspace event this is.
+    """
+
+    db: int
+    key: bytes
+    ids: list[int]
+    counted: bool
+    dereferenced: bool
+    trimmed: bool
+
+
+class Dereference(Effect, tag=5):
+    """Groups drop pending entries whose stream entry does not exist (XDELEX DELREF)."""
+
+    db: int
+    key: bytes
+    ids: list[int]
+
+
+class SetLastId(Effect, tag=6):
+    """XSETID; None leaves a counter alone."""
+
+    db: int
+    key: bytes
+    last_id: int
+    entries_added: int | None
+    max_deleted_id: int | None
+
+
+# -- idempotent producers ---------------------------------------------------------------------
+
+
+class Remember(Effect, tag=10):
+    """A producer's idempotent ID now stands for an entry."""
+
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    entry_id: int
+    at_ms: int
+
+
+class CountDuplicate(Effect, tag=11):
+    """A producer repeated itself; nothing was added."""
+
+    db: int
+    key: bytes
+
+
+class ConfigureProducers(Effect, tag=12):
+    """XCFGSET: new limits, all pairs forgotten."""
+
+    db: int
+    key: bytes
+    duration_s: int
+    maxsize: int
+
+
+class ForgetProducers(Effect, tag=13):
+    """The oldest ``count`` pairs of a producer came of age."""
+
+    db: int
+    key: bytes
+    pid: bytes
+    count: int
+
+
+# -- consumer groups --------------------------------------------------------------------------
+
+
+class CreateGroup(Effect, tag=20):
+    """XGROUP CREATE; entries_read None is unknown."""
+
+    db: int
+    key: bytes
+    group: bytes
+    start: int
+    entries_read: int | None
+
+
+class SetGroup(Effect, tag=21):
+    """XGROUP SETID."""
+
+    db: int
+    key: bytes
+    group: bytes
+    last_id: int
+    entries_read: int | None
+
+
+class AdvanceGroup(Effect, tag=22):
+    """XCLAIM LASTID: the cursor moves, entries-read does not."""
+
+    db: int
+    key: bytes
+    group: bytes
+    last_id: int
+
+
+class DestroyGroup(Effect, tag=23):
+    """XGROUP DESTROY."""
+
+    db: int
+    key: bytes
+    group: bytes
+
+
+class CreateConsumer(Effect, tag=24):
+    """A consumer appeared, explicitly or by its first read."""
+
+    db: int
+    key: bytes
+    group: bytes
+    consumer: bytes
+    now_ms: int
+
+
+class DeleteConsumer(Effect, tag=25):
+    """XGROUP DELCONSUMER: its pending entries go with it."""
+
+    db: int
+    key: bytes
+    group: bytes
+    consumer: bytes
+
+
+class SeeConsumer(Effect, tag=26):
+    """A consumer called; ``active`` when it got something to work on."""
+
+    db: int
+    key: bytes
+    group: bytes
+    consumer: bytes
+    now_ms: int
+    active: bool
+
+
+class Deliver(Effect, tag=27):
+    """XREADGROUP ``>``: new entries of one region were handed out.
+
+    ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards.
+    """
+
+    db: int
+    key: bytes
+    group: bytes
+    consumer: bytes
+    region: int
+    ids: list[int]
+    now_ms: int
+    entries_read: int | None
+    pending: bool
+
+
+class Assign(Effect, tag=28):
+    """Pending entries got an owner (None: released), a delivery time and a count.
+
+    ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
+    pending become so.
+    """
+
+    db: int
+    key: bytes
+    group: bytes
+    consumer: bytes | None
+    rows: list[tuple[int, int, int, int]]
+
+
+class Acknowledge(Effect, tag=29):
+    """Pending entries are done with."""
+
+    db: int
+    key: bytes
+    group: bytes
+    ids: list[int]
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+
+class Delete(Effect, tag=40):
+    """A key is gone; ``expired`` tells which keyspace event this is."""
+
+    db: int
+    key: bytes
+    expired: bool
+
+
+class Expire(Effect, tag=41):
+    """A key's deadline; None for none."""
+
+    db: int
+    key: bytes
+    at_ms: int | None
+
+
+class Rename(Effect, tag=42):
+    """The value and deadline move to another key, maybe of another database (MOVE)."""
+
+    db: int
+    key: bytes
+    target_db: int
+    target: bytes
+
+
+class Copy(Effect, tag=43):
+    """An independent copy of value and deadline under another key."""
+
+    db: int
+    key: bytes
+    target_db: int
+    target: bytes
+
+
+class Restore(Effect, tag=44):
+    """A key bound to the value of a DUMP payload.
+
+    ``now_ms`` dates what the payload does not (insertion of idempotent IDs); the durations and
+    limits are for payloads without idempotency settings.
+    """
+
+    db: int
+    key: bytes
+    payload: bytes
+    at_ms: int | None
+    now_ms: int
+    idmp_duration_s: int
+    idmp_maxsize: int
+
+
+class Flush(Effect, tag=45):
+    """A database, or all (None), is empty."""
+
+    db: int | None
+
+
+class Swap(Effect, tag=46):
+    """Two databases exchanged contents."""
+
+    db: int
+    other: int
+
+
+# -- other values -----------------------------------------------------------------------------
+
+
+class SetString(Effect, tag=50):
+    """A key bound to a string, whatever it held."""
+
+    db: int
+    key: bytes
+    data: bytes
+
+
+class Push(Effect, tag=51):
+    """Items put at a list's head, one after the other."""
+
+    db: int
+    key: bytes
+    items: list[bytes]
+
+
+class Pop(Effect, tag=52):
+    """A list's head taken off; an emptied list's key goes."""
+
+    db: int
+    key: bytes
+
+
+class AddMembers(Effect, tag=53):
+    """Members of a set."""
+
+    db: int
+    key: bytes
+    members: list[bytes]

@@ -1,0 +1,51 @@
+"""The exception family: who did what wrongly, and therefore what happens next.
+
+========================  =============================  =========================================
+kind                      class                          fate
+========================  =============================  =========================================
+the client asked wrongly  :class:`CommandError`          error reply, the connection lives
+the client speaks wrongly :class:`ProtocolError`         error reply, the connection closes
+the operator set wrongly  :class:`ConfigError`           refuse to start (or to CONFIG SET)
+========================  =============================  =========================================
+
+Anything else that escapes a command is our own mistake; ``region`` turns it into
+``ERR internal error`` and logs it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["AnabranchError", "CommandError", "ConfigError", "ProtocolError"]
+
+
+class AnabranchError(Exception):
+    """Base of all errors that the package raises on purpose."""
+
+
+class CommandError(AnabranchError):
+    """A request that cannot be fulfilled; nothing has been changed.
+
+    ``text`` is the reply without the leading ``-``; its first word is the error code clients
+    match on (``ERR``, ``WRONGTYPE``, ``NOGROUP`` ...).
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str | bytes) -> None:
+        self.text = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        super().__init__(text)
+
+    @property
+    def code(self) -> str:
+        """The first word of the text, as counted in ``INFO errorstats``."""
+        return self.text.split(b" ", 1)[0].decode("latin-1")
+
+
+class ProtocolError(AnabranchError):
+    """Bytes that are not a request; the text goes to the client before the connection closes.
+
+    An empty text closes without a word (the cross-protocol guard).
+    """
+
+
+class ConfigError(AnabranchError):
+    """A setting that is unknown or has a value that is not allowed."""

@@ -1,0 +1,1 @@
+"""Many keys: databases, expiry, glob patterns, scanning, who waits for what. Pure."""

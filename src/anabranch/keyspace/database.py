@@ -1,0 +1,77 @@
+"""One numbered database: keys, deadlines, and who wants to know when a key changes.
+
+Two kinds of interest, checked by a dictionary look-up on every change so that nobody's interest
+costs nothing: *watchers* (WATCH: the transaction must not run) and *waiters* (blocked commands:
+the key may have become servable).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch.keyspace.values import Value
+from anabranch.keyspace.waiters import Waiter
+
+__all__ = ["Database", "Watcher"]
+
+
+class Watcher(Protocol):
+    """A connection with WATCHed keys."""
+
+    watch_broken: bool
+
+
+class Database:
+    """Keys of one database. Changed through ``effects`` only."""
+
+    __slots__ = ("deadlines", "index", "ready", "values", "waiters", "watchers")
+
+    def __init__(self, index: int, ready: dict[tuple[int, bytes], None]) -> None:
+        self.index = index
+        self.values: dict[bytes, Value] = {}
+        self.deadlines: dict[bytes, int] = {}  # key -> wall-clock ms at which it is gone
+        self.watchers: dict[bytes, set[Watcher]] = {}
+        self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
+        self.ready = ready  # shared by all databases, see Keyspace
+
+    def touch(self, key: bytes) -> None:
+        """A key's value changed: break transactions that watch it."""
+        for watcher in self.watchers.get(key, ()):
+            watcher.watch_broken = True
+
+    def signal(self, key: bytes) -> None:
+        """A key may serve, or must fail, those blocked on it."""
+        if key in self.waiters:
+            self.ready[self.index, key] = None
+
+    def changed(self, key: bytes) -> None:
+        """Both: the value behind the key was replaced, created or removed."""
+        if key in self.watchers:
+            self.touch(key)
+        if key in self.waiters:
+            self.ready[self.index, key] = None
+
+    def put(self, key: bytes, value: Value) -> None:
+        """Bind a key to a value; an older value and its deadline are gone."""
+        self.values[key] = value
+        self.deadlines.pop(key, None)
+        self.changed(key)
+
+    def discard(self, key: bytes) -> Value | None:
+        """Unbind a key; returns what it held."""
+        value = self.values.pop(key, None)
+        if value is not None:
+            self.deadlines.pop(key, None)
+            self.changed(key)
+        return value
+
+    def clear(self) -> None:
+        """Unbind every key."""
+        for key in self.watchers:
+            if key in self.values:
+                self.touch(key)
+        for key in self.waiters:
+            if key in self.values:
+                self.ready[self.index, key] = None
+        self.values.clear()
+        self.deadlines.clear()

@@ -1,0 +1,38 @@
+"""The numbered databases of one server."""
+
+from __future__ import annotations
+
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.waiters import Waiters
+
+__all__ = ["Keyspace"]
+
+
+class Keyspace:
+    """All databases, and everybody blocked on their keys."""
+
+    __slots__ = ("databases", "ready", "waiters")
+
+    def __init__(self, count: int = 16) -> None:
+        # (database, key) with waiters that changed since they were last served
+        self.ready: dict[tuple[int, bytes], None] = {}
+        self.databases = [Database(index, self.ready) for index in range(count)]
+        self.waiters = Waiters(self)
+
+    def swap(self, first: int, second: int) -> None:
+        """Exchange the contents of two databases; connections and queues stay with the number."""
+        one, two = self.databases[first], self.databases[second]
+        watched = [
+            (database, key)
+            for database, other in ((one, two), (two, one))
+            for key in database.watchers
+            if key in one.values or key in two.values
+        ]
+        one.values, two.values = two.values, one.values
+        one.deadlines, two.deadlines = two.deadlines, one.deadlines
+        for database, key in watched:
+            database.touch(key)
+        for database in (one, two):
+            for key in database.waiters:
+                if key in one.values or key in two.values:
+                    self.ready[database.index, key] = None

@@ -1,0 +1,46 @@
+"""The values beside streams: the small string, list and set that tools and tests expect."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from anabranch.stream.stream import Stream
+
+__all__ = ["ListValue", "SetValue", "StringValue", "Value"]
+
+
+class StringValue:
+    """A binary-safe string."""
+
+    __slots__ = ("accessed_ms", "data")
+    type_name = b"string"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.accessed_ms = 0
+
+
+class ListValue:
+    """A list; a key whose list becomes empty is removed, as in Redis."""
+
+    __slots__ = ("accessed_ms", "items")
+    type_name = b"list"
+
+    def __init__(self, items: Iterable[bytes] = ()) -> None:
+        self.items: deque[bytes] = deque(items)
+        self.accessed_ms = 0
+
+
+class SetValue:
+    """An unordered set."""
+
+    __slots__ = ("accessed_ms", "members")
+    type_name = b"set"
+
+    def __init__(self, members: Iterable[bytes] = ()) -> None:
+        self.members: set[bytes] = set(members)
+        self.accessed_ms = 0
+
+
+Value = Stream | StringValue | ListValue | SetValue

@@ -1,0 +1,126 @@
+"""Blocked commands: who waits for which keys, in which order, until when.
+
+A waiter stays in the queue of each of its keys until it is served, times out or is unblocked.
+When one of its keys is signalled its command simply runs again; it may answer, fail, or go on
+waiting in its old place with its old deadline.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.keyspace.values import Value
+
+__all__ = ["Waiter", "Waiters"]
+
+
+class Waiter:
+    """One blocked command of one connection.
+
+    ``wants`` tells from the value now behind a signalled key (None: no such key) whether running
+    the command again can end the wait. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms``
+    (0: never) the command runs again although no key was signalled (a pending entry comes of age).
+    ``fails_without_key`` marks XREADGROUP, which must be told when its key vanishes.
+    """
+
+    __slots__ = (
+        "args",
+        "deadline_ms",
+        "fails_without_key",
+        "keys",
+        "recheck_ms",
+        "session",
+        "timeout_reply",
+        "wants",
+    )
+
+    def __init__(
+        self,
+        session: Any,
+        args: list[bytes],
+        keys: list[tuple[int, bytes]],
+        deadline_ms: int,
+        wants: Callable[[Value | None], bool],
+        timeout_reply: bytes,
+        *,
+        fails_without_key: bool = False,
+    ) -> None:
+        self.session = session
+        self.args = args
+        self.keys = keys
+        self.deadline_ms = deadline_ms
+        self.recheck_ms = 0
+        self.wants = wants
+        self.timeout_reply = timeout_reply
+        self.fails_without_key = fails_without_key
+
+
+class Waiters:
+    """All blocked commands of a server, and their timers."""
+
+    __slots__ = ("_keyspace", "_serial", "_timers", "active")
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        self._keyspace = keyspace
+        self.active: dict[Waiter, None] = {}
+        self._timers: list[tuple[int, int, Waiter]] = []  # heap; stale ones are skipped
+        self._serial = 0
+
+    def add(self, waiter: Waiter) -> None:
+        """Queue a command behind all that wait for its keys already."""
+        self.active[waiter] = None
+        for index, key in waiter.keys:
+            self._keyspace.databases[index].waiters.setdefault(key, {})[waiter] = None
+        self._arm(waiter.deadline_ms, waiter)
+        self._arm(waiter.recheck_ms, waiter)
+
+    def recheck_at(self, waiter: Waiter, at_ms: int) -> None:
+        """Run the waiter's command again at a time of day."""
+        waiter.recheck_ms = at_ms
+        self._arm(at_ms, waiter)
+
+    def _arm(self, at_ms: int, waiter: Waiter) -> None:
+        if at_ms:
+            self._serial += 1
+            heapq.heappush(self._timers, (at_ms, self._serial, waiter))
+
+    def remove(self, waiter: Waiter) -> None:
+        """Take a command out of every queue."""
+        self.active.pop(waiter, None)
+        for index, key in waiter.keys:
+            waiters = self._keyspace.databases[index].waiters
+            queue = waiters.get(key)
+            if queue is not None:
+                queue.pop(waiter, None)
+                if not queue:
+                    del waiters[key]
+
+    def due(self, now_ms: int) -> Iterable[Waiter]:
+        """Waiters whose deadline or recheck time has come; each at most once per timer."""
+        timers = self._timers
+        while timers and timers[0][0] <= now_ms:
+            at_ms, _, waiter = heapq.heappop(timers)
+            if waiter in self.active and at_ms in (waiter.deadline_ms, waiter.recheck_ms):
+                yield waiter
+
+    def next_timer_ms(self) -> int | None:
+        """When :meth:`due` will next have something, or None."""
+        timers = self._timers
+        while timers and timers[0][2] not in self.active:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def blocking_keys(self) -> tuple[int, int]:
+        """(keys somebody blocks on, those of them with a waiter that fails without the key)."""
+        total = on_nokey = 0
+        for database in self._keyspace.databases:
+            total += len(database.waiters)
+            on_nokey += sum(
+                any(waiter.fails_without_key for waiter in queue)
+                for queue in database.waiters.values()
+            )
+        return total, on_nokey

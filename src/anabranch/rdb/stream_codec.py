@@ -1,0 +1,82 @@
+"""A whole stream between its image and its bytes, in each of the five generations.
+
+Order of the bytes: nodes (key and listpack, both as strings), length, last ID; from type 19 on
+first ID, highest deleted ID and entries added; groups; from type 26 on idempotent producers.
+Lacking counters are replaced as Redis does it: entries added := length, highest deleted := 0-0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
+from anabranch.rdb.stream_groups import (
+    decode_groups,
+    decode_id,
+    decode_producers,
+    encode_groups,
+    encode_id,
+    encode_producers,
+)
+from anabranch.rdb.stream_node import decode_node, encode_node
+from anabranch.rdb.stream_types import StreamType
+from anabranch.stream.image import StreamImage
+
+__all__ = ["decode_stream", "encode_stream"]
+
+_NODE_MIN: Final = 19  # bytes: a key of 16 and its length, a listpack
+_KEY_BYTES: Final = 16
+
+
+def decode_stream(cursor: Cursor, stream_type: StreamType) -> StreamImage:
+    """Read a stream. The image is consistent in itself, else PayloadFormatError."""
+    image = StreamImage()
+    for _ in range(cursor.count(_NODE_MIN)):
+        key = cursor.string()
+        if len(key) != _KEY_BYTES:
+            raise PayloadFormatError("stream: a node key that is no ID")
+        node = decode_node(int.from_bytes(key, "big"), cursor.string())
+        if node.entries:  # a node of deleted entries alone says nothing
+            image.nodes.append(node)
+    image.length = cursor.length()
+    image.last_id = decode_id(cursor)
+    image.entries_added = image.length
+    if stream_type.has_counters:
+        decode_id(cursor)
+        image.max_deleted_id = decode_id(cursor)
+        image.entries_added = cursor.length()
+    # The stored first ID, if there is one, only repeats what the entries say.
+    image.first_id = image.nodes[0].entries[0][0] if image.nodes else 0
+    image.groups = decode_groups(cursor, stream_type)
+    if stream_type.has_producers:
+        decode_producers(cursor, image)
+    try:
+        image.check()
+    except ValueError as error:
+        raise PayloadFormatError(f"stream: {error}") from None
+    return image
+
+
+def encode_stream(
+    image: StreamImage, stream_type: StreamType = StreamType.V5, *, compress: bool = False
+) -> bytes:
+    """Write a stream, without the type byte; raises ValueError if the image is not consistent.
+
+    What the type has no place for is left out, except NACKed entries: those raise ValueError.
+    """
+    image.check()
+    parts = [length_bytes(len(image.nodes))]
+    for node in image.nodes:
+        master_id, packed = encode_node(node)
+        parts.append(length_bytes(_KEY_BYTES) + master_id.to_bytes(_KEY_BYTES, "big"))
+        parts.append(string_bytes(packed, compress=compress))
+    parts.append(length_bytes(image.length))
+    parts.append(encode_id(image.last_id))
+    if stream_type.has_counters:
+        parts.append(encode_id(image.first_id) + encode_id(image.max_deleted_id))
+        parts.append(length_bytes(image.entries_added))
+    parts.append(encode_groups(image.groups, stream_type, compress=compress))
+    if stream_type.has_producers:
+        parts.append(encode_producers(image, compress=compress))
+    return b"".join(parts)

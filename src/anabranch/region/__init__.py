@@ -1,0 +1,1 @@
+"""Everything one process knows, pure: driven by the server with real sockets and time."""

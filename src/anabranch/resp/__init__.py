@@ -1,0 +1,1 @@
+"""The wire, both directions. Pure: bytes in, values out, and back."""

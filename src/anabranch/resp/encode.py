@@ -1,0 +1,132 @@
+"""Replies as bytes, in RESP2 and RESP3.
+
+Hot commands build their reply from the constants and small functions here; everything else hands
+a value to :func:`encode`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.resp.values import Map, NullArray, Push, Raw, SetReply, Status, Verbatim
+
+__all__ = [
+    "EMPTY_ARRAY",
+    "NULL_ARRAY_RESP2",
+    "NULL_BULK_RESP2",
+    "NULL_RESP3",
+    "OK",
+    "ONE",
+    "QUEUED",
+    "ZERO",
+    "array_header",
+    "bulk",
+    "encode",
+    "error",
+    "integer",
+    "map_header",
+    "null",
+    "null_array",
+]
+
+OK = b"+OK\r\n"
+QUEUED = b"+QUEUED\r\n"
+ZERO = b":0\r\n"
+ONE = b":1\r\n"
+EMPTY_ARRAY = b"*0\r\n"
+NULL_BULK_RESP2 = b"$-1\r\n"
+NULL_ARRAY_RESP2 = b"*-1\r\n"
+NULL_RESP3 = b"_\r\n"
+
+
+def bulk(data: bytes) -> bytes:
+    """A bulk string."""
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def integer(value: int) -> bytes:
+    """An integer."""
+    return b":%d\r\n" % value
+
+
+def array_header(count: int) -> bytes:
+    """The header of an array of ``count`` elements."""
+    return b"*%d\r\n" % count
+
+
+def map_header(count: int, resp3: bool) -> bytes:
+    """The header of ``count`` pairs: a map in RESP3, a flat array in RESP2."""
+    return b"%%%d\r\n" % count if resp3 else b"*%d\r\n" % (2 * count)
+
+
+def null(resp3: bool) -> bytes:
+    """The null of commands that answer one bulk string."""
+    return NULL_RESP3 if resp3 else NULL_BULK_RESP2
+
+
+def null_array(resp3: bool) -> bytes:
+    """The null of commands that answer an array."""
+    return NULL_RESP3 if resp3 else NULL_ARRAY_RESP2
+
+
+def error(text: bytes) -> bytes:
+    """An error; line ends inside the text become blanks, as a line is all it can be."""
+    if b"\n" in text or b"\r" in text:
+        text = text.replace(b"\r", b" ").replace(b"\n", b" ")
+    return b"-%b\r\n" % text
+
+
+def _double(value: float) -> bytes:
+    text = repr(value)
+    return text.removesuffix(".0").encode()
+
+
+def encode(value: Any, resp3: bool) -> bytes:
+    """Any reply value as bytes (see ``values.py`` for what stands for what)."""
+    parts: list[bytes] = []
+    _write(value, resp3, parts)
+    return b"".join(parts)
+
+
+def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
+    kind = type(value)
+    if kind is bytes or kind is bytearray:
+        out.append(b"$%d\r\n%b\r\n" % (len(value), value))
+    elif kind is int:
+        out.append(b":%d\r\n" % value)
+    elif kind is str:
+        data = value.encode("utf-8", "surrogateescape")
+        out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    elif value is None:
+        out.append(NULL_RESP3 if resp3 else NULL_BULK_RESP2)
+    elif kind is Raw:
+        out.append(value)
+    elif kind is Status:
+        out.append(b"+%b\r\n" % value.encode("utf-8", "surrogateescape"))
+    elif kind is Map:
+        out.append(map_header(len(value.pairs), resp3))
+        for key, item in value.pairs:
+            _write(key, resp3, out)
+            _write(item, resp3, out)
+    elif kind is list or kind is tuple or kind is SetReply or kind is Push:
+        sign = b"*"
+        if resp3:
+            sign = b"~" if kind is SetReply else b">" if kind is Push else b"*"
+        out.append(b"%b%d\r\n" % (sign, len(value)))
+        for item in value:
+            _write(item, resp3, out)
+    elif kind is Verbatim:
+        data = value.encode("utf-8", "surrogateescape")
+        if resp3:
+            out.append(b"=%d\r\ntxt:%b\r\n" % (len(data) + 4, data))
+        else:
+            out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    elif kind is NullArray:
+        out.append(NULL_RESP3 if resp3 else NULL_ARRAY_RESP2)
+    elif kind is bool:
+        out.append((b"#t\r\n" if value else b"#f\r\n") if resp3 else b":%d\r\n" % value)
+    elif kind is float:
+        text = _double(value)
+        out.append(b",%b\r\n" % text if resp3 else b"$%d\r\n%b\r\n" % (len(text), text))
+    else:
+        raise TypeError(f"no RESP form for {kind.__name__}")

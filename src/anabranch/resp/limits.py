@@ -1,0 +1,25 @@
+"""Every length and count limit of the protocol, each with its reason. Values follow Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["AUTHENTICATED", "INLINE_MAX", "UNAUTHENTICATED", "RequestLimits"]
+
+INLINE_MAX = 64 * 1024
+"""Longest inline request and longest length header, in bytes: a line without end costs no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one request may declare before a single byte of it is stored."""
+
+    arguments_max: int
+    bulk_bytes_max: int
+
+
+AUTHENTICATED = RequestLimits(arguments_max=(1 << 31) - 1, bulk_bytes_max=512 * 1024 * 1024)
+"""Redis's limits for ordinary clients (``proto-max-bulk-len`` defaults to 512 MiB)."""
+
+UNAUTHENTICATED = RequestLimits(arguments_max=10, bulk_bytes_max=16384)
+"""Enough for HELLO 3 AUTH user password SETNAME name; strangers may not make us allocate."""

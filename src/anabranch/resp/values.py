@@ -1,0 +1,63 @@
+"""What a reply can be besides bytes, int, float, str, None and list.
+
+Plain Python values stand for the usual types: ``bytes`` and ``str`` bulk string, ``int`` integer,
+``None`` null, ``list``/``tuple`` array, ``bool`` boolean, ``float`` double. The classes here name
+the rest; :func:`anabranch.resp.encode.encode` turns all of them into RESP2 or RESP3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["NULL_ARRAY", "Map", "NullArray", "Push", "Raw", "SetReply", "Status", "Verbatim"]
+
+
+class Status(str):
+    """A simple string (``+OK``)."""
+
+    __slots__ = ()
+
+
+class Verbatim(str):
+    """Text for people: verbatim string in RESP3, bulk string in RESP2."""
+
+    __slots__ = ()
+
+
+class Raw(bytes):
+    """Bytes that are RESP already."""
+
+    __slots__ = ()
+
+
+class Map:
+    """Pairs: a map in RESP3, a flat array in RESP2. Order is kept, keys may repeat."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        self.pairs: list[tuple[Any, Any]] = list(
+            pairs.items() if isinstance(pairs, Mapping) else pairs
+        )
+
+
+class SetReply(list[Any]):
+    """A set in RESP3, an array in RESP2."""
+
+    __slots__ = ()
+
+
+class Push(list[Any]):
+    """An out-of-band message: push in RESP3, array in RESP2."""
+
+    __slots__ = ()
+
+
+class NullArray:
+    """The null that RESP2 writes ``*-1`` (RESP3 has one null only)."""
+
+    __slots__ = ()
+
+
+NULL_ARRAY = NullArray()

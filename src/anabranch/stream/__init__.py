@@ -1,0 +1,1 @@
+"""The engine: one stream as a value, pure. Knows nothing of keys, commands, sockets or clocks."""

@@ -1,0 +1,268 @@
+"""A consumer group: cursors and pending entries per writing region, consumers by name.
+
+Progress is a cursor *per writing region*, never one ID: entries of another region may arrive
+later with lower IDs, and a group must not miss them. What clients see as ``last-delivered-id`` is
+the greatest cursor. With one region this is exactly Redis.
+
+Released (NACKed) entries are pending without an owner; ``released`` keeps their FIFO order.
+``by_age`` orders owned pending entries by (delivery time, last update); it is built on the first
+``XREADGROUP ... CLAIM`` of a group and kept up to date from then on, so groups that never claim
+pay nothing for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.pending import PendingEntry, PendingList
+
+__all__ = ["Consumer", "Group", "LOCAL_REGION", "MAX_DELIVERIES"]
+
+LOCAL_REGION = 0
+"""Region number of a server without Active-Active."""
+
+MAX_DELIVERIES = (1 << 63) - 1
+"""Delivery counts saturate here; XNACK FATAL sets it."""
+
+
+class Consumer:
+    """One reader of a group. Times are wall-clock ms; ``active_ms`` is -1 until it got an entry."""
+
+    __slots__ = ("active_ms", "name", "pending", "seen_ms")
+
+    def __init__(self, name: bytes, seen_ms: int, active_ms: int = -1) -> None:
+        self.name = name
+        self.seen_ms = seen_ms
+        self.active_ms = active_ms
+        self.pending: dict[int, PendingList] = {}
+
+    @property
+    def pending_count(self) -> int:
+        """Entries this consumer has to acknowledge."""
+        return sum(map(len, self.pending.values()))
+
+    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
+        """This consumer's pending entries by ID."""
+        return _walk(self.pending, start, end)
+
+
+class Group:
+    """One consumer group of one stream."""
+
+    __slots__ = ("by_age", "consumers", "cursors", "entries_read", "pending", "released", "stamp")
+
+    def __init__(self, start: int, entries_read: int | None) -> None:
+        self.cursors: dict[int, int] = {LOCAL_REGION: start}
+        self.entries_read = entries_read  # None: unknown
+        self.pending: dict[int, PendingList] = {LOCAL_REGION: PendingList()}
+        self.consumers: dict[bytes, Consumer] = {}
+        self.released: dict[int, PendingEntry] = {}
+        self.by_age: SortedList[tuple[int, int, int]] | None = None
+        self.stamp = 0
+
+    # -- progress -----------------------------------------------------------------------------
+
+    @property
+    def last_delivered_id(self) -> int:
+        """The greatest cursor: what XINFO reports."""
+        return max(self.cursors.values())
+
+    def move_to(self, entry_id: int) -> None:
+        """Set every cursor (XGROUP SETID, XCLAIM LASTID)."""
+        for region in self.cursors:
+            self.cursors[region] = entry_id
+
+    # -- consumers ----------------------------------------------------------------------------
+
+    def consumer(self, name: bytes, now_ms: int) -> Consumer:
+        """The consumer of this name, created if missing."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            consumer = self.consumers[name] = Consumer(name, now_ms)
+        return consumer
+
+    def remove_consumer(self, name: bytes) -> int:
+        """Forget a consumer and discard its pending entries; returns how many."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return 0
+        ids = [entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)]
+        for entry_id in ids:
+            self.acknowledge(entry_id)
+        return len(ids)
+
+    # -- the pending entries ------------------------------------------------------------------
+
+    @property
+    def pending_count(self) -> int:
+        """All pending entries, released ones included."""
+        return sum(map(len, self.pending.values()))
+
+    def find(self, entry_id: int) -> PendingEntry | None:
+        """The pending entry with this ID, or None."""
+        for pending in self.pending.values():
+            entry = pending.entries.get(entry_id)
+            if entry is not None:
+                return entry
+        return None
+
+    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
+        """Pending entries by ID, released ones included."""
+        return _walk(self.pending, start, end)
+
+    def first_pending(self) -> PendingEntry | None:
+        """The pending entry with the smallest ID."""
+        found = [entry for entry in (p.first() for p in self.pending.values()) if entry]
+        return min(found, key=lambda entry: entry.entry_id, default=None)
+
+    def last_pending(self) -> PendingEntry | None:
+        """The pending entry with the greatest ID."""
+        found = [entry for entry in (p.last() for p in self.pending.values()) if entry]
+        return max(found, key=lambda entry: entry.entry_id, default=None)
+
+    def deliver(self, region: int, ids: list[int], consumer: Consumer, now_ms: int) -> None:
+        """Make entries pending for a consumer, delivered once, now.
+
+        An entry that was pending already (after SETID backwards) changes hands and starts again
+        at one delivery.
+        """
+        pending = self.pending[region]
+        known = pending.entries
+        if known and not known.keys().isdisjoint(ids):
+            for entry_id in ids:
+                if entry_id in known:
+                    self.acknowledge(entry_id)
+        own = consumer.pending.get(region)
+        if own is None:
+            own = consumer.pending[region] = PendingList()
+        stamp = self.stamp
+        fresh = {
+            entry_id: PendingEntry(entry_id, consumer, now_ms, 1, stamp + offset)
+            for offset, entry_id in enumerate(ids)
+        }
+        self.stamp = stamp + len(ids)
+        pending.extend(fresh)
+        own.extend(fresh)
+        if self.by_age is not None:
+            self.by_age.update((now_ms, entry.stamp, entry.entry_id) for entry in fresh.values())
+
+    def acknowledge(self, entry_id: int) -> bool:
+        """Remove a pending entry, owned or released; False when it was not pending."""
+        for region, pending in self.pending.items():
+            entry = pending.pop(entry_id)
+            if entry is not None:
+                self._detach(region, entry)
+                return True
+        return False
+
+    def assign(
+        self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
+    ) -> PendingEntry:
+        """Give a pending entry a new owner (None releases it), time and count; creates it if new."""
+        pending = self.pending[region]
+        entry = pending.get(entry_id)
+        stamp = self.stamp
+        self.stamp = stamp + 1
+        if entry is None:
+            entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
+            pending.add(entry)
+        else:
+            self._detach(region, entry)
+            entry.delivery_ms = delivery_ms
+            entry.delivery_count = count
+            entry.stamp = stamp
+        entry.consumer = consumer
+        if consumer is None:
+            self.released[entry_id] = entry
+        else:
+            own = consumer.pending.get(region)
+            if own is None:
+                own = consumer.pending[region] = PendingList()
+            own.add(entry)
+            if self.by_age is not None:
+                self.by_age.add((delivery_ms, stamp, entry_id))
+        return entry
+
+    def _detach(self, region: int, entry: PendingEntry) -> None:
+        """Take an entry out of everything but the group's own list."""
+        consumer = entry.consumer
+        if consumer is None:
+            del self.released[entry.entry_id]
+            return
+        consumer.pending[region].pop(entry.entry_id)
+        if self.by_age is not None:
+            self.by_age.remove((entry.delivery_ms, entry.stamp, entry.entry_id))
+
+    def oldest_first(self) -> SortedList[tuple[int, int, int]]:
+        """Owned pending entries as (delivery ms, stamp, ID), the longest untouched first."""
+        if self.by_age is None:
+            self.by_age = SortedList(
+                (entry.delivery_ms, entry.stamp, entry.entry_id)
+                for entry in self.between(MIN_ID, MAX_ID)
+                if entry.consumer is not None
+            )
+        return self.by_age
+
+    def region_of(self, entry_id: int) -> int | None:
+        """The region in whose list this ID is pending, or None."""
+        for region, pending in self.pending.items():
+            if entry_id in pending.entries:
+                return region
+        return None
+
+    def copy(self) -> Group:
+        """An independent copy with consumers and pending entries."""
+        other = Group(0, self.entries_read)
+        other.cursors = self.cursors.copy()
+        for name, consumer in self.consumers.items():
+            other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
+        released = set(self.released)
+        for region, pending in self.pending.items():
+            other.pending[region] = PendingList()
+            owned = [entry for entry in pending.entries.values() if entry.entry_id not in released]
+            for entry in sorted(owned, key=lambda entry: entry.stamp):
+                assert entry.consumer is not None
+                other.assign(
+                    region,
+                    entry.entry_id,
+                    other.consumers[entry.consumer.name],
+                    entry.delivery_ms,
+                    entry.delivery_count,
+                )
+        for entry_id, entry in self.released.items():
+            home = self.region_of(entry_id)
+            assert home is not None
+            other.assign(home, entry_id, None, entry.delivery_ms, entry.delivery_count)
+        return other
+
+    def check(self) -> None:
+        """Assert every invariant of a group."""
+        for pending in self.pending.values():
+            pending.check()
+        owned: dict[bytes, set[int]] = {name: set() for name in self.consumers}
+        released = set()
+        for entry in self.between(MIN_ID, MAX_ID):
+            if entry.consumer is None:
+                released.add(entry.entry_id)
+            else:
+                assert self.consumers[entry.consumer.name] is entry.consumer
+                owned[entry.consumer.name].add(entry.entry_id)
+        assert released == set(self.released)
+        for name, consumer in self.consumers.items():
+            for own in consumer.pending.values():
+                own.check()
+            mine = {entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)}
+            assert mine == owned[name]
+        if self.by_age is not None:
+            assert len(self.by_age) == self.pending_count - len(self.released)
+
+
+def _walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:
+    walks = [pending.between(start, end) for pending in lists.values()]
+    if len(walks) == 1:
+        return walks[0]
+    return heapq.merge(*walks, key=lambda entry: entry.entry_id)

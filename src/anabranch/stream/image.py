@@ -1,0 +1,199 @@
+"""The neutral image of one stream: plain values, no behaviour.
+
+DUMP, RESTORE, COPY, snapshots and files of other servers all need "a whole stream as data". This is
+that data, without a word about how the engine keeps it or how a payload spells it: the engine turns
+itself into an image and back, :mod:`anabranch.rdb` turns an image into bytes and back.
+
+Entry IDs are integers ``(ms << 64) | seq``; times are milliseconds since 1970. Whoever makes an
+image may ask :meth:`StreamImage.check` whether it keeps its promises; payloads from outside always
+are asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+__all__ = [
+    "ConsumerImage",
+    "GroupImage",
+    "NodeImage",
+    "PendingImage",
+    "ProducerImage",
+    "StreamImage",
+]
+
+_MAX_ID: Final = (1 << 128) - 1
+_MAX_COUNT: Final = (1 << 63) - 1  # every counter ends up as a signed 64-bit RESP integer
+_IDMP_DURATION_MAX_S: Final = 86_400
+_IDMP_MAXSIZE_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class NodeImage:
+    """A run of neighbouring entries that are stored (and trimmed roughly) together."""
+
+    entries: list[tuple[int, list[bytes]]]
+    """The live entries, ascending: ID, and fields and values in turn (never empty, always even)."""
+    slots: int
+    """Live and deleted entries; a deleted entry takes room until its node goes."""
+
+
+@dataclass(slots=True)
+class PendingImage:
+    """One entry that a group handed out and that nobody acknowledged."""
+
+    entry_id: int
+    delivery_time_ms: int
+    delivery_count: int
+    consumer: bytes | None
+    """The owner; None when the entry was given back (NACK)."""
+
+
+@dataclass(slots=True)
+class ConsumerImage:
+    """One consumer of a group. What it holds stands in the group's ``pending``."""
+
+    name: bytes
+    seen_time_ms: int
+    active_time_ms: int
+    """Last successful read; -1 when there was none."""
+
+
+@dataclass(slots=True)
+class GroupImage:
+    """A consumer group."""
+
+    name: bytes
+    last_id: int
+    entries_read: int | None
+    """How many entries the group has read since the stream began; None when unknown."""
+    pending: list[PendingImage] = field(default_factory=list)
+    """Ascending by entry ID; the entry itself may be gone."""
+    consumers: list[ConsumerImage] = field(default_factory=list)
+    nacked: list[int] = field(default_factory=list)
+    """IDs of the pending entries without owner, in the order in which they will be handed out."""
+    estimate_entries_read: bool = False
+    """The source predates the counter: ``entries_read`` is None and the loader has to estimate it
+    from ``last_id`` (as opposed to None because the group itself did not know)."""
+
+
+@dataclass(slots=True)
+class ProducerImage:
+    """An idempotent producer and the IDs it used lately."""
+
+    pid: bytes
+    iids: list[tuple[bytes, int]]
+    """Idempotent ID and ID of the entry it made (possibly gone); oldest first, never empty."""
+
+
+@dataclass(slots=True)
+class StreamImage:
+    """A whole stream."""
+
+    nodes: list[NodeImage] = field(default_factory=list)
+    length: int = 0
+    last_id: int = 0
+    first_id: int = 0
+    """ID of the first live entry, 0 without one."""
+    max_deleted_id: int = 0
+    entries_added: int = 0
+    groups: list[GroupImage] = field(default_factory=list)
+    idmp_duration: int | None = None
+    """Seconds; None (here and in ``idmp_maxsize``): not stated, the server's default applies."""
+    idmp_maxsize: int | None = None
+    iids_added: int = 0
+    iids_duplicates: int = 0
+    producers: list[ProducerImage] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise ValueError with the first promise that is broken. Linear in the size."""
+        self._check_entries()
+        _in_range("last ID", self.last_id, _MAX_ID)
+        _in_range("entries added", self.entries_added, _MAX_COUNT)
+        # It may be above the last ID: XSETID puts the last ID back without looking at it.
+        _in_range("highest deleted ID", self.max_deleted_id, _MAX_ID)
+        if self.entries_added < self.length:
+            raise ValueError("fewer entries were added than there are")
+        _unique("group", [group.name for group in self.groups])
+        for group in self.groups:
+            _check_group(group)
+        self._check_producers()
+
+    def _check_entries(self) -> None:
+        previous = first = length = 0  # 0-0 is no entry's ID, so each is above `previous`
+        for node in self.nodes:
+            if not node.entries:
+                raise ValueError("a node without live entries")
+            if node.slots < len(node.entries):
+                raise ValueError("a node with fewer slots than entries")
+            for entry_id, pairs in node.entries:
+                if entry_id <= previous:
+                    raise ValueError("entries out of order")
+                if not pairs or len(pairs) % 2:
+                    raise ValueError("an entry without field/value pairs")
+                previous = entry_id
+            length += len(node.entries)
+            first = first or node.entries[0][0]
+        if length != self.length:
+            raise ValueError("the length is not the number of live entries")
+        if first != self.first_id:
+            raise ValueError("the first ID is not that of the first live entry")
+        if previous > self.last_id:
+            raise ValueError("an entry above the last ID")
+
+    def _check_producers(self) -> None:
+        if self.idmp_duration is not None:
+            _in_range("IDMP duration", self.idmp_duration, _IDMP_DURATION_MAX_S, 1)
+        if self.idmp_maxsize is not None:
+            _in_range("IDMP maxsize", self.idmp_maxsize, _IDMP_MAXSIZE_MAX, 1)
+        _in_range("iids added", self.iids_added, _MAX_COUNT)
+        _in_range("iids duplicates", self.iids_duplicates, _MAX_COUNT)
+        _unique("producer", [producer.pid for producer in self.producers])
+        iids_max = self.idmp_maxsize or _IDMP_MAXSIZE_MAX
+        for producer in self.producers:
+            if not producer.pid or not producer.iids:
+                raise ValueError("a producer without ID or without idempotent IDs")
+            if len(producer.iids) > iids_max:
+                raise ValueError("a producer with more idempotent IDs than the maximum")
+            _unique("idempotent ID", [iid for iid, _ in producer.iids])
+            for iid, entry_id in producer.iids:
+                if not iid:
+                    raise ValueError("an empty idempotent ID")
+                _in_range("entry ID", entry_id, _MAX_ID)
+
+
+def _check_group(group: GroupImage) -> None:
+    _in_range("group ID", group.last_id, _MAX_ID)
+    if group.entries_read is not None:
+        _in_range("entries read", group.entries_read, _MAX_COUNT)
+    _unique("consumer", [consumer.name for consumer in group.consumers])
+    names = {consumer.name for consumer in group.consumers}
+    for consumer in group.consumers:
+        _in_range("seen time", consumer.seen_time_ms, _MAX_COUNT)
+        _in_range("active time", consumer.active_time_ms, _MAX_COUNT, -1)
+    previous = -1
+    unowned = set()
+    for pending in group.pending:
+        if pending.entry_id <= previous:
+            raise ValueError("pending entries out of order")
+        previous = pending.entry_id
+        _in_range("delivery time", pending.delivery_time_ms, _MAX_COUNT)
+        _in_range("delivery count", pending.delivery_count, _MAX_COUNT)
+        if pending.consumer is None:
+            unowned.add(pending.entry_id)
+        elif pending.consumer not in names:
+            raise ValueError("a pending entry of an unknown consumer")
+    _in_range("pending ID", max(previous, 0), _MAX_ID)
+    if len(group.nacked) != len(unowned) or set(group.nacked) != unowned:
+        raise ValueError("the NACKed entries are not the pending entries without consumer")
+
+
+def _in_range(what: str, value: int, maximum: int, minimum: int = 0) -> None:
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{what} out of range")
+
+
+def _unique(what: str, names: list[bytes]) -> None:
+    if len(set(names)) != len(names):
+        raise ValueError(f"a {what} twice")

@@ -1,0 +1,84 @@
+"""Several region logs as one sequence in ID order, by runs.
+
+Regions' entries usually come in stretches, so the merge cuts each log's spans where another log
+has its next entry instead of comparing entry by entry. With one region nothing is cut.
+Equal IDs of different regions are ordered by region number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import Span
+
+__all__ = ["limited", "merge_spans", "merge_spans_reversed"]
+
+
+class _Source:
+    """The current span of one log; ``low``/``high`` shrink as it is consumed."""
+
+    __slots__ = ("block", "high", "low", "rank", "spans")
+
+    def __init__(self, rank: int, spans: Iterator[Span]) -> None:
+        self.rank = rank
+        self.spans = spans
+        self.block: Block
+        self.low = 0
+        self.high = 0
+
+    def advance(self) -> bool:
+        for block, low, high in self.spans:
+            self.block, self.low, self.high = block, low, high
+            return True
+        return False
+
+
+def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
+    """Merge ascending spans of several logs (given in region order) into one ascending sequence."""
+    active = [source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()]
+    while len(active) > 1:
+        active.sort(key=lambda source: (source.block.ids[source.low], source.rank))
+        first, second = active[0], active[1]
+        bound = second.block.ids[second.low]
+        cut = first.block.index_after(bound) if first.rank < second.rank else first.block.index_from(bound)
+        cut = min(max(cut, first.low + 1), first.high)
+        yield first.block, first.low, cut
+        first.low = cut
+        if cut == first.high and not first.advance():
+            del active[0]
+    for source in active:
+        yield source.block, source.low, source.high
+        yield from source.spans
+
+
+def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
+    """The same for descending spans; each yielded span is ascending inside."""
+    active = [source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()]
+    while len(active) > 1:
+        active.sort(key=lambda source: (-source.block.ids[source.high - 1], -source.rank))
+        first, second = active[0], active[1]
+        bound = second.block.ids[second.high - 1]
+        cut = first.block.index_from(bound) if first.rank > second.rank else first.block.index_after(bound)
+        cut = max(min(cut, first.high - 1), first.low)
+        yield first.block, cut, first.high
+        first.high = cut
+        if cut == first.low and not first.advance():
+            del active[0]
+    for source in active:
+        yield source.block, source.low, source.high
+        yield from source.spans
+
+
+def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:
+    """Cut a sequence of spans after ``limit`` entries (-1: not at all)."""
+    if limit < 0:
+        yield from spans
+        return
+    for block, low, high in spans:
+        if limit <= high - low:
+            if limit:
+                yield (block, high - limit, high) if newest_first else (block, low, low + limit)
+            return
+        limit -= high - low
+        yield block, low, high

@@ -1,0 +1,137 @@
+"""The pending entries list (PEL) of one group for one writing region.
+
+Common path: entries are delivered in ascending order and acknowledged near the front; both are a
+dictionary operation plus a list append. Order is kept lazily: ``_order`` lists the IDs ascending
+and may hold IDs that have left; they are skipped and swept when they outnumber the rest.
+An out-of-order insert (XCLAIM FORCE, SETID backwards) costs a bisection and a memory move.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.stream.group import Consumer
+
+__all__ = ["PendingEntry", "PendingList"]
+
+_SWEEP_MIN = 64
+
+
+class PendingEntry:
+    """One delivered and not yet acknowledged entry.
+
+    ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;
+    ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
+    """
+
+    __slots__ = ("consumer", "delivery_count", "delivery_ms", "entry_id", "stamp")
+
+    def __init__(
+        self, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int, stamp: int
+    ) -> None:
+        self.entry_id = entry_id
+        self.consumer = consumer
+        self.delivery_ms = delivery_ms
+        self.delivery_count = count
+        self.stamp = stamp
+
+
+class PendingList:
+    """Pending entries by ID, ordered."""
+
+    __slots__ = ("_order", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, PendingEntry] = {}
+        self._order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, entry_id: int) -> bool:
+        return entry_id in self.entries
+
+    def get(self, entry_id: int) -> PendingEntry | None:
+        """The pending entry with this ID, or None; O(1)."""
+        return self.entries.get(entry_id)
+
+    def add(self, entry: PendingEntry) -> None:
+        """Insert an entry whose ID is not pending; O(1) at the end, a memory move elsewhere."""
+        entry_id = entry.entry_id
+        self.entries[entry_id] = entry
+        order = self._order
+        if not order or entry_id > order[-1]:
+            order.append(entry_id)
+            return
+        index = bisect_left(order, entry_id)
+        if index == len(order) or order[index] != entry_id:  # it may still stand there from before
+            insort(order, entry_id)
+
+    def extend(self, fresh: dict[int, PendingEntry]) -> None:
+        """Insert entries given in ascending order, none of which is pending."""
+        if not fresh:
+            return
+        order = self._order
+        if order and next(iter(fresh)) <= order[-1]:
+            for entry in fresh.values():
+                self.add(entry)
+            return
+        self.entries.update(fresh)
+        order.extend(fresh)
+
+    def pop(self, entry_id: int) -> PendingEntry | None:
+        """Remove and return the entry with this ID, or None; O(1) amortised."""
+        entry = self.entries.pop(entry_id, None)
+        if entry is not None and len(self._order) > 2 * len(self.entries) + _SWEEP_MIN:
+            entries = self.entries
+            self._order = [other for other in self._order if other in entries]
+        return entry
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.entries.clear()
+        self._order.clear()
+
+    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
+        """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""
+        entries = self.entries
+        order = self._order
+        for index in range(bisect_left(order, start), len(order)):
+            entry_id = order[index]
+            if entry_id > end:
+                return
+            entry = entries.get(entry_id)
+            if entry is not None:
+                yield entry
+
+    def first(self) -> PendingEntry | None:
+        """The entry with the smallest ID."""
+        order = self._order
+        entries = self.entries
+        if not entries:
+            return None
+        skip = 0
+        while order[skip] not in entries:
+            skip += 1
+        if skip:
+            del order[:skip]
+        return entries[order[0]]
+
+    def last(self) -> PendingEntry | None:
+        """The entry with the greatest ID."""
+        order = self._order
+        entries = self.entries
+        if not entries:
+            return None
+        while order[-1] not in entries:
+            order.pop()
+        return entries[order[-1]]
+
+    def check(self) -> None:
+        """Assert every invariant of a pending list."""
+        assert all(a < b for a, b in zip(self._order, self._order[1:], strict=False))
+        assert set(self.entries) <= set(self._order)
+        assert all(entry.entry_id == key for key, entry in self.entries.items())

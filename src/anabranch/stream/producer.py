@@ -1,0 +1,101 @@
+"""Idempotent producers: which (producer ID, idempotent ID) pairs a stream remembers.
+
+Per producer an insertion-ordered table of idempotent IDs, bounded by count (``maxsize``) and by
+wall-clock age (``duration_s``). Age counts from insertion, not from the entry's ID as in Redis, so
+one far-future ID does not make the stream remember for ever; and an ID past its age is unknown at
+look-up even before :meth:`Producers.expired` has swept it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["DURATION_DEFAULT_S", "MAXSIZE_DEFAULT", "Producers"]
+
+DURATION_DEFAULT_S = 100
+MAXSIZE_DEFAULT = 100
+
+_Table = dict[bytes, tuple[int, int]]  # iid -> (entry ID, inserted at ms), oldest first
+
+
+class Producers:
+    """The producers of one stream and the two lifetime counters XINFO shows."""
+
+    __slots__ = ("duplicates", "duration_s", "iids_added", "maxsize", "tables", "tracked")
+
+    def __init__(self, duration_s: int, maxsize: int) -> None:
+        self.duration_s = duration_s
+        self.maxsize = maxsize
+        self.tables: dict[bytes, _Table] = {}
+        self.tracked = 0
+        self.iids_added = 0
+        self.duplicates = 0
+
+    def find(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
+        """ID of the entry this pair produced, or None when unknown or too old."""
+        table = self.tables.get(pid)
+        if table is None:
+            return None
+        known = table.get(iid)
+        if known is None or known[1] + self.duration_s * 1000 <= now_ms:
+            return None
+        return known[0]
+
+    def remember(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:
+        """Store a pair as the producer's newest; drops its oldest beyond ``maxsize``."""
+        table = self.tables.setdefault(pid, {})
+        if table.pop(iid, None) is None:  # an expired one may still stand there
+            self.tracked += 1
+        table[iid] = (entry_id, inserted_ms)
+        self.iids_added += 1
+        if len(table) > self.maxsize:
+            del table[next(iter(table))]
+            self.tracked -= 1
+
+    def restore(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:
+        """Store a pair that a payload carried; it was counted when it was added."""
+        self.tables.setdefault(pid, {})[iid] = (entry_id, inserted_ms)
+        self.tracked += 1
+
+    def configure(self, duration_s: int, maxsize: int) -> None:
+        """Change the limits; a change forgets all pairs, as in Redis."""
+        if (duration_s, maxsize) != (self.duration_s, self.maxsize):
+            self.duration_s = duration_s
+            self.maxsize = maxsize
+            self.tables.clear()
+            self.tracked = 0
+
+    def expired(self, now_ms: int) -> Iterator[tuple[bytes, int]]:
+        """(producer, how many of its oldest pairs) whose age has passed."""
+        oldest_ms = now_ms - self.duration_s * 1000
+        for pid, table in self.tables.items():
+            count = 0
+            for _, inserted_ms in table.values():
+                if inserted_ms > oldest_ms:
+                    break
+                count += 1
+            if count:
+                yield pid, count
+
+    def forget(self, pid: bytes, count: int) -> None:
+        """Drop the ``count`` oldest pairs of a producer, and the producer when none is left."""
+        table = self.tables[pid]
+        for iid in list(table)[:count]:
+            del table[iid]
+        self.tracked -= count
+        if not table:
+            del self.tables[pid]
+
+    def copy(self) -> Producers:
+        """An independent copy with tables and counters."""
+        other = Producers(self.duration_s, self.maxsize)
+        other.tables = {pid: dict(table) for pid, table in self.tables.items()}
+        other.tracked = self.tracked
+        other.iids_added = self.iids_added
+        other.duplicates = self.duplicates
+        return other
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert self.tracked == sum(map(len, self.tables.values()))
+        assert all(0 < len(table) <= self.maxsize for table in self.tables.values())

@@ -1,0 +1,141 @@
+"""What MAXLEN / MINID would remove: a plan, not an act.
+
+``=`` removes the oldest entries one by one. ``~`` with KEEPREF removes whole nodes only and never
+an entry that ``=`` would keep. With DELREF and ACKED the ``~`` loses its granularity: entries go
+one by one, and only LIMIT is applied per node. Source: docs/compatibility.md, Redis 8.2+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.stream.block import Block
+from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.references import Policy, References
+from anabranch.stream.stream import Stream
+
+__all__ = ["TrimPlan", "TrimRule", "limit_default", "plan_trim"]
+
+
+@dataclass(slots=True)
+class TrimRule:
+    """The trimming options of XADD and XTRIM.
+
+    Exactly one of ``maxlen`` and ``minid`` is set. ``limit`` of 0 means none; it is only
+    consulted when ``approximate``.
+    """
+
+    maxlen: int | None = None
+    minid: int | None = None
+    approximate: bool = False
+    limit: int = 0
+    policy: Policy = Policy.KEEPREF
+
+
+@dataclass(slots=True)
+class TrimPlan:
+    """Entries to remove: everything below a position per region, and single IDs."""
+
+    below: list[tuple[int, int]] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+
+
+def limit_default(node_entries_max: int) -> int:
+    """LIMIT when ``~`` comes without one: a hundred nodes, at most a million entries."""
+    limit = 100 * node_entries_max
+    return min(limit if limit > 0 else 10_000, 1_000_000)
+
+
+def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
+    """What the rule removes now, None when nothing."""
+    if rule.maxlen is not None and stream.length <= rule.maxlen:
+        return None
+    if rule.policy is not Policy.KEEPREF:
+        ids = _plan_entries(stream, rule)
+        return TrimPlan(ids=ids) if ids else None
+    below = _plan_nodes(stream, rule) if rule.approximate else _plan_prefix(stream, rule)
+    return TrimPlan(below=below) if below else None
+
+
+def _plan_prefix(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
+    """``=``: the oldest entries until the rule holds, as one position per region."""
+    excess = -1 if rule.maxlen is None else stream.length - rule.maxlen
+    end = (1 << 128) - 1 if rule.minid is None else rule.minid - 1
+    if end < 0:
+        return []
+    below: dict[int, int] = {}
+    for region, block, high in _oldest(stream, end, excess):
+        below[region] = block.position(high - 1) + 1
+    return list(below.items())
+
+
+def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]]:
+    """The last span of each region among the oldest entries up to ``end``."""
+    found: list[tuple[int, Block, int]] = []
+    cursors = dict.fromkeys(stream.logs, -1)
+    if len(stream.logs) == 1:
+        last = None
+        for last in stream.local.spans(0, end, limit):
+            pass
+        return [(LOCAL_REGION, last[0], last[2])] if last else []
+    for region, (block, low, high) in stream.spans_beyond(cursors, limit):
+        if block.ids[low] > end:
+            break
+        found.append((region, block, min(high, block.index_after(end))))
+    return found
+
+
+def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
+    """``~``: whole nodes from the oldest, within LIMIT."""
+    below = []
+    removed = 0
+    length = stream.length
+    for region, log in stream.logs.items():
+        position = -1
+        for block in log.live_blocks():
+            if rule.maxlen is not None:
+                qualifies = length - block.live >= rule.maxlen
+            else:
+                qualifies = block.last_slot_id < (rule.minid or 0)
+            if not qualifies or (rule.limit and removed + block.live > rule.limit):
+                break
+            removed += block.live
+            length -= block.live
+            position = block.first_position + block.slots
+        if position >= 0:
+            below.append((region, position))
+    return below
+
+
+def _plan_entries(stream: Stream, rule: TrimRule) -> list[int]:
+    """DELREF and ACKED: single entries from the oldest; ACKED passes over referenced ones."""
+    references = References(stream) if rule.policy is Policy.ACKED else None
+    doomed: list[int] = []
+    length = stream.length
+    for log in stream.logs.values():
+        for block in log.live_blocks():
+            if rule.maxlen is not None and length <= rule.maxlen:
+                break
+            if rule.approximate and rule.limit and len(doomed) + block.live > rule.limit:
+                break
+            length, stop = _plan_block(block, rule, references, length, doomed)
+            if stop:
+                break
+    return doomed
+
+
+def _plan_block(
+    block: Block, rule: TrimRule, references: References | None, length: int, doomed: list[int]
+) -> tuple[int, bool]:
+    for low, high in block.runs(0, len(block.ids)):
+        for entry_id in block.ids[low:high]:
+            if rule.maxlen is not None and length <= rule.maxlen:
+                return length, True
+            if rule.minid is not None and entry_id >= rule.minid:
+                return length, True
+            if references is not None and references.holds(entry_id):
+                continue
+            doomed.append(entry_id)
+            length -= 1
+    return length, False
+
