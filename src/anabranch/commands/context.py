@@ -136,12 +136,13 @@ class Context:
 
     def emit(self, effect: kinds.Effect) -> None:
         """Apply a decided change, record it, and publish its keyspace events."""
+        # What the events are depends on what was there before; they are sent when it is done.
+        events = events_of(self.keyspace, effect) if self.notify_flags else ()
         APPLY[type(effect)](self.keyspace, effect)
         if self.record is not None:
             self.record(effect)
-        if self.notify_flags:
-            for kind, event, db, key in events_of(effect):
-                self.channels.notify(self.notify_flags, kind, event, db, key)
+        for kind, event, db, key in events:
+            self.channels.notify(self.notify_flags, kind, event, db, key)
 
     def block(
         self,

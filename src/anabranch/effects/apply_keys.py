@@ -96,7 +96,9 @@ def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
 
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
     """See :class:`kinds.SetString`."""
-    keyspace.databases[effect.db].put(effect.key, StringValue(effect.data))
+    deadlines = keyspace.databases[effect.db].deadlines
+    deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
+    _bind(keyspace, effect.db, effect.key, StringValue(effect.data), deadline)
 
 
 def push(keyspace: Keyspace, effect: kinds.Push) -> None:
@@ -107,7 +109,10 @@ def push(keyspace: Keyspace, effect: kinds.Push) -> None:
         value = ListValue()
         database.put(effect.key, value)
     assert isinstance(value, ListValue)
-    value.items.extendleft(effect.items)
+    if effect.tail:
+        value.items.extend(effect.items)
+    else:
+        value.items.extendleft(effect.items)
     database.changed(effect.key)
 
 
@@ -116,7 +121,8 @@ def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
     database = keyspace.databases[effect.db]
     value = database.values[effect.key]
     assert isinstance(value, ListValue)
-    value.items.popleft()
+    for _ in range(effect.count):
+        value.items.popleft()
     if not value.items:
         database.discard(effect.key)
     else:

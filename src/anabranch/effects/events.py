@@ -6,10 +6,13 @@ Local and remote changes publish the same events because both are effects. Class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.stream.stream import Stream
 
 __all__ = ["Event", "events_of"]
 
@@ -26,52 +29,140 @@ _SIMPLE: dict[type[kinds.Effect], tuple[str, str]] = {
     kinds.DestroyGroup: ("t", "xgroup-destroy"),
     kinds.CreateConsumer: ("t", "xgroup-createconsumer"),
     kinds.DeleteConsumer: ("t", "xgroup-delconsumer"),
-    kinds.SetString: ("$", "set"),
-    kinds.Push: ("l", "lpush"),
-    kinds.Pop: ("l", "lpop"),
-    kinds.AddMembers: ("s", "sadd"),
-    kinds.Restore: ("g", "restore"),
 }
 
 
-def _remove(effect: kinds.Remove) -> Iterator[Event]:
-    yield "t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key
+_PAYLOAD_TYPES = {
+    0: StringValue.type_name,
+    **dict.fromkeys((1, 10, 14, 18), ListValue.type_name),
+    **dict.fromkeys((2, 11, 20), SetValue.type_name),
+}
+"""Type of the value by the first byte of a payload; streams have what is left (rdb/values.py)."""
 
 
-def _delete(effect: kinds.Delete) -> Iterator[Event]:
+def _value(keyspace: Keyspace, db: int, key: bytes) -> Value | None:
+    return keyspace.databases[db].values.get(key)
+
+
+def _created(keyspace: Keyspace, db: int, key: bytes) -> list[Event]:
+    """The event of a key that an effect brings into being, if it does."""
+    return [("n", "new", db, key)] if _value(keyspace, db, key) is None else []
+
+
+def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> list[Event]:
+    """The events of a key that gets a value in place of another."""
+    if old is None:
+        return []
+    events: list[Event] = [("o", "overwritten", db, key)]
+    if old.type_name != new_type:
+        events.append(("c", "type_changed", db, key))
+    return events
+
+
+def _remove(keyspace: Keyspace, effect: kinds.Remove) -> list[Event]:
+    return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
+
+
+def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
     kind, event = ("x", "expired") if effect.expired else ("g", "del")
-    yield kind, event, effect.db, effect.key
+    return [(kind, event, effect.db, effect.key)]
 
 
-def _expire(effect: kinds.Expire) -> Iterator[Event]:
-    yield "g", "persist" if effect.at_ms is None else "expire", effect.db, effect.key
+def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:
+    return [("g", "persist" if effect.at_ms is None else "expire", effect.db, effect.key)]
 
 
-def _rename(effect: kinds.Rename) -> Iterator[Event]:
-    names = ("rename_from", "rename_to") if effect.db == effect.target_db else ("move_from", "move_to")
-    yield "g", names[0], effect.db, effect.key
-    yield "g", names[1], effect.target_db, effect.target
+# RENAME, MOVE, COPY and RESTORE replace a key by deleting it first, so that the new one is "new"
+# even where it overwrites.
 
 
-def _copy(effect: kinds.Copy) -> Iterator[Event]:
-    yield "g", "copy_to", effect.target_db, effect.target
+def _rename(keyspace: Keyspace, effect: kinds.Rename) -> list[Event]:
+    db, key = effect.target_db, effect.target
+    value = _value(keyspace, effect.db, effect.key)
+    assert value is not None
+    verb = "rename" if effect.db == db else "move"
+    return [
+        ("n", "new", db, key),
+        ("g", f"{verb}_from", effect.db, effect.key),
+        ("g", f"{verb}_to", db, key),
+        *_overwritten(_value(keyspace, db, key), value.type_name, db, key),
+    ]
 
 
-_OTHER: dict[type[kinds.Effect], Callable[[Any], Iterator[Event]]] = {
+def _copy(keyspace: Keyspace, effect: kinds.Copy) -> list[Event]:
+    db, key = effect.target_db, effect.target
+    value = _value(keyspace, effect.db, effect.key)
+    assert value is not None
+    return [
+        ("n", "new", db, key),
+        ("g", "copy_to", db, key),
+        *_overwritten(_value(keyspace, db, key), value.type_name, db, key),
+    ]
+
+
+def _restore(keyspace: Keyspace, effect: kinds.Restore) -> list[Event]:
+    db, key = effect.db, effect.key
+    new_type = _PAYLOAD_TYPES.get(effect.payload[0], Stream.type_name)
+    return [
+        ("n", "new", db, key),
+        ("g", "restore", db, key),
+        *_overwritten(_value(keyspace, db, key), new_type, db, key),
+    ]
+
+
+def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
+    db, key = effect.db, effect.key
+    if effect.counted:
+        return [*_created(keyspace, db, key), ("$", "incrby", db, key)]
+    return [
+        *_created(keyspace, db, key),
+        *_overwritten(_value(keyspace, db, key), StringValue.type_name, db, key),
+        ("$", "set", db, key),
+    ]
+
+
+def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
+    event = "rpush" if effect.tail else "lpush"
+    return [
+        *_created(keyspace, effect.db, effect.key),
+        ("l", event, effect.db, effect.key),
+    ]
+
+
+def _pop(keyspace: Keyspace, effect: kinds.Pop) -> list[Event]:
+    events: list[Event] = [("l", "lpop", effect.db, effect.key)]
+    value = _value(keyspace, effect.db, effect.key)
+    assert isinstance(value, ListValue)
+    if len(value.items) == effect.count:
+        events.append(("g", "del", effect.db, effect.key))
+    return events
+
+
+def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
+    return [
+        *_created(keyspace, effect.db, effect.key),
+        ("s", "sadd", effect.db, effect.key),
+    ]
+
+
+_OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.Remove: _remove,
     kinds.Delete: _delete,
     kinds.Expire: _expire,
     kinds.Rename: _rename,
     kinds.Copy: _copy,
+    kinds.Restore: _restore,
+    kinds.SetString: _set_string,
+    kinds.Push: _push,
+    kinds.Pop: _pop,
+    kinds.AddMembers: _add_members,
 }
 
 
-def events_of(effect: kinds.Effect) -> Iterator[Event]:
-    """The keyspace events of one effect, in order."""
+def events_of(keyspace: Keyspace, effect: kinds.Effect) -> list[Event]:
+    """The keyspace events of an effect that is about to be applied, in order."""
     simple = _SIMPLE.get(type(effect))
     if simple is not None:
-        yield (*simple, effect.db, effect.key)  # type: ignore[attr-defined]
-        return
+        return [(*simple, effect.db, effect.key)]  # type: ignore[attr-defined]
     other = _OTHER.get(type(effect))
-    if other is not None:
-        yield from other(effect)
+    return [] if other is None else other(keyspace, effect)

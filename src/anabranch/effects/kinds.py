@@ -333,26 +333,33 @@ class Swap(Effect, tag=46):
 
 
 class SetString(Effect, tag=50):
-    """A key bound to a string, whatever it held."""
+    """A key bound to a string, whatever it held.
+
+    ``keeps_deadline`` is SET KEEPTTL; ``counted`` is INCR, a keyspace event of its own.
+    """
 
     db: int
     key: bytes
     data: bytes
+    keeps_deadline: bool = False
+    counted: bool = False
 
 
 class Push(Effect, tag=51):
-    """Items put at a list's head, one after the other."""
+    """Items put at a list's head (or ``tail``), one after the other."""
 
     db: int
     key: bytes
     items: list[bytes]
+    tail: bool = False
 
 
 class Pop(Effect, tag=52):
-    """A list's head taken off; an emptied list's key goes."""
+    """Items taken off a list's head; an emptied list's key goes."""
 
     db: int
     key: bytes
+    count: int = 1
 
 
 class AddMembers(Effect, tag=53):

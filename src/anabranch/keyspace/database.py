@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from anabranch.keyspace.expiry import Deadlines
+from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
 
@@ -22,14 +24,19 @@ class Watcher(Protocol):
 
 
 class Database:
-    """Keys of one database. Changed through ``effects`` only."""
+    """Keys of one database. Changed through ``effects`` only.
 
-    __slots__ = ("deadlines", "index", "ready", "values", "waiters", "watchers")
+    Keys are bound and unbound by :meth:`put`, :meth:`discard` and :meth:`clear` and in no other
+    way: ``order`` has to hear of it.
+    """
+
+    __slots__ = ("deadlines", "index", "order", "ready", "values", "waiters", "watchers")
 
     def __init__(self, index: int, ready: dict[tuple[int, bytes], None]) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
-        self.deadlines: dict[bytes, int] = {}  # key -> wall-clock ms at which it is gone
+        self.deadlines = Deadlines()
+        self.order = KeyOrder()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
         self.ready = ready  # shared by all databases, see Keyspace
@@ -53,6 +60,8 @@ class Database:
 
     def put(self, key: bytes, value: Value) -> None:
         """Bind a key to a value; an older value and its deadline are gone."""
+        if key not in self.values:
+            self.order.add(key)
         self.values[key] = value
         self.deadlines.pop(key, None)
         self.changed(key)
@@ -61,6 +70,7 @@ class Database:
         """Unbind a key; returns what it held."""
         value = self.values.pop(key, None)
         if value is not None:
+            self.order.remove(key)
             self.deadlines.pop(key, None)
             self.changed(key)
         return value
@@ -75,3 +85,16 @@ class Database:
                 self.ready[self.index, key] = None
         self.values.clear()
         self.deadlines.clear()
+        self.order.clear()
+
+    def exchange(self, other: Database) -> None:
+        """Swap contents with another database; watchers and waiters stay where they are."""
+        self.values, other.values = other.values, self.values
+        self.deadlines, other.deadlines = other.deadlines, self.deadlines
+        self.order, other.order = other.order, self.order
+
+    def check(self) -> None:
+        """Assert every invariant of a database."""
+        assert self.deadlines.keys() <= self.values.keys()
+        self.deadlines.check()
+        self.order.check(set(self.values))

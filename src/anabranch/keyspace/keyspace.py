@@ -28,8 +28,7 @@ class Keyspace:
             for key in database.watchers
             if key in one.values or key in two.values
         ]
-        one.values, two.values = two.values, one.values
-        one.deadlines, two.deadlines = two.deadlines, one.deadlines
+        one.exchange(two)
         for database, key in watched:
             database.touch(key)
         for database in (one, two):

@@ -36,11 +36,13 @@ def run(region: Region, now_ms: int) -> None:
 
 
 def _expire_keys(region: Region, now_ms: int) -> None:
+    if not region.stats.expire_on_access:
+        return
     for database in region.keyspace.databases:
-        if not database.deadlines:
-            continue
-        due = [key for key, at_ms in database.deadlines.items() if at_ms <= now_ms]
-        for key in due[:EXPIRE_KEYS_MAX]:
+        for _ in range(EXPIRE_KEYS_MAX):
+            key = database.deadlines.first_due(now_ms)
+            if key is None:
+                break
             region.context.expire_if_due(database, key)
 
 

@@ -17,6 +17,11 @@ class RequestLimits:
     arguments_max: int
     bulk_bytes_max: int
 
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether requests below a million arguments and bytes need no check of their own."""
+        return self.arguments_max >= 1_000_000 and self.bulk_bytes_max >= 1_000_000
+
 
 AUTHENTICATED = RequestLimits(arguments_max=(1 << 31) - 1, bulk_bytes_max=512 * 1024 * 1024)
 """Redis's limits for ordinary clients (``proto-max-bulk-len`` defaults to 512 MiB)."""

@@ -1,0 +1,1 @@
+"""Benchmarks of Anabranch; see README.md in this directory."""

@@ -1,0 +1,263 @@
+"""Taking the samples: both servers in turns, a median of paired rounds.
+
+For each workload: build the plan once, rehearse it on both servers (a warm-up that also checks
+that the replies are right and alike), then play rounds. In a round both servers get the plan one
+after the other, and who goes first alternates, so that whatever else the machine is doing falls
+on both alike. The ratio of a round is taken inside that round; what is reported is the median of
+these ratios with the lowest and the highest beside it.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .load import Connection, RefusedError, request
+from .servers import Server, cpu_between
+from .workloads import (
+    ENTRY_LINES,
+    SENSOR_ENTRIES,
+    SENSOR_KEY,
+    FanOut,
+    Plan,
+    Script,
+    Workload,
+    fill,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FAN_OUT_KEY = "bench:fan-out"
+READER_BUFFER_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median with the lowest and the highest value of the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one server did in one workload, per unit of it."""
+
+    cpu_us: Spread
+    per_second: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Both servers in one workload, and the subject as a ratio of the baseline."""
+
+    baseline: Figures
+    subject: Figures
+    cpu_ratio: Spread
+    throughput_ratio: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The result of one workload; without an outcome where `problem` says why."""
+
+    name: str
+    family: str
+    depth: int
+    unit: str
+    units_per_command: int
+    units_per_round: int
+    note: str
+    problem: str
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One server in one round."""
+
+    cpu_ns: int
+    wall_ns: int
+
+
+class Bench:
+    """One server with the connection that loads it; knows what was prefilled."""
+
+    def __init__(self, server: Server) -> None:
+        """Connect to a running server."""
+        self.server = server
+        self._connection = Connection(server.port)
+        self._has_sensors = False
+
+    def close(self) -> None:
+        """Close the connection; the server stays."""
+        self._connection.close()
+
+    def rehearse(self, plan: Plan) -> str:
+        """Play a plan once with its replies parsed; return what identifies them."""
+        with self._naming_refusals():
+            return self._rehearse(plan)
+
+    def sample(self, plan: Plan) -> Sample:
+        """Play a plan once against the clock."""
+        with self._naming_refusals():
+            if isinstance(plan, FanOut):
+                return self._sample_fan_out(plan)
+            return self._sample_script(plan)
+
+    @contextmanager
+    def _naming_refusals(self) -> Iterator[None]:
+        """Add the server's name to a refusal and reconnect: replies may be left on the old line.
+
+        Raises ServerError instead if the server is no more.
+        """
+        try:
+            yield
+        except (RefusedError, OSError) as error:
+            self.close()
+            self.server.check()
+            self._connection = Connection(self.server.port)
+            raise RefusedError(f"{self.server.name}: {error}") from error
+
+    def _rehearse(self, plan: Plan) -> str:
+        if isinstance(plan, FanOut):
+            self._sample_fan_out(FanOut(plan.readers, 1, plan.phase))
+            return ""
+        if plan.needs_sensors and not self._has_sensors:
+            self._connection.ask("DEL", SENSOR_KEY)
+            self._connection.rehearse(fill(SENSOR_KEY, SENSOR_ENTRIES))
+            self._has_sensors = True
+        self._connection.rehearse(plan.setup)
+        digest = self._connection.rehearse(plan.timed)
+        return digest if plan.same_replies else ""
+
+    def _sample_script(self, plan: Script) -> Sample:
+        self._connection.replay(plan.setup)
+        before = self.server.cpu()
+        started = time.perf_counter_ns()
+        self._connection.replay(plan.timed)
+        wall = time.perf_counter_ns() - started
+        return Sample(cpu_between(before, self.server.cpu()), wall)
+
+    def _sample_fan_out(self, plan: FanOut) -> Sample:
+        """Let readers block and wake them, `wakes` times; sum up the phase that counts.
+
+        Reading the CPU counter waits until the server sleeps, so between the phases every
+        reader is known to be blocked. The PING that ends the first phase is there for its
+        reply, which comes when the server has seen all that was sent before.
+        """
+        writer = self._connection
+        writer.ask("DEL", FAN_OUT_KEY)
+        cpu = wall = 0
+        with ExitStack() as stack:
+            readers = [
+                stack.enter_context(Connection(self.server.port, READER_BUFFER_BYTES))
+                for _ in range(plan.readers)
+            ]
+            for turn in range(plan.wakes):
+                block = request(
+                    *("XREAD", "BLOCK", 0, "STREAMS", FAN_OUT_KEY, f"{turn}-0"),
+                    lines=5 + ENTRY_LINES[1],
+                )
+                wake = request("XADD", FAN_OUT_KEY, f"{turn + 1}-0", "event", "opened", lines=2)
+
+                before = self.server.cpu()
+                started = time.perf_counter_ns()
+                for reader in readers:
+                    reader.send(block.payload)
+                writer.ask("PING")
+                ended = time.perf_counter_ns()
+                blocked = self.server.cpu()
+                if plan.phase == "block":
+                    cpu += cpu_between(before, blocked)
+                    wall += ended - started
+
+                started = time.perf_counter_ns()
+                writer.send(wake.payload)
+                for reader in readers:
+                    reader.drain(block.lines)
+                writer.drain(wake.lines)
+                ended = time.perf_counter_ns()
+                if plan.phase == "wake":
+                    cpu += cpu_between(blocked, self.server.cpu())
+                    wall += ended - started
+        return Sample(cpu, wall)
+
+
+def run_workload(
+    workload: Workload, baseline: Bench, subject: Bench, *, rounds: int, scale: float
+) -> Row:
+    """Rehearse and play one workload on both servers, in turns, and sum it up."""
+    plan = workload.build(scale)
+    baseline_plan = workload.build_baseline(scale) if workload.build_baseline else plan
+    outcome = None
+    problem = ""
+    try:
+        expected = baseline.rehearse(baseline_plan)
+        if subject.rehearse(plan) == expected:
+            outcome = _outcome(
+                _play_rounds(baseline, baseline_plan, subject, plan, rounds), plan.units
+            )
+        else:
+            problem = "the two servers answered differently"
+    except RefusedError as error:
+        problem = str(error)
+    return Row(
+        name=workload.name,
+        family=workload.family,
+        depth=workload.depth,
+        unit=workload.unit,
+        units_per_command=workload.units_per_command,
+        units_per_round=plan.units,
+        note=workload.note,
+        problem=problem,
+        outcome=outcome,
+    )
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median, lowest and highest of the values of all rounds."""
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def _play_rounds(
+    baseline: Bench, baseline_plan: Plan, subject: Bench, plan: Plan, rounds: int
+) -> list[tuple[Sample, Sample]]:
+    """Return a pair of samples, baseline and subject, for each round."""
+    pairs = []
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            if turn % 2:
+                ours = subject.sample(plan)
+                theirs = baseline.sample(baseline_plan)
+            else:
+                theirs = baseline.sample(baseline_plan)
+                ours = subject.sample(plan)
+            pairs.append((theirs, ours))
+    finally:
+        gc.enable()
+    return pairs
+
+
+def _outcome(pairs: Sequence[tuple[Sample, Sample]], units: int) -> Outcome:
+    return Outcome(
+        baseline=_figures([theirs for theirs, _ in pairs], units),
+        subject=_figures([ours for _, ours in pairs], units),
+        cpu_ratio=spread([ours.cpu_ns / theirs.cpu_ns for theirs, ours in pairs]),
+        throughput_ratio=spread([theirs.wall_ns / ours.wall_ns for theirs, ours in pairs]),
+    )
+
+
+def _figures(samples: Sequence[Sample], units: int) -> Figures:
+    return Figures(
+        cpu_us=spread([sample.cpu_ns / 1_000 / units for sample in samples]),
+        per_second=spread([units / sample.wall_ns * 1e9 for sample in samples]),
+    )

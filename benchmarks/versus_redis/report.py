@@ -1,0 +1,238 @@
+"""The result as a value, and its three forms: a terminal table, JSON and a Markdown page.
+
+The chart is drawn from the JSON by `benchmarks/plot.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .machine import Machine
+    from .measure import Row, Spread
+    from .memory import MemoryRow
+    from .targets import Verdict
+
+FORMAT = 1
+DEAR = 2.5
+"""A CPU ratio from which on the terminal shows it in red."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A server as the report names it."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All figures of one run with what is needed to judge them."""
+
+    made_at: str
+    machine: Machine
+    baseline: Contestant
+    subject: Contestant
+    rounds: int
+    quick: bool
+    seconds: float
+    workloads: list[Row]
+    memory: list[MemoryRow]
+    targets: list[Verdict]
+
+
+def to_json(result: Result) -> str:
+    """Return the result as JSON, field for field."""
+    return json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
+
+
+def tables(result: Result) -> list[Table]:
+    """Return the tables for a terminal: workloads, memory, targets."""
+    made = [_workload_table(result)] if result.workloads else []
+    if result.memory:
+        made.append(_memory_table(result))
+    measured = [verdict for verdict in result.targets if verdict.passed is not None]
+    if measured:
+        made.append(_target_table(measured))
+    return made
+
+
+def notes(result: Result) -> list[str]:
+    """Return what has to be said about single workloads, one line each."""
+    found = []
+    for row in result.workloads:
+        if row.problem:
+            found.append(f"{row.name}: not measured; {row.problem}")
+        elif row.note:
+            found.append(f"{row.name}: {row.note}")
+        elif row.outcome and row.units_per_command > 1:
+            theirs, ours = (
+                figures.cpu_us.median * row.units_per_command
+                for figures in (row.outcome.baseline, row.outcome.subject)
+            )
+            found.append(
+                f"{row.name}: CPU per round of {row.units_per_command} entries "
+                f"{theirs:.1f} µs ({result.baseline.name}), {ours:.1f} µs ({result.subject.name})"
+            )
+    return found
+
+
+def to_markdown(result: Result) -> str:
+    """Return the result as a short Markdown page."""
+    machine, theirs, ours = result.machine, result.baseline, result.subject
+    lines = [
+        f"# {ours.name} beside {theirs.name}",
+        "",
+        f"{ours.name} {ours.version}, {theirs.name} {theirs.version}; {result.made_at}; "
+        f"{result.rounds} rounds{', quick' if result.quick else ''}.",
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB, {machine.system}, "
+        f"{machine.python}, hiredis {machine.hiredis}, load average before the run "
+        f"{machine.load_average}.",
+        "",
+        "CPU is server time on a CPU per unit, in microseconds. Ratios are "
+        f"{ours.name} / {theirs.name}: medians of paired rounds, (lowest to highest). Below 1, a "
+        f"CPU ratio says that {ours.name} is cheaper; above 1, a throughput ratio that it is "
+        "faster. How the figures are made: `benchmarks/README.md`.",
+        "",
+        "![CPU and memory ratios](latest.png)",
+        "",
+        "## Targets",
+        "",
+        "| Workload | CPU ratio at most | Measured | |",
+        "|---|---:|---:|---|",
+    ]
+    for verdict in result.targets:
+        measured = _number(verdict.measured, 2)
+        lines.append(
+            f"| {verdict.workload} | {verdict.at_most:.2f} | {measured} | {_word(verdict)} |"
+        )
+    lines += [
+        "",
+        "## Workloads",
+        "",
+        f"| Workload | Per | CPU {theirs.name} | CPU {ours.name} | CPU ratio "
+        f"| Per second {theirs.name} | Per second {ours.name} | Ratio |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += ["| " + " | ".join([row.name, *_cells(row)]) + " |" for row in result.workloads]
+    lines += ["", *(f"- {note}" for note in notes(result))]
+    lines += [
+        "",
+        "## Bytes per entry",
+        "",
+        f"| Entry | RSS {theirs.name} | RSS {ours.name} | Ratio "
+        f"| MEMORY USAGE {theirs.name} | MEMORY USAGE {ours.name} | Ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += ["| " + " | ".join([row.name, *_memory_cells(row)]) + " |" for row in result.memory]
+    return "\n".join(lines) + "\n"
+
+
+def write(result: Result, directory: Path) -> Path:
+    """Write `latest.json` and `latest.md` to a directory; return the path of the JSON."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "latest.json"
+    path.write_text(to_json(result))
+    (directory / "latest.md").write_text(to_markdown(result))
+    return path
+
+
+def _workload_table(result: Result) -> Table:
+    theirs, ours = result.baseline.name, result.subject.name
+    table = Table(title=f"Server CPU per unit: {ours} beside {theirs}", title_justify="left")
+    table.add_column("workload", no_wrap=True)
+    table.add_column("per", no_wrap=True)
+    for heading in (
+        *(f"CPU µs\n{theirs}", f"CPU µs\n{ours}", "CPU ratio\n(low to high)"),
+        *(f"per second\n{theirs}", f"per second\n{ours}", "ratio"),
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    family = ""
+    for row in result.workloads:
+        if family and row.family != family:
+            table.add_section()
+        family = row.family
+        style = "" if row.outcome is None else _style(row.outcome.cpu_ratio.median)
+        unit, their_cpu, our_cpu, ratio, *others = _cells(row)
+        table.add_row(row.name, unit, their_cpu, our_cpu, Text(ratio, style=style), *others)
+    return table
+
+
+def _memory_table(result: Result) -> Table:
+    theirs, ours = result.baseline.name, result.subject.name
+    table = Table(title="Bytes per entry", title_justify="left")
+    table.add_column("entry")
+    for what in ("RSS", "MEMORY USAGE"):
+        for heading in (f"{what}\n{theirs}", f"{what}\n{ours}", "ratio"):
+            table.add_column(heading, justify="right")
+    for row in result.memory:
+        table.add_row(row.name, *_memory_cells(row))
+    return table
+
+
+def _target_table(verdicts: list[Verdict]) -> Table:
+    table = Table(title="Targets (CPU ratio)", title_justify="left")
+    table.add_column("workload")
+    for heading in ("at most", "measured", ""):
+        table.add_column(heading, justify="right")
+    for verdict in verdicts:
+        style = "green" if verdict.passed else "bold red"
+        table.add_row(
+            verdict.workload,
+            f"{verdict.at_most:.2f}",
+            _number(verdict.measured, 2),
+            Text(_word(verdict), style=style),
+        )
+    return table
+
+
+def _cells(row: Row) -> list[str]:
+    """Return the cells of a workload that follow its name."""
+    if row.outcome is None:
+        return [row.unit, *["-"] * 6]
+    theirs, ours = row.outcome.baseline, row.outcome.subject
+    return [
+        row.unit,
+        f"{theirs.cpu_us.median:.2f}",
+        f"{ours.cpu_us.median:.2f}",
+        _ratio(row.outcome.cpu_ratio),
+        f"{theirs.per_second.median:,.0f}",
+        f"{ours.per_second.median:,.0f}",
+        f"{row.outcome.throughput_ratio.median:.2f}",
+    ]
+
+
+def _memory_cells(row: MemoryRow) -> list[str]:
+    if row.baseline is None or row.subject is None:
+        return [row.problem, *["-"] * 5]
+    cells = []
+    for theirs, ours, ratio in (
+        (row.baseline.rss, row.subject.rss, row.rss_ratio),
+        (row.baseline.usage, row.subject.usage, row.usage_ratio),
+    ):
+        cells += [_number(theirs, 1), _number(ours, 1), _number(ratio, 2)]
+    return cells
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _ratio(ratio: Spread) -> str:
+    return f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+
+
+def _style(ratio: float) -> str:
+    return "green" if ratio < 1 else "yellow" if ratio < DEAR else "bold red"
+
+
+def _word(verdict: Verdict) -> str:
+    return {True: "pass", False: "FAIL", None: "not measured"}[verdict.passed]

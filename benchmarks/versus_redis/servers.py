@@ -1,0 +1,212 @@
+"""The two servers under test: start them, wait for them, read what they cost, stop them.
+
+A `Recipe` says how a server is started, a `Server` is the running process. The cost is read
+from the kernel and not from a clock: `/proc/PID/task/*/schedstat` counts the nanoseconds that
+each thread of the server spent on a CPU, so the load generator, which competes for the same
+cores, does not enter the figure. Where there are two cores or more, both servers run on the last
+one and the load generator on the others: a wake-up costs twice as much between cores as within
+one, and left to the scheduler either server would get now the one and now the other. The kernel
+brings the counter of a thread up to date when the thread goes to sleep; every reading therefore
+waits until all threads sleep.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .load import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 10.0
+IDLE_TIMEOUT_S = 1.0
+IDLE_LOOK_S = 0.0005
+
+CpuReading = dict[int, int]
+"""A reading of the CPU counters: thread ID to nanoseconds."""
+
+
+class ServerError(Exception):
+    """A server did not start, or went away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one server is started: a name for the tables and a command line."""
+
+    name: str
+    command: Callable[[int, Path], list[str]]
+
+
+def redis_recipe(program: str = "redis-server", name: str = "redis") -> Recipe:
+    """Return the recipe of redis-server, or of a server that takes its options; nothing on disk."""
+
+    def command(port: int, directory: Path) -> list[str]:
+        return [
+            *(program, "--port", str(port), "--dir", str(directory), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no"),
+        ]
+
+    return Recipe(name, command)
+
+
+def anabranch_recipe() -> Recipe:
+    """Return the recipe of Anabranch with its default settings, in the interpreter running this."""
+
+    def command(port: int, directory: Path) -> list[str]:
+        serve = ["serve", "--port", str(port), "--dir", str(directory)]
+        return [sys.executable, "-m", "anabranch", *serve]
+
+    return Recipe("anabranch", command)
+
+
+class Server:
+    """A running server process with a scratch directory of its own; a context manager."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Start the process; entering the context waits until it answers."""
+        self.name = recipe.name
+        self.port = _free_port()
+        self._scratch = tempfile.TemporaryDirectory(prefix="versus-redis-")
+        directory = Path(self._scratch.name)
+        self._output = directory / "output.txt"
+        data = directory / "data"
+        data.mkdir()
+        try:
+            with self._output.open("wb") as output, _on_server_core():
+                self._process = subprocess.Popen(
+                    recipe.command(self.port, data),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+        except OSError as error:
+            self._scratch.cleanup()
+            raise ServerError(f"{recipe.name} could not be started: {error}") from error
+        self._tasks = Path(f"/proc/{self._process.pid}/task")
+
+    def __enter__(self) -> Server:
+        """Wait until the server answers PING."""
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the server."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process, by force if it does not listen, and remove its files."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._scratch.cleanup()
+
+    def check(self) -> None:
+        """Raise ServerError if the process has ended."""
+        if self._process.poll() is not None:
+            raise ServerError(f"{self.name} has ended; {self._last_words()}")
+
+    def cpu(self) -> CpuReading:
+        """Return the nanoseconds each thread has run so far, read once all of them sleep."""
+        self._wait_until_idle()
+        reading = {}
+        for task in self._tasks.iterdir():
+            try:
+                reading[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+            except FileNotFoundError:
+                continue
+        return reading
+
+    def resident_bytes(self) -> int:
+        """Return the memory of the process that is in RAM now (RSS)."""
+        statm = Path(f"/proc/{self._process.pid}/statm").read_text()
+        return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            try:
+                with Connection(self.port) as connection:
+                    connection.ask("PING")
+                return
+            except OSError:
+                time.sleep(0.02)
+        raise ServerError(f"{self.name} did not become ready; {self._last_words()}")
+
+    def _last_words(self) -> str:
+        said = self._output.read_text(errors="replace").strip().splitlines()
+        return "its last lines:\n  " + ("\n  ".join(said[-5:]) or "(it printed nothing)")
+
+    def _wait_until_idle(self) -> None:
+        """Return when every thread was asleep at two looks in a row, or after a while anyway."""
+        deadline = time.monotonic() + IDLE_TIMEOUT_S
+        was_asleep = is_asleep = False
+        while not (was_asleep and is_asleep) and time.monotonic() < deadline:
+            time.sleep(IDLE_LOOK_S)
+            was_asleep, is_asleep = is_asleep, self._is_asleep()
+
+    def _is_asleep(self) -> bool:
+        for task in self._tasks.iterdir():
+            try:
+                stat = (task / "stat").read_text()
+            except FileNotFoundError:
+                continue
+            # "PID (name) state …"; the name may hold anything, so look behind its last bracket.
+            if stat.rpartition(")")[2].split()[0] == "R":
+                return False
+        return True
+
+
+def cpu_between(before: CpuReading, after: CpuReading) -> int:
+    """Return the nanoseconds that the threads alive in `after` ran since `before`."""
+    return sum(ran - before.get(task, 0) for task, ran in after.items())
+
+
+@contextmanager
+def _on_server_core() -> Iterator[None]:
+    """Let a process that is started here inherit the servers' core; this one keeps the others."""
+    cores = os.sched_getaffinity(0) | {_server_core()}
+    os.sched_setaffinity(0, {_server_core()})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores - {_server_core()} or cores)
+
+
+@cache
+def _server_core() -> int:
+    return max(os.sched_getaffinity(0))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

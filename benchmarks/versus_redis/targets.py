@@ -1,0 +1,51 @@
+"""The goals: for some workloads, how much CPU per operation is allowed, as a ratio to Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .measure import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A workload and the highest CPU ratio that counts as reached."""
+
+    workload: str
+    at_most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target with what was measured; `passed` is None where nothing was."""
+
+    workload: str
+    at_most: float
+    measured: float | None
+    passed: bool | None
+
+
+TARGETS = (
+    Target("XRANGE COUNT 100, depth 16", 0.35),
+    Target("XREAD COUNT 100, depth 16", 0.35),
+    Target("XRANGE COUNT 1000, depth 16", 0.25),
+    Target("XREAD COUNT 1000, depth 16", 0.25),
+    Target("XADD, 1 field, depth 256", 2.5),
+    Target("XADD, 3 fields, depth 256", 2.5),
+    Target("XREADGROUP+XACK COUNT 100, depth 16", 1.5),
+)
+
+
+def judge(rows: Iterable[Row]) -> list[Verdict]:
+    """Compare the median CPU ratios with the targets."""
+    ratios = {row.name: row.outcome.cpu_ratio.median for row in rows if row.outcome}
+    verdicts = []
+    for target in TARGETS:
+        measured = ratios.get(target.workload)
+        passed = None if measured is None else measured <= target.at_most
+        verdicts.append(Verdict(target.workload, target.at_most, measured, passed))
+    return verdicts

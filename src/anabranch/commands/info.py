@@ -1,0 +1,367 @@
+"""INFO: the figures of the server as ``name:value`` lines in sections.
+
+Names are those of Redis, so that exporters and dashboards read them; a figure that has no meaning
+here (replicas, forks, Lua) is given as Redis gives it on a server without them. What the operating
+system knows comes from ``Host.process_info``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from anabranch.commands.spec import Command
+from anabranch.metrics.latency import percentile_usec
+from anabranch.resp.values import Verbatim
+from anabranch.version import REDIS_VERSION, __version__
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+
+__all__ = ["COMMANDS", "human_bytes"]
+
+_DEADLINES_SAMPLED_MAX = 1000
+"""Deadlines looked at for avg_ttl, per database."""
+
+_Facts = dict[str, Any]
+_Lines = list[tuple[str, object]]
+
+
+def info(ctx: Context, args: list[bytes]) -> bytes:
+    """INFO [section ...]: sections come in a fixed order, each once."""
+    asked = {name.lower().decode("latin-1") for name in args[1:]} or {"default"}
+    names = set(asked)
+    for word, group in _GROUPS.items():
+        if word in asked:
+            names |= group
+    facts = cast("_Facts", ctx.host.process_info())
+    sections = []
+    for name, section in _SECTIONS.items():
+        if name in names:
+            lines = "".join([f"{key}:{value}\r\n" for key, value in section(ctx, facts)])
+            sections.append(f"# {name.capitalize()}\r\n{lines}")
+    return ctx.reply(Verbatim("\r\n".join(sections)))
+
+
+def human_bytes(count: float) -> str:
+    """A size as people read it: ``1.16M``."""
+    if count < 1024:
+        return f"{count:.0f}B"
+    for unit in "KMGTP":
+        count /= 1024
+        if count < 1024 or unit == "P":
+            break
+    return f"{count:.2f}{unit}"
+
+
+# -- one function a section -------------------------------------------------------------------
+
+
+def _server(ctx: Context, facts: _Facts) -> _Lines:
+    uptime_s = max(ctx.now_ms - ctx.stats.started_ms, 0) // 1000
+    return [
+        ("redis_version", REDIS_VERSION),
+        ("anabranch_version", __version__),
+        ("redis_git_sha1", "00000000"),
+        ("redis_git_dirty", 0),
+        ("redis_build_id", f"anabranch-{__version__}"),
+        ("redis_mode", "standalone"),
+        ("os", facts.get("os", "unknown")),
+        ("arch_bits", facts.get("arch_bits", 64)),
+        ("python_version", facts.get("python_version", "unknown")),
+        ("compiled", int(bool(facts.get("compiled", False)))),
+        ("multiplexing_api", facts.get("loop", "asyncio")),
+        ("process_id", facts.get("pid", 0)),
+        ("run_id", _run_id(facts)),
+        ("tcp_port", facts.get("tcp_port", 0)),
+        ("server_time_usec", ctx.clock.now_us()),
+        ("uptime_in_seconds", uptime_s),
+        ("uptime_in_days", uptime_s // 86400),
+        ("hz", ctx.settings.hz),
+        ("configured_hz", ctx.settings.hz),
+        ("lru_clock", ctx.now_ms // 1000 % (1 << 24)),
+        ("executable", facts.get("executable", "")),
+        ("config_file", facts.get("config_file", "")),
+    ]
+
+
+def _run_id(facts: _Facts) -> str:
+    return str(facts.get("run_id") or "0" * 40)
+
+
+def _clients(ctx: Context, _facts: _Facts) -> _Lines:
+    sessions = ctx.sessions.values()
+    waiters = ctx.keyspace.waiters
+    blocking_keys, on_nokey = waiters.blocking_keys()
+    watched = sum(len(database.watchers) for database in ctx.keyspace.databases)
+    return [
+        ("connected_clients", len(sessions)),
+        ("cluster_connections", 0),
+        ("maxclients", ctx.settings.maxclients),
+        ("client_recent_max_input_buffer", 0),
+        ("client_recent_max_output_buffer", 0),
+        ("blocked_clients", len(waiters.active)),
+        ("tracking_clients", 0),
+        (
+            "pubsub_clients",
+            sum(1 for each in sessions if each.subscriptions or each.shard_channels),
+        ),
+        ("watching_clients", sum(1 for each in sessions if each.watched)),
+        ("clients_in_timeout_table", sum(1 for each in waiters.active if each.deadline_ms)),
+        ("total_watched_keys", watched),
+        ("total_blocking_keys", blocking_keys),
+        ("total_blocking_keys_on_nokey", on_nokey),
+    ]
+
+
+def _memory(ctx: Context, facts: _Facts) -> _Lines:
+    """Python has one heap: what is used is what is resident."""
+    used = facts.get("rss_bytes", 0)
+    peak = max(facts.get("peak_rss_bytes", 0), used)
+    startup = min(facts.get("startup_rss_bytes", 0), used)
+    dataset = used - startup
+    total = facts.get("total_system_memory", 0)
+    maxmemory = ctx.settings.maxmemory
+    return [
+        ("used_memory", used),
+        ("used_memory_human", human_bytes(used)),
+        ("used_memory_rss", used),
+        ("used_memory_rss_human", human_bytes(used)),
+        ("used_memory_peak", peak),
+        ("used_memory_peak_human", human_bytes(peak)),
+        ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
+        ("used_memory_overhead", startup),
+        ("used_memory_startup", startup),
+        ("used_memory_dataset", dataset),
+        ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
+        ("total_system_memory", total),
+        ("total_system_memory_human", human_bytes(total)),
+        ("used_memory_lua", 0),
+        ("used_memory_vm_eval", 0),
+        ("used_memory_lua_human", "0B"),
+        ("used_memory_scripts_eval", 0),
+        ("number_of_cached_scripts", 0),
+        ("number_of_functions", 0),
+        ("number_of_libraries", 0),
+        ("used_memory_vm_functions", 0),
+        ("used_memory_vm_total", 0),
+        ("used_memory_functions", 0),
+        ("used_memory_scripts", 0),
+        ("maxmemory", maxmemory),
+        ("maxmemory_human", human_bytes(maxmemory)),
+        ("maxmemory_policy", ctx.settings.maxmemory_policy),
+        ("mem_fragmentation_ratio", "1.00"),
+        ("mem_fragmentation_bytes", 0),
+        ("mem_not_counted_for_evict", 0),
+        ("mem_replication_backlog", 0),
+        ("mem_clients_slaves", 0),
+        ("mem_clients_normal", 0),
+        ("mem_aof_buffer", 0),
+        ("mem_allocator", facts.get("allocator", "python")),
+        ("active_defrag_running", 0),
+        ("lazyfree_pending_objects", 0),
+        ("lazyfreed_objects", 0),
+    ]
+
+
+def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
+    return [
+        ("loading", 0),
+        ("async_loading", 0),
+        ("current_cow_peak", 0),
+        ("current_cow_size", 0),
+        ("current_save_keys_processed", 0),
+        ("current_save_keys_total", 0),
+        ("rdb_changes_since_last_save", ctx.changes),
+        ("rdb_bgsave_in_progress", 0),
+        ("rdb_last_save_time", ctx.stats.started_ms // 1000),
+        ("rdb_last_bgsave_status", "ok"),
+        ("rdb_last_bgsave_time_sec", -1),
+        ("rdb_current_bgsave_time_sec", -1),
+        ("rdb_saves", 0),
+        ("rdb_last_cow_size", 0),
+        ("aof_enabled", 0),
+        ("aof_rewrite_in_progress", 0),
+        ("aof_rewrite_scheduled", 0),
+        ("aof_last_rewrite_time_sec", -1),
+        ("aof_current_rewrite_time_sec", -1),
+        ("aof_last_bgrewrite_status", "ok"),
+        ("aof_last_write_status", "ok"),
+        ("aof_last_cow_size", 0),
+        ("module_fork_in_progress", 0),
+    ]
+
+
+def _stats(ctx: Context, _facts: _Facts) -> _Lines:
+    stats = ctx.stats
+    operations, read_bytes, written_bytes = ctx.region.sample_rates(ctx.now_ms)
+    return [
+        ("total_connections_received", stats.connections_received),
+        ("total_commands_processed", stats.commands_processed),
+        ("instantaneous_ops_per_sec", round(operations)),
+        ("total_net_input_bytes", stats.net_input_bytes),
+        ("total_net_output_bytes", stats.net_output_bytes),
+        ("total_net_repl_input_bytes", 0),
+        ("total_net_repl_output_bytes", 0),
+        ("instantaneous_input_kbps", f"{read_bytes / 1024:.2f}"),
+        ("instantaneous_output_kbps", f"{written_bytes / 1024:.2f}"),
+        ("instantaneous_input_repl_kbps", "0.00"),
+        ("instantaneous_output_repl_kbps", "0.00"),
+        ("rejected_connections", stats.rejected_connections),
+        ("sync_full", 0),
+        ("sync_partial_ok", 0),
+        ("sync_partial_err", 0),
+        ("expired_subkeys", 0),
+        ("expired_keys", stats.expired_keys),
+        ("expired_stale_perc", "0.00"),
+        ("expired_time_cap_reached_count", 0),
+        ("evicted_keys", 0),
+        ("evicted_clients", 0),
+        ("keyspace_hits", stats.keyspace_hits),
+        ("keyspace_misses", stats.keyspace_misses),
+        ("pubsub_channels", len(ctx.channels.channels)),
+        ("pubsub_patterns", len(ctx.channels.patterns)),
+        ("pubsubshard_channels", len(ctx.channels.shards)),
+        ("latest_fork_usec", 0),
+        ("total_forks", 0),
+        ("migrate_cached_sockets", 0),
+        ("slave_expires_tracked_keys", 0),
+        ("active_defrag_hits", 0),
+        ("active_defrag_misses", 0),
+        ("tracking_total_keys", 0),
+        ("tracking_total_items", 0),
+        ("tracking_total_prefixes", 0),
+        ("unexpected_error_replies", 0),
+        ("total_error_replies", stats.error_replies),
+        ("acl_access_denied_auth", stats.acl_denied_auth),
+        ("acl_access_denied_cmd", stats.acl_denied_cmd),
+        ("acl_access_denied_key", stats.acl_denied_key),
+        ("acl_access_denied_channel", stats.acl_denied_channel),
+    ]
+
+
+def _replication(ctx: Context, facts: _Facts) -> _Lines:
+    return [
+        ("role", "master"),
+        ("connected_slaves", 0),
+        ("master_failover_state", "no-failover"),
+        ("master_replid", _run_id(facts)),
+        ("master_replid2", "0" * 40),
+        ("master_repl_offset", 0),
+        ("second_repl_offset", -1),
+        ("repl_backlog_active", 0),
+        ("repl_backlog_size", 0),
+        ("repl_backlog_first_byte_offset", 0),
+        ("repl_backlog_histlen", 0),
+    ]
+
+
+def _cpu(_ctx: Context, facts: _Facts) -> _Lines:
+    return [
+        ("used_cpu_sys", f"{facts.get('cpu_sys', 0.0):.6f}"),
+        ("used_cpu_user", f"{facts.get('cpu_user', 0.0):.6f}"),
+        ("used_cpu_sys_children", f"{facts.get('cpu_sys_children', 0.0):.6f}"),
+        ("used_cpu_user_children", f"{facts.get('cpu_user_children', 0.0):.6f}"),
+    ]
+
+
+def _nothing(_ctx: Context, _facts: _Facts) -> _Lines:
+    return []
+
+
+def _commandstats(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    for entry in ctx.dispatcher.all_entries():
+        calls = entry.calls
+        if calls or entry.rejected or entry.failed:
+            usec = entry.total_ns // 1000
+            figures = (
+                f"calls={calls},usec={usec},usec_per_call={usec / max(calls, 1):.2f},"
+                f"rejected_calls={entry.rejected},failed_calls={entry.failed}"
+            )
+            lines.append((f"cmdstat_{entry.command.full_name}", figures))
+    return lines
+
+
+def _errorstats(ctx: Context, _facts: _Facts) -> _Lines:
+    errors = ctx.stats.errors
+    return [(f"errorstat_{code}", f"count={errors[code]}") for code in sorted(errors)]
+
+
+def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    for entry in ctx.dispatcher.all_entries():
+        if entry.calls:
+            figures = [
+                f"p{percentile:g}={percentile_usec(entry.histogram, percentile):.3f}"
+                for percentile in (50, 99, 99.9)
+            ]
+            lines.append(
+                (f"latency_percentiles_usec_{entry.command.full_name}", ",".join(figures))
+            )
+    return lines
+
+
+def _cluster(_ctx: Context, _facts: _Facts) -> _Lines:
+    return [("cluster_enabled", 0)]
+
+
+def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    for database in ctx.keyspace.databases:
+        if database.values:
+            sample = list(islice(database.deadlines.values(), _DEADLINES_SAMPLED_MAX))
+            left_ms = sum(max(at_ms - ctx.now_ms, 0) for at_ms in sample)
+            figures = (
+                f"keys={len(database.values)},expires={len(database.deadlines)},"
+                f"avg_ttl={left_ms // max(len(sample), 1)},subexpiry=0"
+            )
+            lines.append((f"db{database.index}", figures))
+    return lines
+
+
+_SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
+    "server": _server,
+    "clients": _clients,
+    "memory": _memory,
+    "persistence": _persistence,
+    "stats": _stats,
+    "replication": _replication,
+    "cpu": _cpu,
+    "modules": _nothing,
+    "commandstats": _commandstats,
+    "errorstats": _errorstats,
+    "latencystats": _latencystats,
+    "cluster": _cluster,
+    "keyspace": _keyspace,
+    "keysizes": _nothing,
+}
+
+_EVERYTHING = frozenset(_SECTIONS)
+_GROUPS = {
+    "default": _EVERYTHING - {"commandstats", "latencystats"},
+    "all": _EVERYTHING - {"modules"},
+    "everything": _EVERYTHING,
+}
+
+COMMANDS: list[Command] = [
+    Command(
+        "info",
+        info,
+        arity=-1,
+        flags="loading stale",
+        categories="slow dangerous",
+        since="1.0.0",
+        group="server",
+        summary="Shows figures of the server.",
+        complexity="O(N) where N is the number of commands and connections",
+        syntax="[section [section ...]]",
+        tips=(
+            "nondeterministic_output",
+            "request_policy:all_shards",
+            "response_policy:special",
+        ),
+        history=(("7.0.0", "Takes several sections."),),
+    )
+]

@@ -1,0 +1,247 @@
+"""What XREAD and XREADGROUP share: the grammar, the limits on a reply, the reply's frame."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import integer, integer_or_none
+from anabranch.errors import CommandError
+from anabranch.resp.encode import array_header, bulk, map_header
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import Span
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+
+__all__ = ["ReadRequest", "ReplyBudget", "parse_read", "read_reply"]
+
+_TIME_MAX = (1 << 63) - 1
+
+
+class ReadRequest:
+    """A parsed XREAD or XREADGROUP. ``count`` of -1 is unlimited; None means not given."""
+
+    __slots__ = (
+        "block_ms",
+        "claim_ms",
+        "consumer",
+        "count",
+        "group",
+        "ids",
+        "keys",
+        "maxcount",
+        "maxsize",
+        "noack",
+    )
+
+    def __init__(self) -> None:
+        self.count = -1
+        self.maxcount: int | None = None
+        self.maxsize: int | None = None
+        self.block_ms: int | None = None
+        self.claim_ms: int | None = None
+        self.noack = False
+        self.group: bytes | None = None
+        self.consumer = b""
+        self.keys: list[bytes] = []
+        self.ids: list[bytes] = []
+
+    def deadline_ms(self, now_ms: int) -> int:
+        """When a blocked reader gives up; 0 is never."""
+        return now_ms + self.block_ms if self.block_ms else 0
+
+
+def streams_at(args: Sequence[bytes]) -> int:
+    """Index of the first key, by the options' grammar; 0 when there is no STREAMS.
+
+    A group or a consumer may be called STREAMS, so options are stepped over, not searched.
+    """
+    index = 1
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"STREAMS":
+            return index + 1 if index + 1 < len(args) else 0
+        index += _OPTION_WIDTH.get(word, 1)
+    return 0
+
+
+_OPTION_WIDTH = {
+    b"COUNT": 2,
+    b"MAXCOUNT": 2,
+    b"MAXSIZE": 2,
+    b"BLOCK": 2,
+    b"CLAIM": 2,
+    b"GROUP": 3,
+}
+
+
+def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
+    """Read every option and the two lists behind STREAMS."""
+    request = ReadRequest()
+    size = len(args)
+    index = 1
+    while index < size:
+        word = args[index].upper()
+        if word == b"STREAMS" and index + 1 < size:
+            _streams(request, args, index + 1, grouped=grouped)
+            break
+        if index + _OPTION_WIDTH.get(word, 1) > size:
+            raise CommandError(texts.SYNTAX)
+        if word == b"COUNT":
+            count = integer(args[index + 1])
+            request.count = count if count > 0 else -1
+        elif word == b"BLOCK":
+            request.block_ms = _timeout(args[index + 1], now_ms)
+        elif word in (b"GROUP", b"NOACK", b"CLAIM"):
+            _group_option(request, word, args, index, grouped=grouped)
+        elif word == b"MAXCOUNT":
+            request.maxcount = _positive(args[index + 1], "MAXCOUNT")
+        elif word == b"MAXSIZE":
+            request.maxsize = _positive(args[index + 1], "MAXSIZE")
+        else:
+            raise CommandError(texts.SYNTAX)
+        index += _OPTION_WIDTH.get(word, 1)
+    if not request.keys:
+        raise CommandError(texts.SYNTAX)
+    if grouped and request.group is None:
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    if request.maxcount is not None and request.maxcount < request.count:
+        raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
+    return request
+
+
+def _streams(request: ReadRequest, args: list[bytes], first: int, *, grouped: bool) -> None:
+    total = len(args) - first
+    if total % 2:
+        name, ids = ("xreadgroup", "an ID or '>'") if grouped else ("xread", "an ID, '+', or '$'")
+        raise CommandError(
+            f"ERR Unbalanced '{name}' list of streams: for each stream key {ids} must be specified."
+        )
+    request.keys = args[first : first + total // 2]
+    request.ids = args[first + total // 2 :]
+
+
+def _group_option(
+    request: ReadRequest, word: bytes, args: list[bytes], index: int, *, grouped: bool
+) -> None:
+    if not grouped:
+        raise CommandError(
+            f"ERR The {word.decode()} option is only supported by XREADGROUP. "
+            "You called XREAD instead."
+        )
+    if word == b"NOACK":
+        request.noack = True
+    elif word == b"GROUP":
+        request.group, request.consumer = args[index + 1], args[index + 2]
+    else:
+        idle = integer(args[index + 1], "ERR min-idle-time is not an integer or out of range")
+        if idle < 0:
+            raise CommandError("ERR min-idle-time must be a positive integer")
+        request.claim_ms = idle
+
+
+def _positive(raw: bytes, name: str) -> int:
+    value = integer(raw)
+    if value <= 0:
+        raise CommandError(f"ERR {name} must be a positive integer")
+    return value
+
+
+def _timeout(raw: bytes, now_ms: int) -> int:
+    timeout = integer_or_none(raw)
+    if timeout is None:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout < 0:
+        raise CommandError("ERR timeout is negative")
+    if timeout > _TIME_MAX - now_ms:
+        raise CommandError("ERR timeout is out of range")
+    return timeout
+
+
+class ReplyBudget:
+    """MAXCOUNT and MAXSIZE over one reply.
+
+    MAXSIZE is soft: an entry is left out when the bytes before it reach the limit, but the very
+    first entry of a reply is always given.
+    """
+
+    __slots__ = ("_left", "_maxsize", "_produced")
+
+    def __init__(self, request: ReadRequest) -> None:
+        self._left = request.maxcount
+        self._maxsize = request.maxsize
+        self._produced = 0
+
+    @property
+    def limited(self) -> bool:
+        """Whether any limit applies."""
+        return self._left is not None or self._maxsize is not None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further entry fits."""
+        if self._left is not None and self._left <= 0:
+            return True
+        return self._maxsize is not None and 0 < self._produced and self._produced >= self._maxsize
+
+    def begin(self, key: bytes) -> None:
+        """A stream's part of the reply begins (counted with its first entry)."""
+        if self._produced:
+            self._produced += len(key) + 16
+
+    def cut(self, block: Block, low: int, high: int) -> int:
+        """How far into ``[low, high)`` the reply may go; counts what it takes."""
+        if self._left is not None:
+            high = min(high, low + self._left)
+        ends = block.ends
+        base = ends[low - 1] if low else 0
+        if self._maxsize is not None and low < high:
+            if self._produced and self._produced >= self._maxsize:
+                return low
+            bound = base + max(self._maxsize - self._produced, 1)
+            high = min(high, bisect_left(ends, bound, low, high) + 1)
+        if self._left is not None:
+            self._left -= high - low
+        if low < high:
+            self._produced += ends[high - 1] - base
+        return high
+
+    def spend(self, size: int) -> None:
+        """Count one entry of ``size`` bytes that the caller takes after asking ``exhausted``."""
+        self._produced += size
+        if self._left is not None:
+            self._left -= 1
+
+    def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes | bytearray], int]:
+        """The bytes and number of entries of these spans that fit."""
+        chunks: list[bytes | bytearray] = []
+        count = 0
+        if self.limited:
+            self.begin(key)
+        for block, low, high in spans:
+            stop = self.cut(block, low, high) if self.limited else high
+            if stop > low:
+                chunks.append(block.slice(low, stop))
+                count += stop - low
+            if stop < high:
+                break
+        return chunks, count
+
+
+def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes | bytearray], int]]) -> bytes:
+    """``[[key, [entries]], ...]``, or a map of them in RESP3."""
+    parts: list[bytes | bytearray] = []
+    if ctx.resp3:
+        parts.append(map_header(len(served), resp3=True))
+        for key, chunks, count in served:
+            parts.append(bulk(key) + array_header(count))
+            parts += chunks
+    else:
+        parts.append(array_header(len(served)))
+        for key, chunks, count in served:
+            parts.append(b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(key), key, count))
+            parts += chunks
+    return b"".join(parts)

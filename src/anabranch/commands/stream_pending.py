@@ -1,0 +1,476 @@
+"""The pending entries of a group: XACK, XNACK, XPENDING, XCLAIM, XAUTOCLAIM."""
+
+from __future__ import annotations
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import id_argument, integer, integer_or_none
+from anabranch.commands.context import Context
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.commands.stream_options import (
+    interval_end,
+    interval_start,
+    stream_and_group,
+)
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import ZERO, array_header, bulk, integer as integer_reply
+from anabranch.resp.values import NULL_ARRAY
+from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
+from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.pending import PendingEntry
+from anabranch.stream.stream import Stream
+
+__all__ = ["COMMANDS"]
+
+AUTOCLAIM_COUNT = 100
+"""COUNT of XAUTOCLAIM when not given."""
+
+AUTOCLAIM_ATTEMPTS = 10
+"""Pending entries that XAUTOCLAIM examines for each one it may report."""
+
+
+def xack(ctx: Context, args: list[bytes]) -> bytes:
+    """Acknowledge entries; replies how many were pending."""
+    key, name = args[1], args[2]
+    stream = ctx.stream(key)
+    group = None if stream is None else stream.groups.get(name)
+    if group is None:
+        return ZERO
+    find = group.find
+    acked = [
+        entry_id
+        for entry_id in dict.fromkeys([id_argument(raw) for raw in args[3:]])
+        if find(entry_id) is not None
+    ]
+    if not acked:
+        return ZERO
+    ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
+    ctx.changes += len(acked)
+    return integer_reply(len(acked))
+
+
+# -- XNACK ------------------------------------------------------------------------------------
+
+
+class _NackOptions:
+    """What XNACK's arguments say."""
+
+    __slots__ = ("force", "ids", "mode", "retry_count")
+
+    def __init__(self) -> None:
+        self.mode = b""
+        self.ids: list[bytes] | None = None
+        self.retry_count: int | None = None
+        self.force = False
+
+
+def _nack_options(args: list[bytes]) -> _NackOptions:
+    options = _NackOptions()
+    options.mode = args[3].upper()
+    if options.mode not in (b"SILENT", b"FAIL", b"FATAL"):
+        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
+    index = 4
+    while index < len(args):
+        word = args[index].upper()
+        more = len(args) - index - 1
+        if word == b"IDS" and more and options.ids is None:
+            count = integer_or_none(args[index + 1])
+            if count is None or not 0 < count <= (1 << 31) - 1:
+                raise CommandError("ERR numids must be a positive integer")
+            options.ids = args[index + 2 : index + 2 + count]
+            if len(options.ids) < count:
+                raise CommandError("ERR number of IDs doesn't match numids")
+            index += 2 + count
+        elif word == b"RETRYCOUNT" and more:
+            options.retry_count = integer(args[index + 1])
+            if options.retry_count < 0:
+                raise CommandError("ERR Invalid RETRYCOUNT value, must be >= 0")
+            index += 2
+        elif word == b"FORCE":
+            options.force = True
+            index += 1
+        else:
+            raise CommandError(b"ERR Unrecognized XNACK option '%b'" % args[index])
+    if options.ids is None:
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    return options
+
+
+def _nacked_count(options: _NackOptions, entry: PendingEntry | None) -> int:
+    """The delivery count of a released entry (``entry`` None: made pending by FORCE)."""
+    if options.retry_count is not None:
+        return options.retry_count
+    if options.mode == b"FATAL":
+        return MAX_DELIVERIES
+    if entry is None:
+        return 0
+    return max(entry.delivery_count - 1, 0) if options.mode == b"SILENT" else entry.delivery_count
+
+
+def xnack(ctx: Context, args: list[bytes]) -> bytes:
+    """Give entries back: pending without an owner, first in line for the next CLAIM."""
+    key, name = args[1], args[2]
+    stream, group = stream_and_group(ctx, key, name)
+    options = _nack_options(args)
+    assert options.ids is not None
+    handled = 0
+    for entry_id in [id_argument(raw) for raw in options.ids]:
+        entry = group.find(entry_id)
+        if entry is not None:
+            region = group.region_of(entry_id)
+        else:
+            found = stream.find(entry_id) if options.force else None
+            region = None if found is None else found[0]
+        if region is None:
+            continue
+        # One effect per occurrence: a repeated ID moves to the tail, and counts down, again.
+        row = (entry_id, region, 0, _nacked_count(options, entry))
+        ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
+        handled += 1
+    ctx.changes += handled
+    return integer_reply(handled)
+
+
+# -- XPENDING ---------------------------------------------------------------------------------
+
+
+def xpending(ctx: Context, args: list[bytes]) -> bytes:
+    """A summary, or the entries of an ID interval."""
+    if len(args) == 3:
+        _, group = stream_and_group(ctx, args[1], args[2])
+        return ctx.reply(_pending_summary(group))
+    if len(args) < 6 or len(args) > 9:
+        raise CommandError(texts.SYNTAX)
+    at = 3
+    min_idle = 0
+    if args[3].upper() == b"IDLE":
+        if len(args) < 8:
+            raise CommandError(texts.SYNTAX)
+        min_idle = integer(args[4])
+        at = 5
+    count = integer(args[at + 2])
+    start = interval_start(args[at])
+    end = interval_end(args[at + 1])
+    _, group = stream_and_group(ctx, args[1], args[2])
+    if len(args) > at + 3:
+        consumer = group.consumers.get(args[at + 3])
+        if consumer is None:
+            return ctx.reply([])
+        entries = consumer.between(start, end)
+    else:
+        entries = group.between(start, end)
+    rows = []
+    if count > 0:
+        for entry in entries:
+            row = _pending_row(entry, ctx.now_ms, min_idle)
+            if row is not None:
+                rows.append(row)
+                if len(rows) == count:
+                    break
+    return ctx.reply(rows)
+
+
+def _pending_summary(group: Group) -> list[object]:
+    first, last = group.first_pending(), group.last_pending()
+    if first is None or last is None:
+        return [0, None, None, NULL_ARRAY]
+    consumers = [
+        [name, b"%d" % consumer.pending_count]
+        for name, consumer in sorted(group.consumers.items())
+        if consumer.pending_count
+    ]
+    return [group.pending_count, text(first.entry_id), text(last.entry_id), consumers]
+
+
+def _pending_row(entry: PendingEntry, now_ms: int, min_idle: int) -> list[object] | None:
+    if entry.consumer is None:
+        return [text(entry.entry_id), b"", -1, entry.delivery_count]
+    idle = max(now_ms - entry.delivery_ms, 0)
+    if idle < min_idle:
+        return None
+    return [text(entry.entry_id), entry.consumer.name, idle, entry.delivery_count]
+
+
+# -- XCLAIM -----------------------------------------------------------------------------------
+
+
+class _ClaimOptions:
+    """The options of XCLAIM; None where not given."""
+
+    __slots__ = ("delivery_ms", "force", "justid", "last_id", "retry_count")
+
+    def __init__(self) -> None:
+        self.delivery_ms: int | None = None
+        self.retry_count: int | None = None
+        self.force = False
+        self.justid = False
+        self.last_id = 0
+
+
+def _claim_ids(args: list[bytes]) -> list[int]:
+    """Arguments from the fifth on are IDs until one does not parse; the rest are options."""
+    ids = []
+    for raw in args[5:]:
+        try:
+            ids.append(parse(raw))
+        except InvalidId:
+            break
+    return ids
+
+
+def _claim_options(args: list[bytes], index: int, now_ms: int) -> _ClaimOptions:
+    options = _ClaimOptions()
+    while index < len(args):
+        word = args[index].upper()
+        more = index + 1 < len(args)
+        if word == b"FORCE":
+            options.force = True
+        elif word == b"JUSTID":
+            options.justid = True
+        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
+            value = integer(
+                args[index + 1], f"ERR Invalid {word.decode()} option argument for XCLAIM"
+            )
+            if word == b"IDLE":
+                options.delivery_ms = now_ms - value
+            elif word == b"TIME":
+                options.delivery_ms = value
+            else:
+                options.retry_count = value
+            index += 1
+        elif word == b"LASTID" and more:
+            options.last_id = id_argument(args[index + 1])
+            index += 1
+        else:
+            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % args[index])
+        index += 1
+    if options.delivery_ms is not None and not 0 <= options.delivery_ms <= now_ms:
+        options.delivery_ms = now_ms
+    return options
+
+
+def _min_idle(raw: bytes, command: str) -> int:
+    return max(integer(raw, f"ERR Invalid min-idle-time argument for {command}"), 0)
+
+
+def xclaim(ctx: Context, args: list[bytes]) -> bytes:
+    """Take over pending entries by ID."""
+    key, name, consumer = args[1], args[2], args[3]
+    stream, group = stream_and_group(ctx, key, name)
+    min_idle = _min_idle(args[4], "XCLAIM")
+    ids = _claim_ids(args)
+    options = _claim_options(args, 5 + len(ids), ctx.now_ms)
+    db = ctx.db.index
+    if options.last_id > group.last_delivered_id:
+        ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
+        ctx.changes += 1
+    claim = _Claim(ctx, key, stream, name, group, consumer)
+    for entry_id in ids:
+        found = stream.find(entry_id)
+        entry = group.find(entry_id)
+        if found is None:
+            if entry is not None:
+                ctx.emit(kinds.Acknowledge(db, key, name, [entry_id]))
+                ctx.changes += 1
+            continue
+        if entry is None and not options.force:
+            continue
+        if entry is not None and not _is_idle(entry, ctx.now_ms, min_idle):
+            continue
+        before = 1 if entry is None else entry.delivery_count
+        if options.retry_count is not None and options.retry_count >= 0:
+            count = options.retry_count
+        else:
+            count = before if options.justid else min(before + 1, MAX_DELIVERIES)
+        delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
+        claim.take(found, entry_id, delivery_ms, count, justid=options.justid)
+    return claim.reply()
+
+
+def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
+    """Whether an entry may be claimed; a released one always may."""
+    return entry.consumer is None or now_ms - entry.delivery_ms >= min_idle
+
+
+class _Claim:
+    """Entries changing hands within one command, and the reply that lists them."""
+
+    def __init__(
+        self, ctx: Context, key: bytes, stream: Stream, name: bytes, group: Group, consumer: bytes
+    ) -> None:
+        self._ctx = ctx
+        self._key = key
+        self._name = name
+        self._consumer = consumer
+        self._parts: list[bytes | bytearray] = []
+        db = ctx.db.index
+        if consumer in group.consumers:
+            ctx.emit(kinds.SeeConsumer(db, key, name, consumer, ctx.now_ms, active=False))
+        else:
+            ctx.emit(kinds.CreateConsumer(db, key, name, consumer, ctx.now_ms))
+            ctx.changes += 1
+
+    def take(
+        self, found: tuple[int, object, int], entry_id: int, at_ms: int, count: int, *, justid: bool
+    ) -> None:
+        """Assign one entry to the consumer and list it."""
+        ctx = self._ctx
+        region, block, index = found
+        row = (entry_id, region, at_ms, count)
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, [row]))
+        if not self._parts:
+            ctx.emit(
+                kinds.SeeConsumer(db, self._key, self._name, self._consumer, ctx.now_ms, active=True)
+            )
+        ctx.changes += 1
+        self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
+
+    def reply(self) -> bytes:
+        """The claimed entries (or their IDs) as an array."""
+        return b"".join([array_header(len(self._parts)), *self._parts])
+
+    @property
+    def count(self) -> int:
+        """How many entries were taken."""
+        return len(self._parts)
+
+
+# -- XAUTOCLAIM -------------------------------------------------------------------------------
+
+
+def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
+    """Take over whatever has been idle for long enough, a slice of the pending list at a time."""
+    key, name, consumer = args[1], args[2], args[3]
+    min_idle = _min_idle(args[4], "XAUTOCLAIM")
+    start = interval_start(args[5])
+    count, justid = _autoclaim_options(args)
+    stream, group = stream_and_group(ctx, key, name)
+    claim = _Claim(ctx, key, stream, name, group, consumer)
+    attempts = count * AUTOCLAIM_ATTEMPTS
+    ghosts: list[int] = []
+    next_start = 0
+    window = []
+    for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
+        window.append(entry)
+        if len(window) > attempts:
+            break
+    for entry in window:
+        if attempts == 0 or claim.count + len(ghosts) == count:
+            next_start = entry.entry_id
+            break
+        attempts -= 1
+        found = stream.find(entry.entry_id)
+        if found is None:
+            ghosts.append(entry.entry_id)
+            continue
+        if not _is_idle(entry, ctx.now_ms, min_idle):
+            continue
+        deliveries = entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
+        claim.take(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
+    if ghosts:
+        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, ghosts))
+        ctx.changes += len(ghosts)
+    return b"".join(
+        [
+            b"*3\r\n",
+            bulk(text(next_start)),
+            claim.reply(),
+            ctx.reply([text(entry_id) for entry_id in ghosts]),
+        ]
+    )
+
+
+def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
+    count = AUTOCLAIM_COUNT
+    justid = False
+    index = 6
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"COUNT" and index + 1 < len(args):
+            value = integer_or_none(args[index + 1])
+            if value is None or not 0 < value <= (1 << 63) // 16 - 1:
+                raise CommandError("ERR COUNT must be > 0")
+            count = value
+            index += 2
+        elif word == b"JUSTID":
+            justid = True
+            index += 1
+        else:
+            raise CommandError(texts.SYNTAX)
+    return count, justid
+
+
+COMMANDS: list[Command] = [
+    Command(
+        "xack",
+        xack,
+        arity=-4,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW delete"),),
+        since="5.0.0",
+        group="stream",
+        summary="Acknowledges entries for a consumer group.",
+        complexity="O(1) for each ID.",
+        syntax="key group id [id ...]",
+    ),
+    Command(
+        "xnack",
+        xnack,
+        arity=-7,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW update"),),
+        since="8.8.0",
+        group="stream",
+        summary="Gives pending entries back to the group without processing them.",
+        complexity="O(1) for each ID.",
+        syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+    ),
+    Command(
+        "xpending",
+        xpending,
+        arity=-3,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="5.0.0",
+        group="stream",
+        summary="Shows the pending entries of a consumer group.",
+        complexity="O(N), N being the entries returned; O(consumers) for the summary.",
+        syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
+        tips=("nondeterministic_output",),
+        history=(("6.2.0", "Added IDLE and exclusive ranges."),),
+    ),
+    Command(
+        "xclaim",
+        xclaim,
+        arity=-6,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW update"),),
+        since="5.0.0",
+        group="stream",
+        summary="Changes the owner of pending entries.",
+        complexity="O(log N) for each ID.",
+        syntax="key group consumer min-idle-time id [id ...] [IDLE ms] "
+        "[TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
+        tips=("nondeterministic_output",),
+    ),
+    Command(
+        "xautoclaim",
+        xautoclaim,
+        arity=-6,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW access delete"),),
+        since="6.2.0",
+        group="stream",
+        summary="Changes the owner of pending entries that have been idle for long enough.",
+        complexity="O(1) if COUNT is small.",
+        syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
+        tips=("nondeterministic_output",),
+        history=(("7.0.0", "Added the list of deleted entries to the reply."),),
+    ),
+]

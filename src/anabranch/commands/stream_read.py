@@ -1,0 +1,169 @@
+"""Reading entries without a group: XRANGE, XREVRANGE, XREAD."""
+
+from __future__ import annotations
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import id_argument, integer
+from anabranch.commands.context import Context
+from anabranch.commands.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.commands.stream_entries import entries_ascending, entries_descending
+from anabranch.commands.stream_options import interval_end, interval_start
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.resp.encode import EMPTY_ARRAY, null_array
+from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.stream import Stream
+
+__all__ = ["COMMANDS"]
+
+_ONLY_WITH_GROUP = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    "<consumer> option."
+)
+
+
+def _count(args: list[bytes]) -> int:
+    """COUNT of XRANGE and XREVRANGE: -1 without; 0 stands for every count below one."""
+    count = -1
+    index = 4
+    while index < len(args):
+        if index + 1 == len(args) or args[index].upper() != b"COUNT":
+            raise CommandError(texts.SYNTAX)
+        count = max(integer(args[index + 1]), 0)
+        index += 2
+    return count
+
+
+def xrange_(ctx: Context, args: list[bytes]) -> bytes:
+    """Entries between two IDs, ascending."""
+    start = interval_start(args[2])
+    end = interval_end(args[3])
+    count = _count(args) if len(args) > 4 else -1
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        return EMPTY_ARRAY
+    if count == 0:
+        return null_array(ctx.resp3)
+    return entries_ascending(stream.spans(start, end, count))
+
+
+def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
+    """Entries between two IDs, descending; the high end comes first."""
+    start = interval_start(args[3])
+    end = interval_end(args[2])
+    count = _count(args) if len(args) > 4 else -1
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        return EMPTY_ARRAY
+    if count == 0:
+        return null_array(ctx.resp3)
+    return entries_descending(stream.spans_reversed(start, end, count))
+
+
+def xread(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Entries of several streams beyond an ID each; may wait for them."""
+    request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
+    after = [_after(ctx, key, raw) for key, raw in zip(request.keys, request.ids, strict=True)]
+    budget = ReplyBudget(request)
+    served: list[tuple[bytes, list[bytes | bytearray], int]] = []
+    for key, beyond in zip(request.keys, after, strict=True):
+        if budget.exhausted:
+            break
+        stream = ctx.lookup(key)
+        if type(stream) is not Stream:
+            continue
+        limit = request.count
+        if beyond is None:  # "+": the last live entry, whatever COUNT says
+            if not stream.length:
+                continue
+            beyond = stream.last_live_id - 1
+            limit = 1
+        if beyond >= stream.last_live_id:
+            continue
+        chunks, count = budget.take(key, stream.spans(beyond + 1, MAX_ID, limit))
+        if count:
+            served.append((key, chunks, count))
+    if served:
+        return read_reply(ctx, served)
+    if request.block_ms is None or ctx.in_exec:
+        return null_array(ctx.resp3)
+    if ctx.waiter is None:
+        args = _resolved(args, request, after)
+    ctx.block(
+        request.keys,
+        args,
+        request.deadline_ms(ctx.now_ms),
+        _is_stream,
+        null_array(ctx.resp3),
+    )
+    return None
+
+
+def _after(ctx: Context, key: bytes, raw: bytes) -> int | None:
+    """The ID to read beyond: ``$`` is the newest ever, ``+`` (None) the last live entry."""
+    stream = ctx.read_stream(key)
+    if raw == b"$":
+        return 0 if stream is None else stream.last_id
+    if raw == b"+":
+        return None
+    if raw == b">":
+        raise CommandError(_ONLY_WITH_GROUP)
+    return id_argument(raw)
+
+
+def _resolved(args: list[bytes], request: ReadRequest, after: list[int | None]) -> list[bytes]:
+    """The request as it runs again later: ``$`` means the moment of blocking."""
+    ids = [b"+" if beyond is None else text(beyond) for beyond in after]
+    return args[: len(args) - len(ids)] + ids
+
+
+def _is_stream(value: Value | None) -> bool:
+    """A blocked XREAD keeps waiting while its key is missing or of another type."""
+    return type(value) is Stream
+
+
+COMMANDS: list[Command] = [
+    Command(
+        "xrange",
+        xrange_,
+        arity=-4,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="5.0.0",
+        group="stream",
+        summary="Returns the entries of a stream within a range of IDs.",
+        complexity="O(log N) to find the start, then a memory copy of what is returned.",
+        syntax="key start end [COUNT count]",
+        history=(("6.2.0", "Added exclusive ranges."),),
+    ),
+    Command(
+        "xrevrange",
+        xrevrange,
+        arity=-4,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="5.0.0",
+        group="stream",
+        summary="Returns the entries of a stream within a range of IDs, newest first.",
+        complexity="O(log N + M), M being the entries returned.",
+        syntax="key end start [COUNT count]",
+        history=(("6.2.0", "Added exclusive ranges."),),
+    ),
+    Command(
+        "xread",
+        xread,
+        arity=-4,
+        flags="readonly blocking",
+        categories="read stream slow blocking",
+        keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2),),
+        since="5.0.0",
+        group="stream",
+        summary="Returns entries beyond the given IDs from several streams, waiting if asked to.",
+        complexity="O(log N) for each stream, then a memory copy of what is returned.",
+        syntax="[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
+        "STREAMS key [key ...] id [id ...]",
+    ),
+]

@@ -1,0 +1,287 @@
+"""XREADGROUP: new entries, a consumer's history, and claiming what others left behind.
+
+Per stream of the request, decided on its own: an explicit ID reads this consumer's pending
+entries; ``>`` first claims (with CLAIM), then delivers new entries. A failing stream fails the
+whole command before anything is delivered.
+"""
+
+from __future__ import annotations
+
+from anabranch.commands.arguments import id_argument
+from anabranch.commands.context import Context
+from anabranch.commands.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.resp.encode import bulk, null_array
+from anabranch.stream.counters import entries_read_after
+from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.pending import PendingEntry
+from anabranch.stream.stream import Stream
+
+__all__ = ["COMMANDS"]
+
+_MEANINGLESS = (
+    "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID "
+    "would just return an empty result set."
+)
+
+_Served = list[tuple[bytes, list[bytes | bytearray], int]]
+_Row = tuple[int, int, int, int]
+
+
+def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Read as a consumer of a group; may wait for new entries."""
+    request = parse_read(args, grouped=True, now_ms=ctx.now_ms)
+    name = request.group
+    assert name is not None
+    plans: list[tuple[bytes, Stream, Group, int | None]] = []
+    for key, raw in zip(request.keys, request.ids, strict=True):
+        stream = ctx.stream(key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None:
+            raise CommandError(
+                b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
+                % (key, name)
+            )
+        if raw in (b"$", b"+"):
+            raise CommandError(_MEANINGLESS.format(raw.decode()))
+        plans.append((key, stream, group, None if raw == b">" else id_argument(raw)))
+    budget = ReplyBudget(request)
+    served: _Served = []
+    for key, stream, group, after in plans:
+        if budget.exhausted:
+            break
+        _see_consumer(ctx, key, name, group, request.consumer)
+        if after is None:
+            chunks, count = _deliver(ctx, key, stream, group, request, budget)
+            if not count:
+                continue
+        else:
+            chunks, count = _history(ctx, key, stream, group, request, after, budget)
+        served.append((key, chunks, count))
+    if served:
+        return read_reply(ctx, served)
+    if request.block_ms is None or ctx.in_exec:
+        return null_array(ctx.resp3)
+    ctx.block(
+        request.keys,
+        args,
+        request.deadline_ms(ctx.now_ms),
+        _any_value,
+        null_array(ctx.resp3),
+        fails_without_key=True,
+        recheck_ms=_next_claim(ctx, plans, request),
+    )
+    return None
+
+
+def _any_value(value: Value | None) -> bool:
+    """Whatever became of the key, a blocked XREADGROUP must run again: to read, or to fail."""
+    return True
+
+
+def _see_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> None:
+    if consumer in group.consumers:
+        ctx.emit(
+            kinds.SeeConsumer(ctx.db.index, key, name, consumer, ctx.now_ms, active=False)
+        )
+    else:
+        ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
+        ctx.changes += 1
+
+
+# -- history ----------------------------------------------------------------------------------
+
+
+def _history(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    after: int,
+    budget: ReplyBudget,
+) -> tuple[list[bytes | bytearray], int]:
+    """This consumer's pending entries beyond an ID; a deleted one is ``[id, null]``."""
+    consumer = group.consumers[request.consumer]
+    chunks: list[bytes | bytearray] = []
+    rows: list[_Row] = []
+    budget.begin(key)
+    if after < MAX_ID:
+        for entry in consumer.between(after + 1, MAX_ID):
+            if len(chunks) == request.count or budget.exhausted:
+                break
+            found = stream.find(entry.entry_id)
+            if found is None:
+                chunk: bytes | bytearray = b"*2\r\n%b%b" % (
+                    bulk(text(entry.entry_id)),
+                    null_array(ctx.resp3),
+                )
+            else:
+                region, block, index = found
+                chunk = block.fragment(index)
+                count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+                rows.append((entry.entry_id, region, ctx.now_ms, count))
+            budget.spend(len(chunk))
+            chunks.append(chunk)
+    if rows:
+        assert request.group is not None
+        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows))
+    return chunks, len(chunks)
+
+
+# -- claiming ---------------------------------------------------------------------------------
+
+
+def _claim(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    budget: ReplyBudget,
+) -> list[bytes | bytearray]:
+    """Released entries in NACK order, then owned ones idle for long enough, oldest first."""
+    chunks: list[bytes | bytearray] = []
+    rows: list[_Row] = []
+    for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
+        if len(chunks) == request.count or budget.exhausted:
+            break
+        found = stream.find(entry.entry_id)
+        if found is None:
+            continue  # a ghost stays pending
+        region, block, index = found
+        chunk = _with_delivery(
+            block.fragment(index), max(ctx.now_ms - entry.delivery_ms, 0), entry.delivery_count
+        )
+        count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+        rows.append((entry.entry_id, region, ctx.now_ms, count))
+        budget.spend(len(chunk))
+        chunks.append(chunk)
+    if rows:
+        assert request.group is not None
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, key, request.group, request.consumer, rows))
+        ctx.emit(
+            kinds.SeeConsumer(db, key, request.group, request.consumer, ctx.now_ms, active=True)
+        )
+    return chunks
+
+
+def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry]:
+    """Candidates in the order in which CLAIM serves them."""
+    candidates = list(group.released.values())
+    for delivery_ms, _, entry_id in group.oldest_first():
+        if now_ms - delivery_ms < min_idle_ms:
+            break
+        entry = group.find(entry_id)
+        assert entry is not None
+        candidates.append(entry)
+    return candidates
+
+
+def _with_delivery(fragment: bytes | bytearray, idle_ms: int, deliveries: int) -> bytes:
+    """An entry as CLAIM replies show it: idle time and delivery count behind the fields."""
+    return b"*4\r\n%b:%d\r\n:%d\r\n" % (fragment[4:], idle_ms, deliveries)
+
+
+def _next_claim(
+    ctx: Context, plans: list[tuple[bytes, Stream, Group, int | None]], request: ReadRequest
+) -> int:
+    """When a blocked reader with CLAIM must look again, 0 for never.
+
+    A pending entry may come of age before anything else happens; with nothing pending, something
+    may become pending right now and be old enough after the whole idle time.
+    """
+    if request.claim_ms is None:
+        return 0
+    oldest = min(
+        (
+            delivery_ms
+            for _, stream, group, _ in plans
+            for delivery_ms, _, entry_id in group.oldest_first()
+            if stream.find(entry_id) is not None
+        ),
+        default=ctx.now_ms,
+    )
+    return max(oldest + request.claim_ms, ctx.now_ms) + 1
+
+
+# -- new entries ------------------------------------------------------------------------------
+
+
+def _deliver(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    budget: ReplyBudget,
+) -> tuple[list[bytes | bytearray], int]:
+    """Claimed entries if asked for, then new ones, together at most COUNT."""
+    chunks: list[bytes | bytearray] = []
+    limited = budget.limited
+    if limited:
+        budget.begin(key)
+    limit = request.count
+    if request.claim_ms is not None:
+        chunks = _claim(ctx, key, stream, group, request, budget)
+        if limit > 0:
+            limit -= len(chunks)
+    count = len(chunks)
+    by_region: dict[int, list[int]] = {}
+    ordered: list[int] = []
+    for region, (block, low, span_high) in stream.spans_beyond(group.cursors, limit):
+        high = budget.cut(block, low, span_high) if limited else span_high
+        if high > low:
+            ids = block.ids[low:high]
+            by_region.setdefault(region, []).extend(ids)
+            ordered += ids
+            if request.claim_ms is None:
+                chunks.append(block.slice(low, high))
+            else:
+                chunks += [_with_delivery(block.fragment(i), 0, 0) for i in range(low, high)]
+        if high < span_high:
+            break
+    if ordered:
+        assert request.group is not None
+        entries_read = entries_read_after(stream, group, ordered)
+        for region, ids in by_region.items():
+            ctx.emit(
+                kinds.Deliver(
+                    ctx.db.index,
+                    key,
+                    request.group,
+                    request.consumer,
+                    region,
+                    ids,
+                    ctx.now_ms,
+                    entries_read,
+                    not request.noack,
+                )
+            )
+    if chunks:
+        ctx.changes += 1
+    return chunks, count + len(ordered)
+
+
+COMMANDS: list[Command] = [
+    Command(
+        "xreadgroup",
+        xreadgroup,
+        arity=-7,
+        flags="write blocking",
+        categories="write stream slow blocking",
+        keys=(KeySpec("RO access", begin=("STREAMS", 4), last=-1, step=1, limit=2),),
+        since="5.0.0",
+        group="stream",
+        summary="Returns new or pending entries to a consumer of a group, waiting if asked to.",
+        complexity="O(log N) for each stream, then O(1) for each entry returned.",
+        syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] "
+        "[BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+    ),
+]

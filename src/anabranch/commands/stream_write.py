@@ -1,0 +1,494 @@
+"""Writing entries: XADD, XTRIM, XDEL, XDELEX, XACKDEL, XSETID, XLEN."""
+
+from __future__ import annotations
+
+from hiredis import pack_command
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import id_argument, integer
+from anabranch.commands.context import Context
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.commands.stream_options import (
+    POLICIES,
+    ids_block,
+    limit_argument,
+    settle_trim,
+    trim_threshold,
+)
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, ZERO, bulk, integer as integer_reply, null
+from anabranch.stream.content_id import content_id
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.references import Policy, References
+from anabranch.stream.stream import Stream
+from anabranch.stream.trimming import TrimRule, plan_trim
+
+__all__ = ["COMMANDS"]
+
+ENTRY_BYTES_MAX = 1 << 30
+"""Redis's limit on the payload of one entry."""
+
+_NOT_ABOVE = (
+    "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+)
+_ZERO_ID = "ERR The ID specified in XADD must be greater than 0-0"
+_EXHAUSTED = (
+    "ERR The stream has exhausted the last possible ID, unable to add more items"
+)
+_TOO_LARGE = "ERR Elements are too large to be stored"
+_IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
+_IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
+
+
+class _AddOptions:
+    """What stands between the key and the fields of an XADD."""
+
+    __slots__ = ("fields_at", "given_id", "iid", "ms", "nomkstream", "pid", "policy", "trim")
+
+    def __init__(self) -> None:
+        self.nomkstream = False
+        self.policy: Policy | None = None
+        self.trim: TrimRule | None = None
+        self.pid = b""
+        self.iid: bytes | None = None  # None with a pid: derive it from the content
+        self.given_id: int | None = None  # None: automatic
+        self.ms: int | None = None  # ms-*
+        self.fields_at = 0
+
+
+def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
+    """Read options until the ID: the first token that is no option is the ID."""
+    options = _AddOptions()
+    rule = TrimRule()
+    limit: int | None = None
+    index = 2
+    last = len(args) - 1
+    while index <= last:
+        raw = args[index]
+        if raw == b"*":
+            break
+        word = raw.upper()
+        more = last - index
+        if word in (b"MAXLEN", b"MINID") and more:
+            index = trim_threshold(rule, word, args, index)
+        elif word == b"LIMIT" and more:
+            limit = limit_argument(args[index + 1])
+            index += 2
+        elif word == b"NOMKSTREAM":
+            options.nomkstream = True
+            index += 1
+        elif word in POLICIES and options.policy is None:
+            options.policy = POLICIES[word]
+            index += 1
+        elif (word == b"IDMP" and more >= 2) or (word == b"IDMPAUTO" and more):
+            index = _idmp_option(options, word, args, index)
+        else:
+            if raw.endswith(b"-*"):
+                options.ms = id_argument(raw[:-2]) >> SEQ_BITS
+                if b"-" in raw[:-2]:
+                    raise CommandError(texts.INVALID_ID)
+            else:
+                options.given_id = id_argument(raw)
+            break
+    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
+    if rule.maxlen is not None or rule.minid is not None:
+        rule.policy = options.policy or Policy.KEEPREF
+        options.trim = rule
+    if options.pid and (options.given_id is not None or options.ms is not None):
+        raise CommandError(_IDMP_NOT_AUTO)
+    options.fields_at = index + 1
+    return options
+
+
+def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: int) -> int:
+    if options.pid:
+        raise CommandError(_IDMP_TWICE)
+    name = word.decode()
+    options.pid = args[index + 1]
+    if not options.pid:
+        raise CommandError(f"ERR syntax error, {name} requires a non-empty producer ID")
+    if word == b"IDMPAUTO":
+        return index + 2
+    options.iid = args[index + 2]
+    if not options.iid:
+        raise CommandError("ERR syntax error, IDMP requires a non-empty idempotent ID")
+    return index + 3
+
+
+def _next_id(options: _AddOptions | None, last: int, now_ms: int) -> int:
+    """The ID of a new entry above ``last``, by the rules of the form that was given."""
+    if last == MAX_ID:
+        raise CommandError(_EXHAUSTED)
+    if options is None or (options.given_id is None and options.ms is None):
+        return now_ms << SEQ_BITS if now_ms > last >> SEQ_BITS else last + 1
+    if options.ms is not None:
+        new = options.ms << SEQ_BITS
+        if options.ms == last >> SEQ_BITS:
+            if last & MAX_SEQ == MAX_SEQ:
+                raise CommandError(_NOT_ABOVE)
+            new = last + 1
+    else:
+        assert options.given_id is not None
+        new = options.given_id
+    if new <= last:
+        raise CommandError(_NOT_ABOVE)
+    return new
+
+
+def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Append an entry; see docs/compatibility.md for the order of checks."""
+    options = None
+    fields_at = 3
+    if args[2] != b"*":
+        options = _add_options(ctx, args)
+        fields_at = options.fields_at
+    pairs = tuple(args[fields_at:])
+    count = len(pairs)
+    if count < 2 or count & 1:
+        raise texts.wrong_arity("xadd")
+    if options is not None and options.given_id == 0:
+        raise CommandError(_ZERO_ID)
+    key = args[1]
+    stream = ctx.stream(key)
+    settings = ctx.settings
+    now_ms = ctx.now_ms
+    iid = b""
+    if options is not None:
+        if stream is None and options.nomkstream:
+            return null(ctx.resp3)
+        if options.pid:
+            iid = content_id(pairs) if options.iid is None else options.iid
+            known = None if stream is None else stream.producers.find(options.pid, iid, now_ms)
+            if known is not None:
+                ctx.emit(kinds.CountDuplicate(ctx.db.index, key))
+                ctx.changes += 1
+                return bulk(b"%d-%d" % (known >> SEQ_BITS, known & MAX_SEQ))
+    entry_id = _next_id(options, 0 if stream is None else stream.last_id, now_ms)
+    packed = pack_command(pairs)
+    size = len(packed)
+    if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
+        raise CommandError(_TOO_LARGE)
+    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
+    reply = b"$%d\r\n%b\r\n" % (len(text), text)
+    db = ctx.db.index
+    # A packed argument carries six bytes of framing where a Redis node spends about two.
+    weight = size - 4 * count
+    if stream is None:
+        opens = True
+        ctx.emit(
+            kinds.CreateStream(db, key, settings.stream_idmp_duration, settings.stream_idmp_maxsize)
+        )
+    else:
+        opens = stream.local.is_full(
+            settings.stream_node_max_entries, settings.stream_node_max_bytes, weight
+        )
+    ctx.emit(kinds.Add(db, key, entry_id, b"*2\r\n%b%b" % (reply, packed), weight, opens))
+    ctx.changes += 1
+    if options is not None:
+        if options.pid:
+            ctx.emit(kinds.Remember(db, key, options.pid, iid, entry_id, now_ms))
+        if options.trim is not None:
+            _trim(ctx, key, options.trim)
+    return reply
+
+
+def _trim(ctx: Context, key: bytes, rule: TrimRule) -> int:
+    """Carry out a trimming rule; returns how many entries went."""
+    stream = ctx.stream(key)
+    assert stream is not None
+    plan = plan_trim(stream, rule)
+    if plan is None:
+        return 0
+    before = stream.length
+    db = ctx.db.index
+    if plan.below:
+        ctx.emit(kinds.Trim(db, key, plan.below))
+    if plan.ids:
+        ctx.emit(
+            kinds.Remove(
+                db,
+                key,
+                plan.ids,
+                counted=False,
+                dereferenced=rule.policy is Policy.DELREF,
+                trimmed=True,
+            )
+        )
+    return before - stream.length
+
+
+def xtrim(ctx: Context, args: list[bytes]) -> bytes:
+    """Remove the oldest entries by length or ID."""
+    rule = TrimRule()
+    limit: int | None = None
+    policy: Policy | None = None
+    index = 2
+    last = len(args) - 1
+    while index <= last:
+        word = args[index].upper()
+        if word in (b"MAXLEN", b"MINID") and index < last:
+            index = trim_threshold(rule, word, args, index)
+        elif word == b"LIMIT" and index < last:
+            limit = limit_argument(args[index + 1])
+            index += 2
+        elif word in POLICIES and policy is None:
+            policy = POLICIES[word]
+            index += 1
+        else:
+            raise CommandError(texts.SYNTAX)
+    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
+    rule.policy = policy or Policy.KEEPREF
+    if ctx.stream(args[1]) is None:
+        return ZERO
+    removed = _trim(ctx, args[1], rule)
+    ctx.changes += removed
+    return integer_reply(removed)
+
+
+def xdel(ctx: Context, args: list[bytes]) -> bytes:
+    """Delete entries by ID."""
+    key = args[1]
+    stream = ctx.stream(key)
+    if stream is None:
+        return ZERO
+    ids = [id_argument(raw) for raw in args[2:]]
+    doomed = [entry_id for entry_id in dict.fromkeys(ids) if stream.find(entry_id) is not None]
+    if not doomed:
+        return ZERO
+    _remove(ctx, key, doomed, Policy.KEEPREF)
+    ctx.changes += len(doomed)
+    return integer_reply(len(doomed))
+
+
+def _remove(ctx: Context, key: bytes, ids: list[int], policy: Policy) -> None:
+    """Emit the explicit deletion of live entries."""
+    if ids:
+        ctx.emit(
+            kinds.Remove(
+                ctx.db.index,
+                key,
+                ids,
+                counted=True,
+                dereferenced=policy is Policy.DELREF,
+                trimmed=False,
+            )
+        )
+
+
+def xdelex(ctx: Context, args: list[bytes]) -> bytes:
+    """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
+    key = args[1]
+    stream = ctx.stream(key)
+    policy, raw_ids = ids_block(args, 2)
+    if stream is None:
+        return ctx.reply([-1] * len(raw_ids))
+    ids = [id_argument(raw) for raw in raw_ids]
+    references = References(stream) if policy is Policy.ACKED else None
+    doomed: dict[int, None] = {}
+    ghosts: dict[int, None] = {}
+    codes = []
+    for entry_id in ids:
+        if references is not None and references.holds(entry_id):
+            codes.append(2)
+        elif entry_id not in doomed and stream.find(entry_id) is not None:
+            doomed[entry_id] = None
+            codes.append(1)
+        else:
+            codes.append(-1)
+            if policy is Policy.DELREF and entry_id not in doomed:
+                ghosts[entry_id] = None
+    purged = [
+        entry_id
+        for entry_id in ghosts
+        if any(group.find(entry_id) is not None for group in stream.groups.values())
+    ]
+    _remove(ctx, key, list(doomed), policy)
+    if purged:
+        ctx.emit(kinds.Dereference(ctx.db.index, key, purged))
+    ctx.changes += len(doomed) + len(purged)
+    return ctx.reply(codes)
+
+
+def xackdel(ctx: Context, args: list[bytes]) -> bytes:
+    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
+    key, name = args[1], args[2]
+    stream = ctx.stream(key)
+    policy, raw_ids = ids_block(args, 3)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        return ctx.reply([-1] * len(raw_ids))
+    ids = [id_argument(raw) for raw in raw_ids]
+    acked = [entry_id for entry_id in dict.fromkeys(ids) if group.find(entry_id) is not None]
+    if acked:
+        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
+    references = References(stream) if policy is Policy.ACKED else None
+    outcome: dict[int, int] = {}
+    doomed = []
+    ghosts = []
+    for entry_id in acked:
+        if references is not None and references.holds(entry_id):
+            outcome[entry_id] = 2
+            continue
+        outcome[entry_id] = 1
+        if stream.find(entry_id) is not None:
+            doomed.append(entry_id)
+        elif policy is Policy.DELREF:
+            ghosts.append(entry_id)
+    _remove(ctx, key, doomed, policy)
+    if ghosts:
+        ctx.emit(kinds.Dereference(ctx.db.index, key, ghosts))
+    ctx.changes += len(acked)
+    return ctx.reply([outcome.pop(entry_id, -1) for entry_id in ids])
+
+
+def xsetid(ctx: Context, args: list[bytes]) -> bytes:
+    """Set last-generated-id and, optionally, the counters."""
+    last_id = id_argument(args[2])
+    entries_added: int | None = None
+    max_deleted: int | None = None
+    index = 3
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"ENTRIESADDED" and index + 1 < len(args):
+            entries_added = integer(args[index + 1])
+            if entries_added < 0:
+                raise CommandError("ERR entries_added must be positive")
+        elif word == b"MAXDELETEDID" and index + 1 < len(args):
+            max_deleted = id_argument(args[index + 1])
+            if last_id < max_deleted:
+                raise CommandError(
+                    "ERR The ID specified in XSETID is smaller than the provided "
+                    "max_deleted_entry_id"
+                )
+        else:
+            raise CommandError(texts.SYNTAX)
+        index += 2
+    stream = ctx.stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    _check_last_id(stream, last_id, entries_added)
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
+    ctx.changes += 1
+    return OK
+
+
+def _check_last_id(stream: Stream, last_id: int, entries_added: int | None) -> None:
+    if last_id < stream.max_deleted_id:
+        raise CommandError(
+            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+        )
+    if not stream.length:
+        return
+    if last_id < stream.last_live_id:
+        raise CommandError(
+            "ERR The ID specified in XSETID is smaller than the target stream top item"
+        )
+    if entries_added is not None and entries_added < stream.length:
+        raise CommandError(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length"
+        )
+
+
+def xlen(ctx: Context, args: list[bytes]) -> bytes:
+    """Live entries; 0 for a missing key."""
+    stream = ctx.read_stream(args[1])
+    return ZERO if stream is None else integer_reply(stream.length)
+
+
+COMMANDS: list[Command] = [
+    Command(
+        "xadd",
+        xadd,
+        arity=-5,
+        flags="write denyoom fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW update", notes="UPDATE instead of INSERT because of the optional trimming feature"),),
+        since="5.0.0",
+        group="stream",
+        summary="Appends a new entry to a stream. Creates the key if it does not exist.",
+        complexity="O(1) when adding, O(N) when trimming, N being the entries removed.",
+        syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<IDMPAUTO pid | IDMP pid iid>] "
+        "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+        tips=("nondeterministic_output",),
+    ),
+    Command(
+        "xtrim",
+        xtrim,
+        arity=-4,
+        flags="write",
+        categories="write stream slow",
+        keys=(KeySpec("RW delete"),),
+        since="5.0.0",
+        group="stream",
+        summary="Removes the oldest entries of a stream, by length or by ID.",
+        complexity="O(N), N being the entries removed.",
+        syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
+        tips=("nondeterministic_output",),
+    ),
+    Command(
+        "xdel",
+        xdel,
+        arity=-3,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW delete"),),
+        since="5.0.0",
+        group="stream",
+        summary="Deletes entries by ID and counts those that existed.",
+        complexity="O(log N) for each ID.",
+        syntax="key id [id ...]",
+    ),
+    Command(
+        "xdelex",
+        xdelex,
+        arity=-5,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW delete"),),
+        since="8.2.0",
+        group="stream",
+        summary="Deletes entries by ID, deciding what becomes of consumer groups' references.",
+        complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
+        syntax="key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+    ),
+    Command(
+        "xackdel",
+        xackdel,
+        arity=-6,
+        flags="write fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW delete"),),
+        since="8.2.0",
+        group="stream",
+        summary="Acknowledges entries for a group and deletes them.",
+        complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
+        syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+    ),
+    Command(
+        "xsetid",
+        xsetid,
+        arity=-3,
+        flags="write denyoom fast",
+        categories="write stream fast",
+        keys=(KeySpec("RW update"),),
+        since="5.0.0",
+        group="stream",
+        summary="Sets the last-generated ID of a stream, and its counters.",
+        complexity="O(1)",
+        syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+    ),
+    Command(
+        "xlen",
+        xlen,
+        arity=2,
+        flags="readonly fast",
+        categories="read stream fast",
+        keys=(KeySpec("RO"),),
+        since="5.0.0",
+        group="stream",
+        summary="Counts the entries of a stream.",
+        complexity="O(1)",
+        syntax="key",
+    ),
+]

@@ -1,0 +1,366 @@
+"""The types a setting can have: text to value, value to text, and what is allowed.
+
+``parse`` takes the words behind a directive (one for most) and raises :class:`ValueError` with
+the sentence that CONFIG SET shows; ``format`` gives the text of CONFIG GET; ``allowed`` says in
+words what a person may write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = [
+    "Choice",
+    "EventClasses",
+    "Integer",
+    "Kind",
+    "Lines",
+    "Memory",
+    "Octal",
+    "OutputLimits",
+    "SavePoints",
+    "Text",
+    "Words",
+    "YesNo",
+]
+
+LONG_MAX = (1 << 63) - 1
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+_MEMORY = re.compile(r"([0-9]+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
+
+
+class Kind:
+    """What a setting's value may be."""
+
+    many_words = False
+    """Whether a line may carry more than one word."""
+
+    repeats = False
+    """Whether several lines of the same name add up."""
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """The value, or ValueError with Redis's sentence."""
+        raise NotImplementedError
+
+    def format(self, value: Any) -> str:
+        """As CONFIG GET shows it."""
+        return str(value)
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """The words of each line that a configuration file needs for this value."""
+        return [[self.format(value)]]
+
+    @property
+    def allowed(self) -> str:
+        """In words."""
+        raise NotImplementedError
+
+
+def _one(words: Sequence[str]) -> str:
+    if len(words) != 1:
+        raise ValueError("wrong number of arguments")
+    return words[0]
+
+
+class Integer(Kind):
+    """A whole number with bounds."""
+
+    def __init__(self, low: int = 0, high: int = LONG_MAX) -> None:
+        self.low = low
+        self.high = high
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Canonical decimals only, as Redis reads them."""
+        text = _one(words)
+        value = int(text) if _INTEGER.fullmatch(text) and text != "-0" else LONG_MAX + 1
+        if not -LONG_MAX - 1 <= value <= LONG_MAX:
+            raise ValueError("argument couldn't be parsed into an integer")
+        return _bounded(value, self.low, self.high)
+
+    @property
+    def allowed(self) -> str:
+        """The bounds."""
+        if self.high == LONG_MAX:
+            return f"a whole number from {self.low}"
+        return f"a whole number from {self.low} to {self.high}"
+
+
+def _bounded(value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise ValueError(f"argument must be between {low} and {high} inclusive")
+    return value
+
+
+class Memory(Kind):
+    """Bytes, with units: 1k is 1000, 1kb is 1024."""
+
+    def __init__(self, low: int = 0, high: int = LONG_MAX, *, percent: bool = False) -> None:
+        self.low = low
+        self.high = high
+        self.percent = percent
+
+    def parse(self, words: Sequence[str]) -> int:
+        """Bytes; a percentage, where allowed, is a negative number."""
+        text = _one(words)
+        if self.percent and re.fullmatch("[0-9]{1,3}%", text):
+            return -int(text[:-1])
+        match = _MEMORY.fullmatch(text)
+        if match is None:
+            what = "memory or percent value" if self.percent else "memory value"
+            raise ValueError(f"argument must be a {what}")
+        return _bounded(int(match[1]) * _UNITS[(match[2] or "").lower()], self.low, self.high)
+
+    def format(self, value: Any) -> str:
+        """Plain bytes."""
+        return f"{-value}%" if value < 0 else str(value)
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        form = "bytes, or a number with k, kb, m, mb, g or gb"
+        if self.percent:
+            form += ", or a percentage"
+        return f"{form}, at least {self.low}" if self.low else form
+
+
+class Octal(Kind):
+    """File permissions."""
+
+    def parse(self, words: Sequence[str]) -> int:
+        """0 leaves the permissions to the umask."""
+        text = _one(words)
+        if not re.fullmatch("[0-7]{1,4}", text):
+            raise ValueError("argument couldn't be parsed as an octal number")
+        return _bounded(int(text, 8), 0, 0o777)
+
+    def format(self, value: Any) -> str:
+        """Octal digits."""
+        return f"{value:o}"
+
+    @property
+    def allowed(self) -> str:
+        """An example says it best."""
+        return "octal permissions such as 700"
+
+
+class YesNo(Kind):
+    """A switch."""
+
+    def parse(self, words: Sequence[str]) -> bool:
+        """Only these two words, in any case."""
+        text = _one(words).lower()
+        if text not in {"yes", "no"}:
+            raise ValueError("argument must be 'yes' or 'no'")
+        return text == "yes"
+
+    def format(self, value: Any) -> str:
+        """The word."""
+        return "yes" if value else "no"
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return "yes or no"
+
+
+class Choice(Kind):
+    """One of a few words, or several of them where ``several`` says so."""
+
+    def __init__(self, *words: str, several: bool = False) -> None:
+        self.words = words
+        self.several = several
+        self.many_words = several
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Any case; kept as the table spells it."""
+        chosen = [word.lower() for word in " ".join(words).split()] if self.several else [_one(words).lower()]
+        if not chosen or any(word not in self.words for word in chosen):
+            raise ValueError(
+                f"argument(s) must be one of the following: {', '.join(self.words)}"
+            )
+        return " ".join(chosen)
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return "one of " + ", ".join(self.words)
+
+
+class Text(Kind):
+    """Anything."""
+
+    def parse(self, words: Sequence[str]) -> str:
+        """As given."""
+        return _one(words)
+
+    @property
+    def allowed(self) -> str:
+        """Anything."""
+        return "text"
+
+
+class Words(Kind):
+    """A list of words, shown with blanks between them."""
+
+    many_words = True
+
+    def __init__(self, at_most: int = 16) -> None:
+        self.at_most = at_most
+
+    def parse(self, words: Sequence[str]) -> str:
+        """One blank between each."""
+        flat = " ".join(words).split()
+        if len(flat) > self.at_most:
+            raise ValueError("wrong number of arguments")
+        return " ".join(flat)
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """One line with all of them."""
+        return [value.split() or [""]]
+
+    @property
+    def allowed(self) -> str:
+        """How many."""
+        return f"up to {self.at_most} words"
+
+
+class SavePoints(Words):
+    """Pairs of seconds and changes; an empty text means none."""
+
+    repeats = True
+
+    def __init__(self) -> None:
+        super().__init__(at_most=1 << 10)
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Both numbers of a pair are positive."""
+        flat = " ".join(words).split()
+        if len(flat) % 2 or any(not re.fullmatch("[0-9]{1,18}", word) for word in flat):
+            raise ValueError("Invalid save parameters")
+        if any(int(seconds) < 1 for seconds in flat[::2]):
+            raise ValueError("Invalid save parameters")
+        return " ".join(str(int(word)) for word in flat)
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """A line for each pair."""
+        flat = value.split()
+        return [flat[at : at + 2] for at in range(0, len(flat), 2)] or [[""]]
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return 'pairs of seconds and changes, or ""'
+
+
+class Lines(Kind):
+    """Lines kept as they are, one per line of the file (``user``)."""
+
+    many_words = True
+    repeats = True
+
+    def parse(self, words: Sequence[str]) -> list[str]:
+        """One line."""
+        return [" ".join(words)] if words else []
+
+    def format(self, value: Any) -> str:
+        """All lines."""
+        return "\n".join(value)
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """Each as it is."""
+        return [line.split() for line in value]
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return "a user's name followed by its ACL rules"
+
+
+Limits = dict[str, tuple[int, int, int]]
+
+
+class OutputLimits(Kind):
+    """``client-output-buffer-limit``: hard limit, soft limit and seconds for a class of clients."""
+
+    many_words = True
+    repeats = True
+    _classes = ("normal", "slave", "pubsub")
+    _names = {"normal": "normal", "slave": "slave", "replica": "slave", "pubsub": "pubsub"}
+
+    def parse(self, words: Sequence[str]) -> Limits:
+        """Only the classes named; the caller keeps the rest."""
+        flat = " ".join(words).split()
+        if not flat or len(flat) % 4:
+            raise ValueError("Wrong number of arguments in buffer limit configuration.")
+        memory = Memory()
+        limits: Limits = {}
+        for at in range(0, len(flat), 4):
+            name = self._names.get(flat[at].lower())
+            if name is None:
+                raise ValueError("Invalid client class specified in buffer limit configuration.")
+            try:
+                hard, soft = memory.parse([flat[at + 1]]), memory.parse([flat[at + 2]])
+                seconds = Integer().parse([flat[at + 3]])
+            except ValueError:
+                raise ValueError(
+                    "Error in hard, soft or soft_seconds setting in buffer limit configuration."
+                ) from None
+            limits[name] = (hard, soft, seconds)
+        return limits
+
+    def format(self, value: Any) -> str:
+        """All three classes on one line."""
+        return " ".join(" ".join(line) for line in self.lines(value))
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """A line for each class."""
+        return [[name, *map(str, value[name])] for name in self._classes]
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return "normal, replica or pubsub, then hard limit, soft limit and seconds"
+
+
+class EventClasses(Kind):
+    """``notify-keyspace-events``: letters that choose which events are published."""
+
+    _all = "g$lshzxetd"
+    _shown = "g$lshzxetdnoc"  # the order in which Redis shows classes
+    _behind = "KEmSTIV"
+    _known = frozenset("A" + _shown + "a" + _behind)
+
+    def parse(self, words: Sequence[str]) -> str:
+        """The letters as written."""
+        text = _one(words)
+        if not self._known.issuperset(text):
+            raise ValueError("Invalid event class character. Use 'Ag$lshzxeKEtmdnocaSTIV'.")
+        return text
+
+    def format(self, value: Any) -> str:
+        """Redis's order; with ``A`` it does not show n, o and c although they are in force."""
+        shown = "A" if "A" in value else "".join(c for c in self._shown + "a" if c in value)
+        if set(self._all + "a").issubset(value):
+            shown = "A"
+        return shown + "".join(letter for letter in self._behind if letter in value)
+
+    def lines(self, value: Any) -> list[list[str]]:
+        """Every letter that was set."""
+        return [[value]]
+
+    @property
+    def allowed(self) -> str:
+        """The letters."""
+        return "letters out of Ag$lshzxeKEtmdnocaSTIV"

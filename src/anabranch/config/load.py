@@ -1,0 +1,237 @@
+"""Settings before the start: default < file < environment < command line.
+
+Reads ``redis.conf`` syntax (quotes, escapes, comments, ``include``, units), variables called
+``ANABRANCH_`` plus the directive with underscores, and ``--directive value ...``. Remembers where
+each value came from, for ``anabranch config`` and for messages. A mistake raises
+:class:`ConfigError` that names the place, the line, what is allowed and the nearest known name.
+"""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from anabranch.config.rows import Row
+from anabranch.config.runtime import find, merged, nearest
+from anabranch.config.settings import ALIASES, ROWS, Settings
+from anabranch.errors import ConfigError
+from anabranch.resp.inline import UnbalancedQuotes, split_words
+
+__all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load"]
+
+ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
+
+_NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_USER", "ANABRANCH_URL"})
+"""Variables of the client side of the command line."""
+
+_INCLUDE_DEPTH_MAX: Final = 16
+"""A file that includes itself must not recurse for ever."""
+
+
+class Loaded:
+    """The settings of a start and where they came from."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.sources: dict[str, str] = {}  # directive -> where its value was given
+        self.file: Path | None = None  # the configuration file, absolute
+        self.notes: list[str] = []  # what the operator should hear at the start
+
+    def source(self, name: str) -> str:
+        """Where the value of a directive came from."""
+        return self.sources.get(name, "default")
+
+    @property
+    def without_effect(self) -> list[str]:
+        """Directives that were given and change nothing here, in alphabetical order."""
+        return sorted(
+            name
+            for name in self.sources
+            if not ROWS[name].effect and self.settings.value(name) != ROWS[name].default
+        )
+
+
+def load(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Loaded:
+    """Everything of a start: ``arguments`` as behind ``anabranch serve``."""
+    path, given = split_arguments(arguments)
+    reader = _Reader()
+    if path is not None:
+        reader.read_file(path)
+    reader.read_environment(environment or {})
+    reader.read_arguments(given)
+    _check_together(reader.loaded.settings)
+    return reader.loaded
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[tuple[str, list[str]]]]:
+    """The configuration file, and the directives with their words."""
+    rest = list(arguments)
+    path: str | None = None
+    if rest and (rest[0] == "-" or not rest[0].startswith("-")):
+        path = rest.pop(0)
+    elif len(rest) > 1 and rest[-1] == "-":
+        path = rest.pop()
+    given: list[tuple[str, list[str]]] = []
+    for word in rest:
+        if word.startswith("--") and len(word) > 2:
+            name, equals, value = word[2:].partition("=")
+            given.append((name, [value] if equals else []))
+        elif given:
+            given[-1][1].append(word)
+        else:
+            raise ConfigError(f"command line: '{word}' stands before any --directive")
+    return path, given
+
+
+class _Reader:
+    """Applies one source after the other."""
+
+    def __init__(self) -> None:
+        self.loaded = Loaded()
+        self._source = ""  # the layer being read: lines that repeat add up within a layer
+        self._seen: set[str] = set()
+
+    def read_file(self, path: str) -> None:
+        self._begin("file")
+        if path == "-":
+            self._read_text(sys.stdin.read(), "standard input", 0)
+            return
+        self.loaded.file = Path(path).absolute()
+        self._read_path(self.loaded.file, 0)
+
+    def read_environment(self, environment: Mapping[str, str]) -> None:
+        self._begin("environment")
+        for variable, text in sorted(environment.items()):
+            if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NOT_DIRECTIVES:
+                continue
+            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+            row = find(name.replace("_", "-")) or find(name)
+            if row is None:
+                # A stray variable is no reason to stay down, but never passed over in silence.
+                self.loaded.notes.append(
+                    f"environment variable {variable} names no directive{_did_you_mean(name)}"
+                )
+            elif row.name == "port" and text.startswith("tcp://"):
+                # Kubernetes sets ANABRANCH_PORT=tcp://... for a service called "anabranch".
+                self.loaded.notes.append(f"environment variable {variable}={text} is ignored")
+            else:
+                for line in text.splitlines() or [""]:
+                    words = _words(line, variable) if row.kind.many_words else [line]
+                    self._set(row, words, f"environment {variable}", f"{variable}={line}")
+
+    def read_arguments(self, given: list[tuple[str, list[str]]]) -> None:
+        self._begin("command line")
+        for name, words in given:
+            line = " ".join([f"--{name}", *words])
+            row = find(name)
+            if row is None:
+                raise ConfigError(_unknown("command line", line, name))
+            if not words and not row.kind.many_words:
+                raise ConfigError(_bad("command line", line, "a value is missing", row))
+            self._set(row, words, "command line", line)
+
+    def _begin(self, source: str) -> None:
+        self._source = source
+        self._seen.clear()
+
+    def _read_path(self, path: Path, depth: int) -> None:
+        try:
+            text = path.read_text("utf-8", "surrogateescape")
+        except OSError as problem:
+            raise ConfigError(f"cannot read configuration file {path}: {problem.strerror}") from None
+        self._read_text(text, str(path), depth)
+
+    def _read_text(self, text: str, where: str, depth: int) -> None:
+        for number, raw in enumerate(text.splitlines(), 1):
+            line = raw.strip()
+            if not line or line.startswith("#"):
+                continue
+            place = f"{where}, line {number}"
+            words = _words(line, place)
+            name, values = words[0], words[1:]
+            if name.lower() == "include":
+                self._include(values, place, line, where, depth)
+                continue
+            row = find(name)
+            if row is None:
+                raise ConfigError(_unknown(place, line, name))
+            if not values:
+                raise ConfigError(_bad(place, line, "a value is missing", row))
+            self._set(row, values, f"{where}:{number}", line, place)
+
+    def _include(self, values: list[str], place: str, line: str, where: str, depth: int) -> None:
+        if len(values) != 1:
+            raise ConfigError(f'{place}: "{line}"\n  include takes the path of one file')
+        if depth >= _INCLUDE_DEPTH_MAX:
+            raise ConfigError(f'{place}: "{line}"\n  files include each other too deeply')
+        pattern = str(Path(where).parent / values[0]) if depth or self.loaded.file else values[0]
+        found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        for path in found:
+            self._read_path(Path(path), depth + 1)
+
+    def _set(
+        self, row: Row, words: list[str], source: str, line: str, place: str | None = None
+    ) -> None:
+        settings = self.loaded.settings
+        shown = f"{line.split(maxsplit=1)[0]} ..." if row.secret else line
+        try:
+            value = row.parse(words)
+        except ValueError as objection:
+            raise ConfigError(_bad(place or self._source, shown, str(objection), row)) from None
+        value = merged(settings, row, value)
+        if row.kind.repeats and row.name in self._seen and not isinstance(value, dict):
+            value = _added(settings.value(row.name), value)
+        self._seen.add(row.name)
+        setattr(settings, row.attribute, value)
+        self.loaded.sources[row.name] = source
+
+
+def _added(old: str | list[str], new: str | list[str]) -> str | list[str]:
+    """A further line of a directive that may stand several times; an empty one starts over."""
+    if isinstance(new, list):
+        assert isinstance(old, list)
+        return [*old, *new]
+    return f"{old} {new}".strip() if new else ""
+
+
+def _words(line: str, place: str) -> list[str]:
+    try:
+        words = split_words(line.encode("utf-8", "surrogateescape"))
+    except UnbalancedQuotes:
+        raise ConfigError(f'{place}: "{line}"\n  a quote is not closed') from None
+    return [word.decode("utf-8", "surrogateescape") for word in words]
+
+
+def _did_you_mean(name: str) -> str:
+    near = nearest(name.replace("_", "-"))
+    return f"; did you mean '{near}'?" if near else ""
+
+
+def _unknown(place: str, line: str, name: str) -> str:
+    advice = _did_you_mean(name) or "; 'anabranch serve --help' lists all of them"
+    return f"{place}: \"{line}\"\n  unknown directive '{name}'{advice}"
+
+
+def _bad(place: str, line: str, objection: str, row: Row) -> str:
+    text = f'{place}: "{line}"\n  {row.name}: {objection}'
+    if objection in row.refused.values():
+        return text
+    return f"{text}\n  allowed: {row.allowed}"
+
+
+def _check_together(settings: Settings) -> None:
+    """What no single line can be blamed for."""
+    if settings.tls_port and not (settings.tls_cert_file and settings.tls_key_file):
+        raise ConfigError("tls-port needs tls-cert-file and tls-key-file")
+    if settings.tls_port and settings.tls_port == settings.port:
+        raise ConfigError("port and tls-port must differ; port 0 switches plain TCP off")
+    if not settings.port and not settings.tls_port and not settings.unixsocket:
+        raise ConfigError("nothing to listen on: set port, tls-port or unixsocket")
+    if settings.aclfile and settings.user:
+        raise ConfigError("use either user lines or aclfile, not both")
+
+
+assert not ALIASES.keys() & ROWS.keys()

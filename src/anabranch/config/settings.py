@@ -1,0 +1,322 @@
+"""Every directive that does something, each once: type, default, bounds, meaning.
+
+``Settings`` declares an attribute per directive, and the declaration *is* the row: the file
+reader, ``--help``, CONFIG GET and SET, the documentation and the tests are made from ``ROWS``.
+What Redis knows and we accept without effect, or refuse, stands in ``compatibility``. To add a
+directive, add one declaration here.
+
+Reading a setting is reading a plain attribute: ``settings.stream_node_max_entries``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.config.compatibility import COMPATIBILITY
+from anabranch.config.kinds import (
+    Choice,
+    EventClasses,
+    Integer,
+    Limits,
+    Lines,
+    Memory,
+    Octal,
+    OutputLimits,
+    Text,
+    Words,
+    YesNo,
+)
+from anabranch.config.rows import Row, row
+
+__all__ = ["ALIASES", "GROUPS", "ROWS", "Settings"]
+
+GROUPS = {
+    "network": "Network",
+    "tls": "TLS",
+    "process": "Process and logs",
+    "access": "Access",
+    "clients": "Clients and memory",
+    "streams": "Streams",
+    "watching": "Events and slow log",
+    "compatibility": "Accepted without effect, so that files and tools written for Redis work",
+}
+"""Headings of ``--help`` and of the documentation, in order."""
+
+
+class Settings:
+    """The value of every directive, as attributes."""
+
+    # fmt: off  (a row is a paragraph here, not a column)
+    # -- network ------------------------------------------------------------------------------
+    bind: str = row(
+        Words(), "127.0.0.1 -::1", group="network",
+        sentence="Addresses to listen on; * is all of them, a leading - forgives a missing one.",
+    )
+    port: int = row(
+        Integer(0, 65535), "6379", group="network",
+        sentence="TCP port for clients; 0 listens on no TCP port.",
+    )
+    unixsocket: str = row(
+        Text(), "", group="network", immutable=True,
+        sentence="Path of a Unix socket to listen on as well.",
+    )
+    unixsocketperm: int = row(
+        Octal(), "0", group="network", immutable=True,
+        sentence="Permissions of the Unix socket; 0 leaves them to the umask.",
+    )
+    timeout: int = row(
+        Integer(0, 2147483647), "0", group="network", unit="seconds",
+        sentence="Close a client that has been idle this long; 0 never does.",
+    )
+    tcp_keepalive: int = row(
+        Integer(0, 2147483647), "300", group="network", unit="seconds",
+        sentence="Probe silent connections this often, so that dead ones are noticed; 0 is off.",
+    )
+    tcp_backlog: int = row(
+        Integer(0, 2147483647), "511", group="network", immutable=True,
+        sentence="How many connections may wait to be accepted.",
+    )
+    protected_mode: bool = row(
+        YesNo(), "yes", group="network",
+        sentence="Refuse clients of other machines while the default user has no password.",
+    )
+
+    # -- TLS ----------------------------------------------------------------------------------
+    tls_port: int = row(
+        Integer(0, 65535), "0", group="tls", sentence="Port for clients with TLS; 0 is off.",
+    )
+    tls_cert_file: str = row(
+        Text(), "", group="tls", sentence="The server's certificate (PEM, with its chain).",
+    )
+    tls_key_file: str = row(
+        Text(), "", group="tls", sentence="The private key of the certificate (PEM).",
+    )
+    tls_key_file_pass: str = row(
+        Text(), "", group="tls", secret=True, sentence="The password of the private key.",
+    )
+    tls_ca_cert_file: str = row(
+        Text(), "", group="tls", sentence="Certificates that sign those of clients (PEM).",
+    )
+    tls_ca_cert_dir: str = row(
+        Text(), "", group="tls", sentence="The same as a directory with hashed names.",
+    )
+    tls_auth_clients: str = row(
+        Choice("no", "yes", "optional"), "yes", group="tls",
+        sentence="Whether a client must show a certificate of its own.",
+    )
+    tls_protocols: str = row(
+        Words(), "", group="tls",
+        sentence="Versions to speak, out of TLSv1.2 and TLSv1.3; empty means both.",
+    )
+    tls_ciphers: str = row(
+        Text(), "", group="tls", sentence="Cipher suites of TLS 1.2 in OpenSSL's notation.",
+    )
+    tls_prefer_server_ciphers: bool = row(
+        YesNo(), "no", group="tls", sentence="Let the server's order of ciphers decide.",
+    )
+
+    # -- process and logs ---------------------------------------------------------------------
+    dir: str = row(
+        Text(), ".", group="process", protected=True,
+        sentence="Working directory; relative paths of other directives start here.",
+    )
+    databases: int = row(
+        Integer(1, 2147483647), "16", group="process", immutable=True,
+        sentence="How many numbered databases there are.",
+    )
+    hz: int = row(
+        Integer(0, 2147483647), "10", group="process", unit="per second",
+        sentence="How often background work runs (kept between 1 and 500).",
+    )
+    shutdown_timeout: int = row(
+        Integer(0, 2147483647), "10", group="process", unit="seconds",
+        sentence="How long a stop waits for clients to take their last replies.",
+    )
+    supervised: str = row(
+        Choice("no", "systemd", "auto", "upstart"), "no", group="process", immutable=True,
+        sentence="Tell systemd when the server is ready; auto does if it asks.",
+        refused={"upstart": "upstart is not supported, use supervised no"},
+    )
+    daemonize: bool = row(
+        YesNo(), "no", group="process", immutable=True,
+        sentence="Only no: the server stays in the foreground.",
+        refused={
+            "yes": "the server stays in the foreground; let systemd, a container or "
+            "'nohup anabranch serve &' keep it running"
+        },
+    )
+    pidfile: str = row(
+        Text(), "", group="process", immutable=True,
+        sentence="Write the process ID to this file while running.",
+    )
+    logfile: str = row(
+        Text(), "", group="process", immutable=True,
+        sentence="Write the log to this file; empty means standard output.",
+    )
+    loglevel: str = row(
+        Choice("debug", "verbose", "notice", "warning", "nothing"), "notice", group="process",
+        sentence="The least important messages that are still logged.",
+    )
+    log_format: str = row(
+        Choice("auto", "legacy", "logfmt", "json"), "auto", group="process",
+        sentence="How a log line looks; auto is readable on a terminal and JSON elsewhere.",
+    )
+    log_timestamp_format: str = row(
+        Choice("legacy", "iso8601", "milliseconds"), "legacy", group="process",
+        sentence="How log lines tell the time; legacy means ISO 8601 in logfmt and JSON lines.",
+    )
+    syslog_enabled: bool = row(
+        YesNo(), "no", group="process", immutable=True, sentence="Log to syslog as well.",
+    )
+    syslog_ident: str = row(
+        Text(), "anabranch", group="process", immutable=True, sentence="The name used in syslog.",
+    )
+    syslog_facility: str = row(
+        Choice("user", *(f"local{n}" for n in range(8))), "local0", group="process",
+        immutable=True, sentence="The facility used in syslog.",
+    )
+    hide_user_data_from_log: bool = row(
+        YesNo(), "no", group="process",
+        sentence="Keep keys and values out of log lines and out of the slow log.",
+    )
+
+    # -- access -------------------------------------------------------------------------------
+    requirepass: str = row(
+        Text(), "", group="access", secret=True, sentence="Password of the default user.",
+    )
+    user: list[str] = row(
+        Lines(), "", group="access", hidden=True, immutable=True, secret=True,
+        sentence="An ACL user and its rules; one line for each user.",
+    )
+    aclfile: str = row(
+        Text(), "", group="access", immutable=True,
+        sentence="File with the ACL users, instead of user lines.",
+    )
+    acl_pubsub_default: str = row(
+        Choice("allchannels", "resetchannels"), "resetchannels", group="access",
+        sentence="Whether a new ACL user may use all channels or none.",
+    )
+    acllog_max_len: int = row(
+        Integer(), "128", group="access", sentence="How many denials ACL LOG remembers.",
+    )
+    enable_debug_command: str = row(
+        Choice("no", "yes", "local"), "no", group="access", immutable=True,
+        sentence="Who may use DEBUG; local means clients of this machine.",
+    )
+    enable_protected_configs: str = row(
+        Choice("no", "yes", "local"), "no", group="access", immutable=True,
+        sentence="Who may change protected directives such as dir at run time.",
+    )
+
+    # -- clients and memory -------------------------------------------------------------------
+    maxclients: int = row(
+        Integer(1, 4294967295), "10000", group="clients",
+        sentence="How many clients may be connected at once.",
+    )
+    client_output_buffer_limit: Limits = row(
+        OutputLimits(), "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        group="clients",
+        sentence="Close clients that do not read: hard limit, soft limit, seconds above it.",
+    )
+    client_query_buffer_limit: int = row(
+        Memory(1 << 20), "1073741824", group="clients",
+        sentence="Close a client whose unfinished request is larger than this.",
+    )
+    proto_max_bulk_len: int = row(
+        Memory(1 << 20), "536870912", group="clients",
+        sentence="The largest single argument of a request.",
+    )
+    maxmemory: int = row(
+        Memory(), "0", group="clients",
+        sentence="Refuse commands that add data while the process is larger; 0 is no limit.",
+    )
+    maxmemory_policy: str = row(
+        Choice(
+            "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm",
+            "allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm", "noeviction",
+        ),
+        "noeviction", group="clients",
+        sentence="Streams are never evicted: every policy acts as noeviction.",
+    )
+
+    # -- streams ------------------------------------------------------------------------------
+    stream_node_max_entries: int = row(
+        Integer(), "100", group="streams",
+        sentence="Entries per node as approximate trimming counts them; 0 is no limit.",
+    )
+    stream_node_max_bytes: int = row(
+        Memory(), "4096", group="streams",
+        sentence="Bytes per node as approximate trimming counts them; 0 is no limit.",
+    )
+    stream_idmp_duration: int = row(
+        Integer(1, 86400), "100", group="streams", unit="seconds",
+        sentence="How long new streams remember idempotent IDs.",
+    )
+    stream_idmp_maxsize: int = row(
+        Integer(1, 10000), "100", group="streams",
+        sentence="How many idempotent IDs new streams remember per producer.",
+    )
+
+    # -- events and slow log ------------------------------------------------------------------
+    notify_keyspace_events: str = row(
+        EventClasses(), "", group="watching",
+        sentence="Which keyspace events are published; empty is none, KEA nearly all.",
+    )
+    slowlog_log_slower_than: int = row(
+        Integer(-1), "10000", group="watching", unit="microseconds",
+        sentence="Commands slower than this enter the slow log; -1 is none, 0 all.",
+    )
+    slowlog_max_len: int = row(
+        Integer(), "128", group="watching", sentence="How many commands the slow log keeps.",
+    )
+    latency_monitor_threshold: int = row(
+        Integer(), "0", group="watching", unit="milliseconds",
+        sentence="Remember latency events above this; 0 is off.",
+    )
+    latency_tracking: bool = row(
+        YesNo(), "yes", group="watching", sentence="Report percentiles in INFO latencystats.",
+    )
+    latency_tracking_info_percentiles: str = row(
+        Words(), "50 99 99.9", group="watching", sentence="Which percentiles INFO reports.",
+    )
+
+    # fmt: on
+
+    def __init__(self, **values: Any) -> None:
+        """Defaults, and the given attributes instead of some of them."""
+        for each in ROWS.values():
+            setattr(self, each.attribute, each.copy_default())
+        for name, value in values.items():
+            assert name in self.__dict__, f"no setting {name}"
+            setattr(self, name, value)
+
+    def value(self, name: str) -> Any:
+        """The value of a directive by its name."""
+        return self.__dict__[ROWS[name].attribute]
+
+    def text(self, name: str) -> str:
+        """The same as CONFIG GET shows it."""
+        each = ROWS[name]
+        return each.kind.format(self.__dict__[each.attribute])
+
+
+def _collect() -> dict[str, Row]:
+    """Take the declarations off the class, so that attribute reads find only the values."""
+    rows: dict[str, Row] = {}
+    for attribute, each in list(vars(Settings).items()):
+        if isinstance(each, Row):
+            each.name = attribute.replace("_", "-")
+            rows[each.name] = each
+            delattr(Settings, attribute)
+    for name, each in COMPATIBILITY.items():
+        assert name not in rows, f"two rows for {name}"
+        each.name = name
+        rows[name] = each
+    return rows
+
+
+ROWS: dict[str, Row] = _collect()
+"""Every directive by its name."""
+
+ALIASES: dict[str, str] = {alias: name for name, each in ROWS.items() for alias in each.aliases}
+"""Older names, and the directive each stands for."""

@@ -1,0 +1,60 @@
+"""Deadlines of keys, in a form that tells quickly which have passed.
+
+A dictionary from key to deadline, as everybody reads it, plus a heap of the same deadlines. A
+deadline that is changed or withdrawn stays in the heap until it comes up or until such leftovers
+outnumber the rest; whatever the dictionary does not confirm is skipped.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+__all__ = ["Deadlines"]
+
+_SWEEP_MIN = 64
+"""Leftovers below this are not worth a rebuild."""
+
+
+class Deadlines(dict[bytes, int]):
+    """Key -> wall-clock millisecond at which the key is gone.
+
+    Set by ``[key] = ms``, withdrawn by ``pop``; the other writing methods of a dictionary would
+    pass by the heap and are not for use.
+    """
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heap: list[tuple[int, bytes]] = []
+
+    def __setitem__(self, key: bytes, at_ms: int) -> None:
+        super().__setitem__(key, at_ms)
+        if len(self._heap) > 2 * len(self) + _SWEEP_MIN:
+            self._heap = [(at_ms, key) for key, at_ms in self.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (at_ms, key))
+
+    def clear(self) -> None:
+        """Withdraw all."""
+        super().clear()
+        self._heap.clear()
+
+    def first_due(self, now_ms: int) -> bytes | None:
+        """The key whose deadline passed first, None when none has; O(log n), amortised.
+
+        The same key again until its deadline is withdrawn.
+        """
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            at_ms, key = heap[0]
+            if self.get(key) == at_ms:
+                return key
+            heapq.heappop(heap)
+        return None
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert {(at_ms, key) for key, at_ms in self.items()} <= set(self._heap)
+        assert len(self._heap) <= 2 * len(self) + _SWEEP_MIN + 1 or not self

@@ -1,0 +1,82 @@
+"""The order in which SCAN goes through a database, so that its cursors survive every change.
+
+Keys lie in 65 536 buckets by the leading bits of a fixed hash. A cursor is the number of the next
+bucket to look at, nothing is kept between calls: a key never changes its bucket, whatever is added
+or removed around it and however often the server restarts, so a key that is there during a whole
+iteration is returned exactly once. A page costs what it returns, not what the database holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sortedcontainers import SortedDict
+from xxhash import xxh32_intdigest
+
+__all__ = ["CURSOR_END", "KeyOrder"]
+
+CURSOR_END = 0
+"""Starts an iteration and ends it."""
+
+_BUCKET_BITS = 16
+
+
+class KeyOrder:
+    """The keys of one database in scanning order."""
+
+    __slots__ = ("_buckets",)
+
+    def __init__(self) -> None:
+        # Dictionaries, not lists: keys chosen to collide must not make removal slow.
+        self._buckets: SortedDict[int, dict[bytes, None]] = SortedDict()
+
+    @staticmethod
+    def _number(key: bytes) -> int:
+        return xxh32_intdigest(key) >> (32 - _BUCKET_BITS)
+
+    def add(self, key: bytes) -> None:
+        """A key appeared."""
+        number = self._number(key)
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            self._buckets[number] = {key: None}
+        else:
+            bucket[key] = None
+
+    def remove(self, key: bytes) -> None:
+        """A key went."""
+        number = self._number(key)
+        bucket = self._buckets[number]
+        del bucket[key]
+        if not bucket:
+            del self._buckets[number]
+
+    def clear(self) -> None:
+        """All keys went."""
+        self._buckets.clear()
+
+    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """At least ``count`` keys from a cursor on, and the cursor behind them."""
+        keys: list[bytes] = []
+        for number in self._buckets.irange(minimum=cursor):
+            if len(keys) >= count:
+                # Bucket 0 is first whenever it exists, so a next bucket is never CURSOR_END.
+                return number, keys
+            keys += self._buckets[number]
+        return CURSOR_END, keys
+
+    def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
+        """A random key, as even as buckets are full; None without keys."""
+        if not self._buckets:
+            return None
+        bucket = self._buckets.peekitem(random_below(len(self._buckets)))[1]
+        return list(bucket)[random_below(len(bucket))]
+
+    def check(self, keys: set[bytes]) -> None:
+        """Assert that exactly these keys are kept, each in its bucket."""
+        kept = [key for bucket in self._buckets.values() for key in bucket]
+        assert len(kept) == len(keys)
+        assert set(kept) == keys
+        for number, bucket in self._buckets.items():
+            assert bucket
+            assert all(self._number(key) == number for key in bucket)

@@ -1,0 +1,77 @@
+"""The slow log: the latest requests that took longer than a threshold.
+
+Kept small on purpose: at most ``max_len`` entries, each with at most 32 arguments of at most 128
+bytes, cut the way Redis cuts them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+__all__ = ["NEVER_NS", "SlowLog", "SlowRequest"]
+
+NEVER_NS: Final = 1 << 62
+"""A threshold that no request reaches: switched off."""
+
+_ARGUMENTS_MAX: Final = 32
+_ARGUMENT_BYTES_MAX: Final = 128
+
+
+class SlowRequest(NamedTuple):
+    """One entry of the slow log."""
+
+    id: int
+    unix_seconds: int
+    usec: int
+    args: list[bytes]
+    address: str
+    client_name: bytes
+
+
+class SlowLog:
+    """Slow requests, newest first. ``threshold_ns`` and ``max_len`` are set from outside."""
+
+    def __init__(self, threshold_us: int = 10_000, max_len: int = 128) -> None:
+        self.threshold_ns = NEVER_NS
+        self.max_len = max_len
+        self.entries: deque[SlowRequest] = deque()
+        self._next_id = 0
+        self.set_threshold_us(threshold_us)
+
+    def set_threshold_us(self, threshold_us: int) -> None:
+        """Take over ``slowlog-log-slower-than``: 0 logs every request, negative none."""
+        self.threshold_ns = threshold_us * 1000 if threshold_us >= 0 else NEVER_NS
+
+    def add(
+        self, unix_seconds: int, usec: int, args: Sequence[bytes], address: str, client_name: bytes
+    ) -> None:
+        """Remember a request and drop the oldest ones beyond ``max_len``."""
+        request = SlowRequest(
+            self._next_id, unix_seconds, usec, _shortened(args), address, client_name
+        )
+        self._next_id += 1
+        self.entries.appendleft(request)
+        while len(self.entries) > self.max_len:
+            self.entries.pop()
+
+    def reset(self) -> None:
+        """Forget every entry; IDs go on from where they were."""
+        self.entries.clear()
+
+
+def _shortened(args: Sequence[bytes]) -> list[bytes]:
+    kept = list(args)
+    if len(kept) > _ARGUMENTS_MAX:
+        kept = kept[: _ARGUMENTS_MAX - 1]
+    shown = [
+        arg
+        if len(arg) <= _ARGUMENT_BYTES_MAX
+        else arg[:_ARGUMENT_BYTES_MAX]
+        + b"... (%d more bytes)" % (len(arg) - _ARGUMENT_BYTES_MAX)
+        for arg in kept
+    ]
+    if len(kept) < len(args):
+        shown.append(b"... (%d more arguments)" % (len(args) - len(kept)))
+    return shown

@@ -1,0 +1,284 @@
+"""Requests out of bytes: resumable, linear, bounded.
+
+hiredis parses, in C, whatever looks like ordinary pipelined requests. But it is a parser for
+*replies*: it does not know inline commands, takes elements that are not bulk strings, and
+allocates what a hostile header declares. So a chunk is first searched for anything out of the
+ordinary, and its result checked; in doubt the same bytes go through :class:`CarefulParser`, our
+own, which knows every rule and every error text of Redis's request parser but is slower. Both give the
+same requests (``tests/unit/resp/test_parser.py`` holds them against each other).
+
+Never raises: requests before a protocol error must still run, so the error is left in ``error``
+for the caller to send before closing.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+import hiredis
+
+from anabranch.resp.inline import UnbalancedQuotes, split_words
+from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, RequestLimits
+
+__all__ = ["CarefulParser", "RequestParser"]
+
+# What hiredis must not see: counts and lengths of seven digits and more (they may be hostile),
+# negative or zero counts, and elements of other types. A payload may look like that too; then the
+# careful parser does the work and finds nothing wrong. Patterns that begin with one literal are
+# searched at memory speed; the third is only tried when one of its rare characters occurs. Its
+# look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
+_BAD_COUNT = re.compile(rb"\*(?:[0-9]{7}|[-0])")
+_BAD_LENGTH = re.compile(rb"\$(?:[0-9]{7}|-)")
+_OTHER_TYPE = re.compile(rb"(?<!\$\d)(?<!\$\d\d)\r\n[+(=~%>]")
+_OTHER_SIGNS = b"+(=~%>"
+_HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
+
+_PARTIAL_MAX = 64 * 1024
+"""An unfinished request larger than this is completed by the careful parser, which keeps bytes once."""
+
+
+class RequestParser:
+    """Bytes of one connection in, complete requests (lists of arguments) out."""
+
+    __slots__ = ("_careful", "_limits", "_partial", "_reader", "error")
+
+    def __init__(self, limits: RequestLimits = AUTHENTICATED) -> None:
+        self.error: bytes | None = None
+        self._limits = limits
+        self._reader = hiredis.Reader()
+        self._partial = b""  # what the reader holds of an unfinished request
+        self._careful: CarefulParser | None = None
+        if not limits.is_ordinary:
+            self._careful = CarefulParser(limits)
+
+    def set_limits(self, limits: RequestLimits) -> list[list[bytes]]:
+        """New limits (a client authenticated, a setting changed).
+
+        A header that only the old limits refused is looked at again; returns what that completes.
+        """
+        self._limits = limits
+        if self._careful is None:
+            return [] if limits.is_ordinary else self._be_careful()
+        self._careful.limits = limits
+        if self.error is not None and b"unauthenticated" in self.error:
+            self._careful.error = None
+        return self._feed_careful(b"")
+
+    @property
+    def buffered(self) -> int:
+        """Bytes received that are not yet part of a complete request."""
+        return len(self._partial) if self._careful is None else self._careful.buffered
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """The requests that these bytes complete; look at ``error`` afterwards."""
+        if self._careful is not None:
+            return self._feed_careful(data)
+        partial = self._partial
+        suspect = partial[-_HEADER_OVERLAP:] + data if partial else data
+        if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
+            return self._be_careful(data)
+        reader = self._reader
+        requests: list[list[bytes]] = []
+        try:
+            reader.feed(data)
+            request = reader.gets()
+            while request is not False:
+                requests.append(request)
+                request = reader.gets()
+            payload = len(b"".join(chain.from_iterable(requests)))
+        except (hiredis.ProtocolError, TypeError):
+            return self._be_careful(data)
+        # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
+        # exactly between two elements does not, so ask with an empty request.
+        if not reader.has_data() and _is_idle(reader):
+            self._partial = b""
+            return requests
+        rest = (partial + data)[_encoded_size(requests, payload) :]
+        careful = CarefulParser(self._limits)
+        careful.feed(rest)  # hiredis would wait for the end of a line that is wrong already
+        self._reader = hiredis.Reader()
+        if careful.error is not None or len(rest) > _PARTIAL_MAX:
+            self.error = careful.error
+            self._careful = careful
+            self._partial = b""
+            return requests
+        self._reader.feed(rest)
+        self._reader.gets()
+        self._partial = rest
+        return requests
+
+    def _be_careful(self, data: bytes = b"") -> list[list[bytes]]:
+        self._careful = CarefulParser(self._limits)
+        partial, self._partial = self._partial, b""
+        self._reader = hiredis.Reader()
+        return self._feed_careful(partial + data)
+
+    def _feed_careful(self, data: bytes) -> list[list[bytes]]:
+        careful = self._careful
+        assert careful is not None
+        requests = careful.feed(data)
+        self.error = careful.error
+        if not careful.buffered and not careful.in_request and self._limits.is_ordinary:
+            self._careful = None
+        return requests
+
+
+def _is_suspicious(data: bytes) -> bool:
+    """Whether the careful parser should look at these bytes."""
+    if _BAD_COUNT.search(data) or _BAD_LENGTH.search(data):
+        return True
+    for sign in _OTHER_SIGNS:
+        if sign in data:
+            return _OTHER_TYPE.search(data) is not None
+    return False
+
+
+def _is_idle(reader: hiredis.Reader) -> bool:
+    """Whether the reader is between two requests; a reader that is not cannot be used again."""
+    try:
+        reader.feed(b"*0\r\n")
+        return reader.gets() == []
+    except hiredis.ProtocolError:
+        return False
+
+
+def _encoded_size(requests: list[list[bytes]], payload: int) -> int:
+    """Bytes that requests took on the wire; hiredis accepts canonical headers only."""
+    size = payload
+    for request in requests:
+        size += len(b"*%d\r\n" % len(request))
+        for arg in request:
+            size += 5 + len(str(len(arg)))
+    return size
+
+
+class CarefulParser:
+    """Every rule of Redis's request parser, in Python."""
+
+    __slots__ = ("_args", "_buffer", "_bulk", "_missing", "_scanned", "error", "limits")
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self.limits = limits
+        self.error: bytes | None = None
+        self._buffer = bytearray()
+        self._scanned = 0  # no line end before this offset
+        self._missing = 0  # arguments the current request still lacks
+        self._args: list[bytes] = []
+        self._bulk = -1  # declared length of the argument being read, -1: header comes next
+
+    @property
+    def buffered(self) -> int:
+        """Bytes received and not yet turned into arguments."""
+        return len(self._buffer)
+
+    @property
+    def in_request(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self._missing > 0
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """The requests that these bytes complete; stops for good at the first error."""
+        requests: list[list[bytes]] = []
+        if self.error is not None:
+            return requests
+        self._buffer += data
+        start = 0
+        while self.error is None:
+            stop = self._step(start, requests)
+            if stop < 0:
+                break
+            start = stop
+        if start:
+            del self._buffer[:start]
+            self._scanned = max(self._scanned - start, 0)
+        return requests
+
+    def _step(self, start: int, requests: list[list[bytes]]) -> int:
+        """Consume one header, argument or line from ``start``; -1 when more bytes are needed."""
+        if self._missing:
+            if self._bulk < 0:
+                return self._bulk_header(start)
+            return self._bulk_body(start, requests)
+        if start >= len(self._buffer):
+            return -1
+        if self._buffer[start] == 0x2A:
+            return self._array_header(start)
+        return self._inline(start, requests)
+
+    def _fail(self, text: bytes) -> int:
+        self.error = b"ERR Protocol error: " + text
+        return -1
+
+    def _line(self, start: int, end: bytes, too_long: bytes) -> int:
+        """Offset of the line end at or after ``start``; -1 when it has not come (or never may)."""
+        found = self._buffer.find(end, max(start, self._scanned - 1, 0))
+        if found < 0:
+            if len(self._buffer) - start > INLINE_MAX:
+                return self._fail(too_long)
+            self._scanned = len(self._buffer)
+        return found
+
+    def _array_header(self, start: int) -> int:
+        end = self._line(start, b"\r\n", b"too big mbulk count string")
+        if end < 0:
+            return -1
+        count = _integer(self._buffer[start + 1 : end])
+        if count is None or count > AUTHENTICATED.arguments_max:
+            return self._fail(b"invalid multibulk length")
+        if count > self.limits.arguments_max:
+            return self._fail(b"unauthenticated multibulk length")
+        self._missing = max(count, 0)
+        self._args = []
+        return end + 2
+
+    def _bulk_header(self, start: int) -> int:
+        buffer = self._buffer
+        if start < len(buffer) and buffer[start] != 0x24:
+            return self._fail(b"expected '$', got '%c'" % buffer[start])
+        end = self._line(start, b"\r\n", b"too big bulk count string")
+        if end < 0:
+            return -1
+        size = _integer(buffer[start + 1 : end])
+        if size is None or not 0 <= size <= max(self.limits.bulk_bytes_max, 16384):
+            return self._fail(b"invalid bulk length")
+        if size > self.limits.bulk_bytes_max:
+            return self._fail(b"unauthenticated bulk length")
+        self._bulk = size
+        return end + 2
+
+    def _bulk_body(self, start: int, requests: list[list[bytes]]) -> int:
+        stop = start + self._bulk
+        if len(self._buffer) < stop + 2:
+            return -1
+        self._args.append(bytes(self._buffer[start:stop]))
+        self._bulk = -1
+        self._missing -= 1
+        if not self._missing:
+            requests.append(self._args)
+            self._args = []
+        return stop + 2  # as in Redis, the two bytes behind a payload are skipped unread
+
+    def _inline(self, start: int, requests: list[list[bytes]]) -> int:
+        end = self._line(start, b"\n", b"too big inline request")
+        if end < 0:
+            return -1
+        line = bytes(self._buffer[start:end]).removesuffix(b"\r")
+        try:
+            words = split_words(line)
+        except UnbalancedQuotes:
+            return self._fail(b"unbalanced quotes in request")
+        if words and words[0].lower() in (b"post", b"host:"):
+            self.error = b""  # a browser talked into attacking us: close without a word
+            return -1
+        if words:
+            requests.append(words)
+        return end + 1
+
+
+def _integer(raw: bytes | bytearray) -> int | None:
+    """A canonical signed decimal, or None; longer than 20 digits is never read as a number."""
+    digits = raw[1:] if raw[:1] == b"-" else raw
+    if not digits.isdigit() or len(digits) > 19 or (digits[0] == 0x30 and len(raw) > 1):
+        return None
+    return int(raw)

@@ -1,0 +1,154 @@
+"""One client: bytes to the parser, requests to the region, replies in one write.
+
+A callback protocol, not streams: the hot path is ``data_received``. There is no logic here but
+flow control: a client that does not read its replies is not read from, one that lets pushed
+messages pile up beyond its output buffer limit is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from anabranch.resp.encode import error
+from anabranch.resp.limits import AUTHENTICATED, UNAUTHENTICATED, RequestLimits
+from anabranch.resp.parser import RequestParser
+
+if TYPE_CHECKING:
+    from anabranch.commands.session import Session
+    from anabranch.server.app import Server
+
+__all__ = ["ClientConnection"]
+
+BACKLOG_MAX = 10_000
+"""Requests kept behind a blocked one before we stop reading the client."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """The asyncio side of one session."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._region = server.region
+        self._parser: RequestParser
+        self._authenticated = False
+        self._stalled = False  # the transport's write buffer is over its high-water mark
+        self._reading = True
+        self.session: Session
+        self.transport: asyncio.Transport
+
+    # -- asyncio callbacks --------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register with the server, which may refuse us."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.session = self._region.open_session(
+            _name(transport.get_extra_info("peername")), _name(transport.get_extra_info("sockname"))
+        )
+        self.session.connection = self
+        self._authenticated = self.session.user is not None
+        self._parser = RequestParser(self._limits())
+        refusal = self._server.connection_opened(self)
+        if refusal is not None:
+            self.transport.write(error(refusal))
+            self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """One turn: everything that arrived is executed, then written out."""
+        session = self.session
+        region = self._region
+        if session.closing:
+            return
+        region.stats.net_input_bytes += len(data)
+        parser = self._parser
+        requests = parser.feed(data)
+        if requests:
+            region.execute(session, requests)
+        while not self._authenticated and session.user is not None and not session.closing:
+            self._authenticated = True
+            requests = parser.set_limits(self._limits())
+            if requests:
+                region.execute(session, requests)
+        if parser.error is not None and not session.closing:
+            if parser.error:
+                session.outbox.append(error(parser.error))
+            session.closing = True
+        if parser.buffered > self._server.settings.client_query_buffer_limit:
+            session.closing = True
+        self.flush()
+        if session.backlog and len(session.backlog) > BACKLOG_MAX:
+            self._pause_reading()
+        self._server.end_turn()
+
+    def pause_writing(self) -> None:
+        """The client does not read: stop reading from it."""
+        self._stalled = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._stalled = False
+        self._resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, by its will or ours."""
+        self._region.close_session(self.session)
+        self._server.connection_closed(self)
+
+    # -- for the server -----------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what the session has for the client; close it if that was the last word."""
+        session = self.session
+        outbox = session.outbox
+        if outbox:
+            data = outbox[0] if len(outbox) == 1 else b"".join(outbox)
+            outbox.clear()
+            self._region.stats.net_output_bytes += len(data)
+            self.transport.write(data)
+            if self._stalled and self._server.output_limit_exceeded(self):
+                self.transport.abort()
+                return
+        if session.closing:
+            self.transport.close()
+        elif not self._reading and not self._stalled and len(session.backlog) <= BACKLOG_MAX:
+            self._resume_reading()
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        self.session.closing = True
+        self.transport.close()
+
+    def limits_changed(self) -> None:
+        """``proto-max-bulk-len`` was set."""
+        requests = self._parser.set_limits(self._limits())
+        if requests:
+            self._region.execute(self.session, requests)
+
+    def _limits(self) -> RequestLimits:
+        if self.session.user is None:
+            return UNAUTHENTICATED
+        bulk_max = self._server.settings.proto_max_bulk_len
+        if bulk_max == AUTHENTICATED.bulk_bytes_max:
+            return AUTHENTICATED
+        return RequestLimits(AUTHENTICATED.arguments_max, bulk_max)
+
+    def _pause_reading(self) -> None:
+        if self._reading and not self.transport.is_closing():
+            self._reading = False
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self.transport.is_closing():
+            self._reading = True
+            self.transport.resume_reading()
+
+
+def _name(address: object) -> str:
+    """``ip:port`` as CLIENT LIST shows it; a Unix socket is its path with port 0."""
+    if isinstance(address, tuple):
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(address, bytes):
+        address = address.decode("utf-8", "surrogateescape")
+    return f"{address or '/unknown'}:0"

@@ -1,0 +1,1 @@
+"""The tests of the project, from pure functions up to real processes."""

@@ -1,0 +1,1 @@
+"""Replies recorded from real servers, replayed against ours."""

@@ -1,0 +1,105 @@
+"""Replies recorded from real Redis servers, replayed against ours.
+
+The recordings and their player lie beside the repository, in `../shared/recorded`, or where
+the environment variable ANABRANCH_RECORDED says. What differs on purpose is listed, with its
+reason, in `known.tsv`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.differential.counters import wrong_lag
+from tests.support.servers import REPOSITORY, AnabranchServer
+from tests.support.wire import Reply
+
+RECORDED = Path(os.environ.get("ANABRANCH_RECORDED") or REPOSITORY.parent / "shared" / "recorded")
+KNOWN = Path(__file__).with_name("known.tsv")
+REPLAY_SECONDS = 600
+
+
+def recorded_files() -> list[str]:
+    """The recorded areas that our server should equal."""
+    files = []
+    for path in sorted(RECORDED.glob("*/*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="ascii") as lines:
+            meta = json.loads(lines.readline()).get("meta", {})
+        if meta.get("default", True):
+            files.append(f"{path.parent.name}/{path.name.removesuffix('.jsonl.gz')}")
+    return files
+
+
+def require_recordings() -> None:
+    """Skip, loudly, without the recordings."""
+    if not (RECORDED / "replay.py").is_file():
+        message = f"no recordings at {RECORDED}: NOTHING IS COMPARED WITH RECORDED REPLIES"
+        warnings.warn(message, stacklevel=2)
+        pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AnabranchServer]:
+    """A server of its own: replaying empties it and changes its settings."""
+    require_recordings()
+    with AnabranchServer() as one:
+        yield one
+
+
+def replay(server: AnabranchServer, *arguments: str) -> None:
+    """Run the player; what it does not know as meant is a failure."""
+    command = [sys.executable, "-B", str(RECORDED / "replay.py"), *arguments]
+    command += ["--port", str(server.port), "--known", str(KNOWN)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_SECONDS)
+    if done.returncode != 0:
+        pytest.fail(f"{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}", pytrace=False)
+
+
+@pytest.mark.parametrize("area", recorded_files() or ["none"])
+def test_replies_equal_the_recorded_ones(server: AnabranchServer, area: str) -> None:
+    replay(server, "--area", area)
+
+
+def test_recorded_payloads_are_restored(server: AnabranchServer) -> None:
+    replay(server, "payloads")
+
+
+def test_the_counting_rules_hold_in_the_recorded_replies() -> None:
+    """The model that judges our lag in the differential tests agrees with real servers."""
+    require_recordings()
+    checked = 0
+    for area in recorded_files():
+        with gzip.open(RECORDED / f"{area}.jsonl.gz", "rt", encoding="ascii") as lines:
+            next(lines)
+            for line in lines:
+                for step in json.loads(line)["steps"]:
+                    words = [str(word).upper() for word in step[2]]
+                    if step[0] != "cmd" or words[:2] != ["XINFO", "STREAM"] or len(step) < 4:
+                        continue
+                    if "FULL" in words[3:] and step[3] is not None:
+                        reply = as_reply(step[3])
+                        if reply[0] in "*%":
+                            checked += 1
+                            assert wrong_lag(reply) is None, step[2]
+    assert checked > 1000
+
+
+def as_reply(recorded: list[Any]) -> Reply:
+    """A reply as the recordings have it, in our form."""
+    kind, value = recorded
+    if kind == "%":
+        return (kind, [(as_reply(k), as_reply(v)) for k, v in value])
+    if isinstance(value, list):
+        return (kind, [as_reply(item) for item in value])
+    if kind == "_":
+        return (kind, None)
+    return (kind, value.encode("latin-1") if isinstance(value, str) else value)

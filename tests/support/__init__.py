@@ -1,0 +1,1 @@
+"""What several kinds of tests share: real servers and a raw client."""

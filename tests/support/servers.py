@@ -1,0 +1,218 @@
+"""Real servers as context managers: Debian's redis-server, and ours.
+
+Readiness is found by connecting until a PING is answered; a process that dies meanwhile is
+noticed at once. Nothing is waited for by a fixed time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.support.wire import RespClient
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+READY_SECONDS = 20.0
+STOP_SECONDS = 20.0
+_RETRY_SECONDS = 0.02  # between two attempts to connect; a death ends the wait at once
+
+
+class ServerFailed(AssertionError):
+    """A server did not start, or did not stop as it should."""
+
+
+def redis_server_path() -> str | None:
+    """The redis-server program, if this machine has one."""
+    return shutil.which("redis-server")
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ServerProcess:
+    """A server process on a port of this machine, with its directory and its log."""
+
+    name = "server"
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Prepare; `start` starts. Without a directory a temporary one is made."""
+        self._own_directory: tempfile.TemporaryDirectory[str] | None = None
+        if directory is None:
+            self._own_directory = tempfile.TemporaryDirectory(prefix=f"{self.name}-")
+            directory = Path(self._own_directory.name)
+        self.directory = directory
+        self.log_path = directory / f"{self.name}.log"
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str]:
+        """The command line for the current port."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment of the process."""
+        return os.environ
+
+    def start(self) -> Self:
+        """Start and wait until it answers; a lost race for the port is tried again."""
+        for attempt in range(3):
+            self.port = free_port()
+            with self.log_path.open("ab") as log:
+                self.process = subprocess.Popen(
+                    list(self.command()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.directory,
+                    env=dict(self.environment()),
+                )
+            try:
+                self._wait_ready(self.process)
+            except ServerFailed:
+                self.kill()
+                if attempt == 2 or b"in use" not in self.log_path.read_bytes():
+                    raise
+            else:
+                return self
+        raise AssertionError("unreachable")
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                with RespClient(self.port, timeout=2.0) as client:
+                    if client.call("PING") == ("+", b"PONG"):
+                        return
+            except OSError:
+                pass
+            try:
+                status = process.wait(_RETRY_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            raise ServerFailed(f"{self.name} ended with status {status}\n{self.log_tail()}")
+        raise ServerFailed(f"{self.name} did not answer in {READY_SECONDS} s\n{self.log_tail()}")
+
+    def log_text(self) -> str:
+        """All that the process has written so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of the log, for messages."""
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def client(self, resp: int = 2, timeout: float = 10.0) -> RespClient:
+        """A new connection."""
+        return RespClient(self.port, resp=resp, timeout=timeout)
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ask it to end (SIGTERM), and fail unless it ends well and in time."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        try:
+            process.send_signal(signal.SIGTERM)
+            try:
+                status = process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise ServerFailed(
+                    f"{self.name} did not end in {STOP_SECONDS} s\n{self.log_tail()}"
+                ) from None
+            if status != 0:
+                raise ServerFailed(f"{self.name} ended with status {status}\n{self.log_tail()}")
+        finally:
+            self._clean()
+
+    def kill(self) -> None:
+        """End it at once, as a crash would; the directory stays."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _clean(self) -> None:
+        if self._own_directory is not None:
+            self._own_directory.cleanup()
+
+    def __enter__(self) -> Self:
+        """Started and ready."""
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop; when a test failed already, without judging how it ended."""
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+            self._clean()
+
+
+class RedisServer(ServerProcess):
+    """Redis as the machine has it, in memory only."""
+
+    name = "redis-server"
+
+    def __init__(self, directory: Path | None = None, extra: Sequence[str] = ()) -> None:
+        """`extra`: further settings, as on the command line."""
+        super().__init__(directory)
+        self.extra = list(extra)
+
+    def command(self) -> Sequence[str]:
+        """redis-server without persistence."""
+        path = redis_server_path()
+        if path is None:
+            raise ServerFailed("redis-server is not installed")
+        return [
+            path,
+            *("--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
+            *self.extra,
+        ]
+
+
+class AnabranchServer(ServerProcess):
+    """Our server, started from the sources of this repository."""
+
+    name = "anabranch"
+
+    def __init__(self, directory: Path | None = None, extra: Sequence[str] = ()) -> None:
+        """`extra`: further arguments of `anabranch serve`."""
+        super().__init__(directory)
+        self.extra = list(extra)
+
+    def command(self) -> Sequence[str]:
+        """`anabranch serve` with this interpreter."""
+        return [
+            *(sys.executable, "-m", "anabranch", "serve"),
+            *("--port", str(self.port), "--dir", str(self.directory / "data")),
+            *self.extra,
+        ]
+
+    def environment(self) -> Mapping[str, str]:
+        """The sources first, whether or not the package is installed."""
+        paths = [str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def start(self) -> Self:
+        """Start with an existing data directory."""
+        (self.directory / "data").mkdir(parents=True, exist_ok=True)
+        return super().start()
