@@ -1,7 +1,10 @@
-"""The version, in one place; the build and the package read it here."""
+"""The two versions: the package's own, and that of the Redis whose behaviour it shows."""
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+__all__ = ["REDIS_VERSION", "__version__"]
 
 __version__ = "0.1.0"
+
+REDIS_VERSION = "8.10.0"
+"""Clients switch features on by this number (HELLO, INFO): the newest Redis we follow."""

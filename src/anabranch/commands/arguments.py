@@ -5,11 +5,13 @@ Hot commands loop over their argument list themselves; these are the shared leav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.commands import texts
 from anabranch.errors import CommandError
 from anabranch.stream import entry_id
 
-__all__ = ["id_argument", "integer", "integer_or_none"]
+__all__ = ["id_argument", "id_list", "integer", "integer_or_none"]
 
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
@@ -35,6 +37,14 @@ def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
     if value is None:
         raise CommandError(text)
     return value
+
+
+def id_list(raw_ids: Sequence[bytes]) -> list[int]:
+    """Several entry IDs; all must be right before anything is done with one."""
+    try:
+        return [entry_id.parse(raw) for raw in raw_ids]
+    except entry_id.InvalidId:
+        raise CommandError(texts.INVALID_ID) from None
 
 
 def id_argument(raw: bytes, missing_seq: int = 0) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.keyspace.pattern import compile_glob
@@ -15,6 +16,7 @@ __all__ = ["Channels", "event_flags"]
 
 _CLASSES = "Kg$lszhxeEtmdnoc"  # bit positions of our own choosing
 _BITS = {letter: 1 << index for index, letter in enumerate(_CLASSES)}
+_TARGETS = _BITS["K"] | _BITS["E"]
 _ALL = "g$lshztxed"  # what "A" stands for: neither m nor n
 
 
@@ -29,6 +31,8 @@ def event_flags(letters: str) -> int | None:
             if each not in _BITS:
                 return None
             flags |= _BITS[each]
+    if not flags & _TARGETS or not flags & ~_TARGETS:
+        return 0
     return flags
 
 
@@ -41,30 +45,31 @@ class Channels:
         self.shards: dict[bytes, dict[Session, None]] = {}
         self.pending: dict[Session, None] = {}  # sessions with messages to write out
 
-    def send(self, session: Session, message: list[object]) -> None:
-        """Put a push message behind what the connection is about to get."""
-        session.outbox.append(encode(Push(message), session.resp3))
-        self.pending[session] = None
+    def send(self, sessions: Iterable[Session], message: list[object]) -> int:
+        """Put a push message behind what the connections are about to get; returns how many."""
+        frames: list[bytes | None] = [None, None]  # one for each protocol
+        count = 0
+        for session in sessions:
+            frame = frames[session.resp3]
+            if frame is None:
+                frame = frames[session.resp3] = encode(Push(message), session.resp3)
+            session.outbox.append(frame)
+            self.pending[session] = None
+            count += 1
+        return count
 
     def publish(self, channel: bytes, message: bytes) -> int:
         """Deliver to subscribers of the channel, then of matching patterns; returns how many."""
-        count = 0
-        for session in self.channels.get(channel, ()):
-            self.send(session, [b"message", channel, message])
-            count += 1
+        count = self.send(self.channels.get(channel, ()), [b"message", channel, message])
         for pattern, sessions in self.patterns.items():
-            if compile_glob(pattern).fullmatch(channel):
-                for session in sessions:
-                    self.send(session, [b"pmessage", pattern, channel, message])
-                    count += 1
+            # The channel without name is matched by the pattern without name alone, as in Redis.
+            if (channel or not pattern) and compile_glob(pattern).fullmatch(channel):
+                count += self.send(sessions, [b"pmessage", pattern, channel, message])
         return count
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         """Deliver to shard subscribers of the channel."""
-        sessions = self.shards.get(channel, {})
-        for session in sessions:
-            self.send(session, [b"smessage", channel, message])
-        return len(sessions)
+        return self.send(self.shards.get(channel, ()), [b"smessage", channel, message])
 
     def notify(self, flags: int, kind: str, event: str, db: int, key: bytes) -> None:
         """Publish a keyspace event if its class is in force."""

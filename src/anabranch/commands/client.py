@@ -172,9 +172,7 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
     if entry is not None:
         entry.histogram[0] += 1
     if reason == b"error":
-        ended = ctx.dispatcher.failed(
-            CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-        )
+        ended = ctx.dispatcher.failed(CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
         if entry is not None:
             entry.failed += 1
     ctx.region.release(waiter, ended)
@@ -244,9 +242,7 @@ def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
 
 def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT TRACKINGINFO."""
-    return ctx.reply(
-        Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []})
-    )
+    return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))
 
 
 def _row(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch.commands import texts
+from anabranch.commands.acl_rules import AclRegistry
 from anabranch.commands.channels import event_flags
 from anabranch.commands.help import help_row
 from anabranch.commands.spec import Command
@@ -35,6 +36,10 @@ _NAMES: list[tuple[bytes, Row]] = [(name.encode(), row) for name, row in NAMES.i
 
 def _requirepass(ctx: Context) -> None:
     ctx.acl.set_default_password(ctx.settings.requirepass)
+
+
+def _acl_defaults(ctx: Context) -> None:
+    ctx.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
 
 
 def _notify(ctx: Context) -> None:
@@ -66,6 +71,7 @@ def _memory(ctx: Context) -> None:
 
 _EFFECTS: dict[str, Callable[[Context], None]] = {
     "requirepass": _requirepass,
+    "acl-pubsub-default": _acl_defaults,
     "notify-keyspace-events": _notify,
     "slowlog-log-slower-than": _slowlog,
     "slowlog-max-len": _slowlog,
@@ -132,16 +138,14 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
         except ConfigError as problem:
             for other, value in before.items():
                 setattr(settings, other.replace("-", "_"), value)
-            for other in done[:-1]:
+            for other in done:
                 apply(ctx, other)
             raise _failed(name, str(problem)) from None
     return OK
 
 
 def _failed(name: str, reason: str) -> CommandError:
-    return CommandError(
-        f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
-    )
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
 
 
 def _may_change_protected(ctx: Context) -> bool:
@@ -159,12 +163,20 @@ def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
 
 def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
     """CONFIG REWRITE: the settings of now into the file of the start."""
-    users = [] if ctx.settings.aclfile else ctx.acl.config_lines()
     try:
-        ctx.host.rewrite_config(users)
+        ctx.host.rewrite_config([] if ctx.settings.aclfile else _user_lines(ctx))
     except ConfigError as problem:
         raise CommandError(f"ERR {problem}") from None
     return OK
+
+
+def _user_lines(ctx: Context) -> list[tuple[str, str]]:
+    """Users as the file needs them; not the default user while ``requirepass`` says it all."""
+    implied = AclRegistry(ctx.settings.requirepass, ()).lines()
+    lines = [
+        line.decode("utf-8", "surrogateescape") for line in ctx.acl.lines() if line not in implied
+    ]
+    return [("user", line.removeprefix("user ")) for line in lines]
 
 
 _ADMIN = "admin noscript loading stale"

@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from anabranch.commands import texts
+from anabranch.commands.acl_rules import DEFAULT_USER
 from anabranch.commands.arguments import integer, integer_or_none
 from anabranch.commands.client_names import checked_name
+from anabranch.commands.redaction import redacted
 from anabranch.commands.spec import Command
+from anabranch.commands.transaction import end_transaction
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl_rules import User
     from anabranch.commands.context import Context
-    from anabranch.commands.session import Session
 
 __all__ = ["COMMANDS"]
 
@@ -79,21 +80,29 @@ def select(ctx: Context, args: list[bytes]) -> bytes:
 
 def auth(ctx: Context, args: list[bytes]) -> bytes:
     """AUTH [username] password."""
-    if len(args) > 3:
+    words = _without_secrets(args)
+    if len(words) > 3:
         raise CommandError(texts.SYNTAX)
-    if len(args) == 2:
-        default = ctx.acl.users.get(b"default")
-        if default is not None and default.nopass:
+    if len(words) == 2:
+        if ctx.acl.users[DEFAULT_USER].nopass:
             raise CommandError(_WITHOUT_NEED)
-        _authenticate(ctx, b"default", args[1])
+        _authenticate(ctx, args, DEFAULT_USER, words[1])
     else:
-        _authenticate(ctx, args[1], args[2])
+        _authenticate(ctx, args, words[1], words[2])
     return OK
 
 
-def _authenticate(ctx: Context, name: bytes, password: bytes) -> None:
-    user: User | None = ctx.acl.authenticate(name, password)
+def _without_secrets(args: list[bytes]) -> list[bytes]:
+    """Hide the passwords of a request from all who look at it later; returns what it was."""
+    words = args[:]
+    args[:] = redacted(args)
+    return words
+
+
+def _authenticate(ctx: Context, args: list[bytes], name: bytes, password: bytes) -> None:
+    user = ctx.acl.authenticate(name, password)
     if user is None:
+        ctx.acl.note_failed_login(ctx, name, args)
         raise CommandError(_WRONGPASS)
     ctx.session.user = user
     ctx.session.refresh()
@@ -110,9 +119,9 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
         if version not in (2, 3):
             raise CommandError("NOPROTO unsupported protocol version")
         resp3 = version == 3
-    credentials, name = _hello_options(args)
+    credentials, name = _hello_options(_without_secrets(args))
     if credentials is not None:
-        _authenticate(ctx, *credentials)
+        _authenticate(ctx, args, *credentials)
     if session.user is None:
         raise CommandError(_HELLO_NOAUTH)
     if name is not None:
@@ -155,7 +164,7 @@ def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes
 def reset(ctx: Context, _args: list[bytes]) -> bytes:
     """RESET: as if the connection had just been made, except for what its library said."""
     session = ctx.session
-    _leave_transaction(ctx, session)
+    end_transaction(ctx, session)
     ctx.channels.forget(session)
     dispatcher = ctx.dispatcher
     dispatcher.monitors.pop(session, None)
@@ -172,19 +181,6 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     session.refresh()
     ctx.enter(session, ctx.now_ms)
     return b"+RESET\r\n"
-
-
-def _leave_transaction(ctx: Context, session: Session) -> None:
-    session.transaction = None
-    session.transaction_error = None
-    for index, key in session.watched:
-        watchers = ctx.keyspace.databases[index].watchers
-        if key in watchers:
-            watchers[key].discard(session)
-            if not watchers[key]:
-                del watchers[key]
-    session.watched.clear()
-    session.watch_broken = False
 
 
 # -- no cluster -------------------------------------------------------------------------------

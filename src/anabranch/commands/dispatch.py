@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.commands import texts
+from anabranch.commands.transaction import end_transaction
 from anabranch.errors import CommandError
 from anabranch.metrics.stats import CommandStats
 from anabranch.resp.encode import QUEUED, error
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from anabranch.commands.session import Session
     from anabranch.commands.spec import Command, CommandFunction
 
-__all__ = ["Dispatcher", "Entry"]
+__all__ = ["Dispatcher", "Entry", "RequestRefused"]
 
 _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
 )
 _NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
 _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
+
+
+class RequestRefused(CommandError):
+    """A request that was turned away before its command ran: it counts as rejected, not as a call."""
 
 
 class Entry(CommandStats):
@@ -41,6 +46,8 @@ class Entry(CommandStats):
         self.function: CommandFunction | None = command.function
         self.low = abs(command.arity)
         self.high = command.arity if command.arity >= 0 else 1 << 31
+        if command.subcommands:  # no count fits: the dispatcher must look at the second word
+            self.low, self.high = 1 << 31, 0
         self.subcommands: dict[bytes, Entry] = {}
 
 
@@ -95,14 +102,14 @@ class Dispatcher:
             raise CommandError(_unknown_command(args))
         command = entry.command
         if entry.subcommands:
-            if len(args) < 2:
-                raise texts.wrong_arity(command.full_name)
-            if entry.function is None:
-                name = args[1].decode("latin-1")[:128]
+            if len(args) > 1:
                 raise CommandError(
                     b"ERR unknown subcommand '%b'. Try %b HELP."
-                    % (name.encode("latin-1"), command.name.upper().encode())
+                    % (args[1][:128], command.name.upper().encode())
                 )
+            if entry.function is None:
+                raise texts.wrong_arity(command.full_name)
+            return entry
         if not entry.low <= len(args) <= entry.high:
             raise texts.wrong_arity(command.full_name)
         return entry
@@ -120,9 +127,7 @@ class Dispatcher:
         try:
             self._admit(session, command, args)
         except CommandError as refusal:
-            entry.rejected += 1
-            self.poison(session, refusal)
-            raise
+            raise self.refused(entry, refusal) from None
         if (
             self.pause_until_ms
             and (not self.pause_writes_only or command.is_write or command.name == "exec")
@@ -133,16 +138,17 @@ class Dispatcher:
             return None
         if session.transaction is not None and command.name not in _NEVER_QUEUED:
             if "no_multi" in command.flags:
-                entry.rejected += 1
-                refusal = CommandError("ERR Command not allowed inside a transaction")
-                self.poison(session, refusal)
-                raise refusal
+                raise self.refused(
+                    entry, CommandError("ERR Command not allowed inside a transaction")
+                )
             session.transaction.append((command, args))
             return QUEUED
-        if self.monitors and not command.skips_monitor:
-            self.feed_monitors(session, args)
         assert entry.function is not None
-        return entry.function(ctx, args)
+        try:
+            return entry.function(ctx, args)
+        finally:
+            if self.monitors and not command.skips_monitor:
+                self.feed_monitors(session, args)
 
     def _admit(self, session: Session, command: Command, args: list[bytes]) -> None:
         ctx = self.context
@@ -163,10 +169,21 @@ class Dispatcher:
                 "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             )
 
-    def poison(self, session: Session, refusal: CommandError) -> None:
-        """A request was refused before its execution: an open MULTI cannot run any more."""
-        if session.transaction is not None and session.transaction_error is None:
+    def refused(self, entry: Entry | None, refusal: CommandError) -> RequestRefused:
+        """Account for a request that will not be run; returns what the client is told.
+
+        An open MULTI cannot run any more; an EXEC that is refused itself ends it at once.
+        """
+        session = self.context.session
+        if entry is not None:
+            entry.rejected += 1
+            if entry.command.name == "exec":
+                end_transaction(self.context, session)
+                reason = refusal.text.removeprefix(b"ERR ")
+                return RequestRefused(b"EXECABORT Transaction discarded because of: " + reason)
+        if session.transaction is not None:
             session.transaction_error = "previous errors."
+        return RequestRefused(refusal.text)
 
     def feed_monitors(self, session: Session, args: list[bytes]) -> None:
         """Show a request to every MONITOR connection."""

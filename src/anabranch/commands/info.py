@@ -40,7 +40,8 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
     for name, section in _SECTIONS.items():
         if name in names:
             lines = "".join([f"{key}:{value}\r\n" for key, value in section(ctx, facts)])
-            sections.append(f"# {name.capitalize()}\r\n{lines}")
+            title = "CPU" if name == "cpu" else name.capitalize()
+            sections.append(f"# {title}\r\n{lines}")
     return ctx.reply(Verbatim("\r\n".join(sections)))
 
 
@@ -195,17 +196,18 @@ def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
 
 def _stats(ctx: Context, _facts: _Facts) -> _Lines:
     stats = ctx.stats
-    operations, read_bytes, written_bytes = ctx.region.sample_rates(ctx.now_ms)
+    ctx.region.sample_rates(ctx.now_ms)
+    rates = ctx.region.rates.per_second()
     return [
         ("total_connections_received", stats.connections_received),
         ("total_commands_processed", stats.commands_processed),
-        ("instantaneous_ops_per_sec", round(operations)),
+        ("instantaneous_ops_per_sec", round(rates.commands)),
         ("total_net_input_bytes", stats.net_input_bytes),
         ("total_net_output_bytes", stats.net_output_bytes),
         ("total_net_repl_input_bytes", 0),
         ("total_net_repl_output_bytes", 0),
-        ("instantaneous_input_kbps", f"{read_bytes / 1024:.2f}"),
-        ("instantaneous_output_kbps", f"{written_bytes / 1024:.2f}"),
+        ("instantaneous_input_kbps", f"{rates.input_bytes / 1024:.2f}"),
+        ("instantaneous_output_kbps", f"{rates.output_bytes / 1024:.2f}"),
         ("instantaneous_input_repl_kbps", "0.00"),
         ("instantaneous_output_repl_kbps", "0.00"),
         ("rejected_connections", stats.rejected_connections),
@@ -291,15 +293,16 @@ def _errorstats(ctx: Context, _facts: _Facts) -> _Lines:
 
 def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
     lines: _Lines = []
+    if not ctx.settings.latency_tracking:
+        return lines
+    percentiles = [float(word) for word in ctx.settings.latency_tracking_info_percentiles.split()]
     for entry in ctx.dispatcher.all_entries():
         if entry.calls:
             figures = [
                 f"p{percentile:g}={percentile_usec(entry.histogram, percentile):.3f}"
-                for percentile in (50, 99, 99.9)
+                for percentile in percentiles
             ]
-            lines.append(
-                (f"latency_percentiles_usec_{entry.command.full_name}", ",".join(figures))
-            )
+            lines.append((f"latency_percentiles_usec_{entry.command.full_name}", ",".join(figures)))
     return lines
 
 

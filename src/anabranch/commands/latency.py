@@ -96,8 +96,10 @@ def _drawing(name: str, event: LatencyEvent, now_s: int) -> str:
             line += "#" if bar > row else _GRAPH_STEPS[step] if bar == row else " "
         lines.append(line.rstrip())
     ages = [_age(now_s - unix_seconds) for unix_seconds, _ in samples]
-    for row in range(max(map(len, ages))):
-        lines.append("".join([age[row] if row < len(age) else " " for age in ages]).rstrip())
+    lines += [
+        "".join([age[row] if row < len(age) else " " for age in ages]).rstrip()
+        for row in range(max(map(len, ages)))
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -179,9 +181,7 @@ COMMANDS: list[Command] = [
         complexity="Depends on the sub-command",
         subcommands=[
             _row("doctor", doctor, 2, "2.8.13", "Tells in sentences what the monitor saw."),
-            _row(
-                "graph", graph, 3, "2.8.13", "Draws the samples of an event.", syntax="event"
-            ),
+            _row("graph", graph, 3, "2.8.13", "Draws the samples of an event.", syntax="event"),
             help_row("2.8.13"),
             _row(
                 "histogram",
@@ -192,9 +192,7 @@ COMMANDS: list[Command] = [
                 complexity="O(N) where N is the number of commands",
                 syntax="[command [command ...]]",
             ),
-            _row(
-                "history", history, 3, "2.8.13", "Lists the samples of an event.", syntax="event"
-            ),
+            _row("history", history, 3, "2.8.13", "Lists the samples of an event.", syntax="event"),
             _row("latest", latest, 2, "2.8.13", "Lists the latest sample of every event."),
             _row(
                 "reset",

@@ -33,7 +33,8 @@ def redacted(args: list[bytes]) -> list[bytes]:
             return [*args[:2], *[HIDDEN] * (len(args) - 2)]
         if name == b"config" and word == b"set":
             return [
-                HIDDEN if index % 2 and index > 2 and args[index - 1].lower() in _SECRET_SETTINGS
+                HIDDEN
+                if index % 2 and index > 2 and args[index - 1].lower() in _SECRET_SETTINGS
                 else arg
                 for index, arg in enumerate(args)
             ]

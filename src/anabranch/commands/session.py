@@ -65,6 +65,11 @@ class Session:
         return self.waiter is not None
 
     @property
+    def is_local(self) -> bool:
+        """Whether the client is on this machine: loopback, or a Unix socket."""
+        return self.address.startswith(("127.", "[::1]:", "[::ffff:127.", "/"))
+
+    @property
     def subscriptions(self) -> int:
         """Channels and patterns, as the subscribe replies count them."""
         return len(self.channels) + len(self.patterns)

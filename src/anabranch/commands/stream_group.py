@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, integer
 from anabranch.commands.context import Context
 from anabranch.commands.help import help_row
@@ -61,7 +62,8 @@ def _existing_group(ctx: Context, args: list[bytes]) -> tuple[Stream, Group]:
     group = stream.groups.get(args[3])
     if group is None:
         raise CommandError(
-            b"NOGROUP No such consumer group '%b' for key name '%b'" % (args[3], args[2])
+            b"NOGROUP No such consumer group '%b' for key name '%b'"
+            % (texts.shown(args[3]), texts.shown(args[2]))
         )
     return stream, group
 

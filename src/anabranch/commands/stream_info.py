@@ -57,8 +57,9 @@ def _figures(stream: Stream) -> list[tuple[str, Any]]:
 
 def stream_info(ctx: Context, args: list[bytes]) -> bytes:
     """XINFO STREAM key [FULL [COUNT n]]."""
+    stream = _existing(ctx, args[2])
     if len(args) == 3:
-        return ctx.reply(_summary(_existing(ctx, args[2])))
+        return ctx.reply(_summary(stream))
     if args[3].upper() != b"FULL" or len(args) not in (4, 6):
         raise wrong_subcommand(args)
     count = FULL_COUNT
@@ -68,7 +69,7 @@ def stream_info(ctx: Context, args: list[bytes]) -> bytes:
         count = integer(args[5])
         if count < 0:
             count = FULL_COUNT
-    return ctx.reply(_full(_existing(ctx, args[2]), count))
+    return ctx.reply(_full(stream, count))
 
 
 def _summary(stream: Stream) -> Map:
@@ -162,7 +163,8 @@ def consumers_info(ctx: Context, args: list[bytes]) -> bytes:
     group = stream.groups.get(args[3])
     if group is None:
         raise CommandError(
-            b"NOGROUP No such consumer group '%b' for key name '%b'" % (args[3], args[2])
+            b"NOGROUP No such consumer group '%b' for key name '%b'"
+            % (texts.shown(args[3]), texts.shown(args[2]))
         )
     now_ms = ctx.now_ms
     return ctx.reply(
@@ -230,6 +232,7 @@ COMMANDS: list[Command] = [
                 summary="Shows the consumers of a group.",
                 complexity="O(C), C being the consumers.",
                 syntax="key group",
+                tips=("nondeterministic_output",),
             ),
             help_row(since="5.0.0", categories="stream slow"),
         ],

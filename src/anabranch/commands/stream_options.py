@@ -128,7 +128,7 @@ def ids_block(args: list[bytes], index: int) -> tuple[Policy, list[bytes]]:
             index += 1
         elif word == b"IDS" and index + 1 < len(args):
             count = integer_or_none(args[index + 1])
-            if count is None or not 0 < count <= (1 << 31) - 1:
+            if count is None or count < 1:
                 raise CommandError("ERR Number of IDs must be a positive integer")
             ids = args[index + 2 : index + 2 + count]
             if len(ids) < count:
@@ -145,7 +145,9 @@ def ids_block(args: list[bytes], index: int) -> tuple[Policy, list[bytes]]:
 
 def no_group(key: bytes, group: bytes) -> CommandError:
     """NOGROUP as the pending-entry commands word it."""
-    return CommandError(b"NOGROUP No such key '%b' or consumer group '%b'" % (key, group))
+    return CommandError(
+        b"NOGROUP No such key '%b' or consumer group '%b'" % (texts.shown(key), texts.shown(group))
+    )
 
 
 def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:

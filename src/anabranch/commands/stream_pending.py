@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.commands import texts
-from anabranch.commands.arguments import id_argument, integer, integer_or_none
+from anabranch.commands.arguments import id_argument, id_list, integer, integer_or_none
 from anabranch.commands.context import Context
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import (
@@ -36,12 +36,7 @@ def xack(ctx: Context, args: list[bytes]) -> bytes:
     group = None if stream is None else stream.groups.get(name)
     if group is None:
         return ZERO
-    find = group.find
-    acked = [
-        entry_id
-        for entry_id in dict.fromkeys([id_argument(raw) for raw in args[3:]])
-        if find(entry_id) is not None
-    ]
+    acked = group.pending_among(id_list(args[3:]))
     if not acked:
         return ZERO
     ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
@@ -114,7 +109,7 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     options = _nack_options(args)
     assert options.ids is not None
     handled = 0
-    for entry_id in [id_argument(raw) for raw in options.ids]:
+    for entry_id in id_list(options.ids):
         entry = group.find(entry_id)
         if entry is not None:
             region = group.region_of(entry_id)

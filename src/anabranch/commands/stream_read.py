@@ -70,7 +70,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     for key, beyond in zip(request.keys, after, strict=True):
         if budget.exhausted:
             break
-        stream = ctx.lookup(key)
+        stream = ctx.read(key)  # the second look counts too, as in Redis
         if type(stream) is not Stream:
             continue
         limit = request.count

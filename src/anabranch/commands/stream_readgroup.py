@@ -7,6 +7,7 @@ whole command before anything is delivered.
 
 from __future__ import annotations
 
+from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument
 from anabranch.commands.context import Context
 from anabranch.commands.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
@@ -45,7 +46,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         if stream is None or group is None:
             raise CommandError(
                 b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
-                % (key, name)
+                % (texts.shown(key), texts.shown(name))
             )
         if raw in (b"$", b"+"):
             raise CommandError(_MEANINGLESS.format(raw.decode()))
@@ -60,6 +61,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
             if not count:
                 continue
+        elif after == MAX_ID:  # nothing can lie beyond: Redis leaves the stream out
+            continue
         else:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         served.append((key, chunks, count))
@@ -111,23 +114,22 @@ def _history(
     chunks: list[bytes | bytearray] = []
     rows: list[_Row] = []
     budget.begin(key)
-    if after < MAX_ID:
-        for entry in consumer.between(after + 1, MAX_ID):
-            if len(chunks) == request.count or budget.exhausted:
-                break
-            found = stream.find(entry.entry_id)
-            if found is None:
-                chunk: bytes | bytearray = b"*2\r\n%b%b" % (
-                    bulk(text(entry.entry_id)),
-                    null_array(ctx.resp3),
-                )
-            else:
-                region, block, index = found
-                chunk = block.fragment(index)
-                count = min(entry.delivery_count + 1, MAX_DELIVERIES)
-                rows.append((entry.entry_id, region, ctx.now_ms, count))
-            budget.spend(len(chunk))
-            chunks.append(chunk)
+    for entry in consumer.between(after + 1, MAX_ID):
+        if len(chunks) == request.count or budget.exhausted:
+            break
+        found = stream.find(entry.entry_id)
+        if found is None:
+            chunk: bytes | bytearray = b"*2\r\n%b%b" % (
+                bulk(text(entry.entry_id)),
+                null_array(ctx.resp3),
+            )
+        else:
+            region, block, index = found
+            chunk = block.fragment(index)
+            count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+            rows.append((entry.entry_id, region, ctx.now_ms, count))
+        budget.spend(len(chunk))
+        chunks.append(chunk)
     if rows:
         assert request.group is not None
         ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hiredis import pack_command
 
 from anabranch.commands import texts
-from anabranch.commands.arguments import id_argument, integer
+from anabranch.commands.arguments import id_argument, id_list, integer
 from anabranch.commands.context import Context
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import (
@@ -16,6 +16,7 @@ from anabranch.commands.stream_options import (
     trim_threshold,
 )
 from anabranch.effects import kinds
+from anabranch.effects.apply_stream import append_entry
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO, bulk, integer as integer_reply, null
 from anabranch.stream.content_id import content_id
@@ -41,6 +42,9 @@ _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
 
+_BULK_HEADER = [b"$%d\r\n" % length for length in range(64)]  # an ID's text has at most 41 bytes
+
+
 class _AddOptions:
     """What stands between the key and the fields of an XADD."""
 
@@ -51,7 +55,7 @@ class _AddOptions:
         self.policy: Policy | None = None
         self.trim: TrimRule | None = None
         self.pid = b""
-        self.iid: bytes | None = None  # None with a pid: derive it from the content
+        self.iid = b""  # empty with a pid: derive it from the content
         self.given_id: int | None = None  # None: automatic
         self.ms: int | None = None  # ms-*
         self.fields_at = 0
@@ -137,7 +141,11 @@ def _next_id(options: _AddOptions | None, last: int, now_ms: int) -> int:
 
 
 def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Append an entry; see docs/compatibility.md for the order of checks."""
+    """Append an entry; see docs/compatibility.md for the order of checks.
+
+    The most frequent command of all: look-ups that other commands leave to the context are
+    written out here, and ``XADD key * field value ...`` never meets the options.
+    """
     options = None
     fields_at = 3
     if args[2] != b"*":
@@ -150,47 +158,80 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     if options is not None and options.given_id == 0:
         raise CommandError(_ZERO_ID)
     key = args[1]
-    stream = ctx.stream(key)
-    settings = ctx.settings
+    database = ctx.db
+    stream = database.values.get(key)
+    if database.deadlines or type(stream) is not Stream:
+        stream = ctx.stream(key)
+    db = database.index
+    if options is not None and (stream is None or options.pid):
+        answer = _answered(ctx, key, stream, options, pairs)
+        if answer is not None:
+            return answer
+    last = 0 if stream is None else stream.last_id
     now_ms = ctx.now_ms
-    iid = b""
-    if options is not None:
-        if stream is None and options.nomkstream:
-            return null(ctx.resp3)
-        if options.pid:
-            iid = content_id(pairs) if options.iid is None else options.iid
-            known = None if stream is None else stream.producers.find(options.pid, iid, now_ms)
-            if known is not None:
-                ctx.emit(kinds.CountDuplicate(ctx.db.index, key))
-                ctx.changes += 1
-                return bulk(b"%d-%d" % (known >> SEQ_BITS, known & MAX_SEQ))
-    entry_id = _next_id(options, 0 if stream is None else stream.last_id, now_ms)
-    packed = pack_command(pairs)
+    if options is None and now_ms > last >> SEQ_BITS:
+        entry_id = now_ms << SEQ_BITS
+        text = b"%d-0" % now_ms
+    else:
+        entry_id = last + 1 if options is None and last < MAX_ID else _next_id(options, last, now_ms)
+        text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
+    packed = pack_command(pairs)  # type: ignore[arg-type]
     size = len(packed)
     if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
         raise CommandError(_TOO_LARGE)
-    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
-    reply = b"$%d\r\n%b\r\n" % (len(text), text)
-    db = ctx.db.index
+    reply = _BULK_HEADER[len(text)] + text + b"\r\n"
     # A packed argument carries six bytes of framing where a Redis node spends about two.
     weight = size - 4 * count
+    settings = ctx.settings
     if stream is None:
-        opens = True
         ctx.emit(
             kinds.CreateStream(db, key, settings.stream_idmp_duration, settings.stream_idmp_maxsize)
         )
+        stream = ctx.stream(key)
+        assert stream is not None
+    stream.accessed_ms = now_ms
+    opens = stream.local.is_full(
+        settings.stream_node_max_entries, settings.stream_node_max_bytes, weight
+    )
+    fragment = b"*2\r\n" + reply + packed
+    if ctx.record is None and not ctx.notify_flags:
+        append_entry(database, key, stream, entry_id, fragment, weight, opens)
     else:
-        opens = stream.local.is_full(
-            settings.stream_node_max_entries, settings.stream_node_max_bytes, weight
-        )
-    ctx.emit(kinds.Add(db, key, entry_id, b"*2\r\n%b%b" % (reply, packed), weight, opens))
+        ctx.emit(kinds.Add(db, key, entry_id, fragment, weight, opens))
     ctx.changes += 1
     if options is not None:
         if options.pid:
-            ctx.emit(kinds.Remember(db, key, options.pid, iid, entry_id, now_ms))
+            ctx.emit(kinds.Remember(db, key, options.pid, options.iid, entry_id, now_ms))
         if options.trim is not None:
             _trim(ctx, key, options.trim)
     return reply
+
+
+def _answered(
+    ctx: Context,
+    key: bytes,
+    stream: Stream | None,
+    options: _AddOptions,
+    pairs: tuple[bytes, ...],
+) -> bytes | None:
+    """The reply of an XADD that adds nothing: NOMKSTREAM without a key, or a known producer's ID.
+
+    Settles ``options.iid`` on the way, deriving it from the content for IDMPAUTO.
+    """
+    if stream is None and options.nomkstream:
+        return null(ctx.resp3)
+    if not options.pid:
+        return None
+    if not options.iid:
+        options.iid = content_id(pairs)
+    if stream is None:
+        return None
+    known = stream.producers.find(options.pid, options.iid, ctx.now_ms)
+    if known is None:
+        return None
+    ctx.emit(kinds.CountDuplicate(ctx.db.index, key))
+    ctx.changes += 1
+    return bulk(b"%d-%d" % (known >> SEQ_BITS, known & MAX_SEQ))
 
 
 def _trim(ctx: Context, key: bytes, rule: TrimRule) -> int:
@@ -252,7 +293,7 @@ def xdel(ctx: Context, args: list[bytes]) -> bytes:
     stream = ctx.stream(key)
     if stream is None:
         return ZERO
-    ids = [id_argument(raw) for raw in args[2:]]
+    ids = id_list(args[2:])
     doomed = [entry_id for entry_id in dict.fromkeys(ids) if stream.find(entry_id) is not None]
     if not doomed:
         return ZERO
@@ -283,7 +324,7 @@ def xdelex(ctx: Context, args: list[bytes]) -> bytes:
     policy, raw_ids = ids_block(args, 2)
     if stream is None:
         return ctx.reply([-1] * len(raw_ids))
-    ids = [id_argument(raw) for raw in raw_ids]
+    ids = id_list(raw_ids)
     references = References(stream) if policy is Policy.ACKED else None
     doomed: dict[int, None] = {}
     ghosts: dict[int, None] = {}
@@ -318,7 +359,7 @@ def xackdel(ctx: Context, args: list[bytes]) -> bytes:
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
         return ctx.reply([-1] * len(raw_ids))
-    ids = [id_argument(raw) for raw in raw_ids]
+    ids = id_list(raw_ids)
     acked = [entry_id for entry_id in dict.fromkeys(ids) if group.find(entry_id) is not None]
     if acked:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))

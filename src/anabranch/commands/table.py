@@ -5,6 +5,25 @@ from __future__ import annotations
 from itertools import chain
 
 from anabranch.commands import (
+    acl,
+    catalogue,
+    client,
+    config,
+    connection,
+    databases,
+    debug,
+    dump,
+    expiry,
+    info,
+    keys,
+    latency,
+    lists,
+    memory,
+    pubsub,
+    saving,
+    scripting,
+    server,
+    slowlog,
     stream_group,
     stream_info,
     stream_pending,
@@ -12,6 +31,8 @@ from anabranch.commands import (
     stream_read,
     stream_readgroup,
     stream_write,
+    transaction,
+    values,
 )
 from anabranch.commands.spec import Command
 
@@ -19,6 +40,25 @@ __all__ = ["COMMANDS"]
 
 COMMANDS: list[Command] = list(
     chain(
+        acl.COMMANDS,
+        catalogue.COMMANDS,
+        client.COMMANDS,
+        config.COMMANDS,
+        connection.COMMANDS,
+        databases.COMMANDS,
+        debug.COMMANDS,
+        dump.COMMANDS,
+        expiry.COMMANDS,
+        info.COMMANDS,
+        keys.COMMANDS,
+        latency.COMMANDS,
+        lists.COMMANDS,
+        memory.COMMANDS,
+        pubsub.COMMANDS,
+        saving.COMMANDS,
+        scripting.COMMANDS,
+        server.COMMANDS,
+        slowlog.COMMANDS,
         stream_write.COMMANDS,
         stream_read.COMMANDS,
         stream_readgroup.COMMANDS,
@@ -26,5 +66,7 @@ COMMANDS: list[Command] = list(
         stream_pending.COMMANDS,
         stream_info.COMMANDS,
         stream_producer.COMMANDS,
+        transaction.COMMANDS,
+        values.COMMANDS,
     )
 )

@@ -13,6 +13,7 @@ __all__ = [
     "NO_SUCH_KEY",
     "SYNTAX",
     "WRONGTYPE",
+    "shown",
     "wrong_arity",
 ]
 
@@ -22,6 +23,11 @@ NOT_INTEGER = "ERR value is not an integer or out of range"
 SYNTAX = "ERR syntax error"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 DB_RANGE = "ERR DB index is out of range"
+
+
+def shown(name: bytes) -> bytes:
+    """A key, group or consumer name inside an error text: Redis ends it at a NUL byte."""
+    return name.partition(b"\0")[0]
 
 
 def wrong_arity(full_name: str) -> CommandError:

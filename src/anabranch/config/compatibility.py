@@ -21,6 +21,10 @@ _PERCENT = Integer(0, 100)
 _BYTES = Memory()
 _SWITCH = YesNo()
 _TEXT = Text()
+_SHUTDOWN = Choice("default", "save", "nosave", "now", "force", several=True)
+_DISKLESS = Choice("disabled", "on-empty-db", "swapdb", "flush-before-load")
+_PROPAGATION = Choice("ignore", "panic", "panic-on-replicas")
+_ENDPOINT = Choice("ip", "hostname", "unknown-endpoint")
 _NEVER_EVICTED = "streams are never evicted"
 _NO_FILES = "persistence is not available yet"
 _NO_REPLICAS = "there are no read-only replicas"
@@ -72,8 +76,8 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("aof-timestamp-enabled", _SWITCH, "no", ""),
             ("aof-rewrite-incremental-fsync", _SWITCH, "yes", ""),
             ("aof-disable-auto-gc", _SWITCH, "no", ""),
-            ("shutdown-on-sigint", Choice("default", "save", "nosave", "now", "force", several=True), "default", ""),
-            ("shutdown-on-sigterm", Choice("default", "save", "nosave", "now", "force", several=True), "default", ""),
+            ("shutdown-on-sigint", _SHUTDOWN, "default", ""),
+            ("shutdown-on-sigterm", _SHUTDOWN, "default", ""),
         ],
     ),
     (
@@ -104,7 +108,7 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("repl-backlog-size", Memory(1), "1048576", ""),
             ("repl-backlog-ttl", _NUMBER, "3600", ""),
             ("repl-disable-tcp-nodelay", _SWITCH, "no", ""),
-            ("repl-diskless-load", Choice("disabled", "on-empty-db", "swapdb", "flush-before-load"), "disabled", ""),
+            ("repl-diskless-load", _DISKLESS, "disabled", ""),
             ("repl-diskless-sync", _SWITCH, "yes", ""),
             ("repl-diskless-sync-delay", _NUMBER, "5", ""),
             ("repl-diskless-sync-max-replicas", _NUMBER, "0", ""),
@@ -120,7 +124,7 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("replica-priority", _NUMBER, "100", "slave-priority"),
             ("replica-read-only", _SWITCH, "yes", "slave-read-only"),
             ("replica-serve-stale-data", _SWITCH, "yes", "slave-serve-stale-data"),
-            ("propagation-error-behavior", Choice("ignore", "panic", "panic-on-replicas"), "ignore", ""),
+            ("propagation-error-behavior", _PROPAGATION, "ignore", ""),
             ("tls-replication", _SWITCH, "no", ""),
             ("tls-client-cert-file", _TEXT, "", ""),
             ("tls-client-key-file", _TEXT, "", ""),
@@ -144,7 +148,7 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("cluster-migration-barrier", _NUMBER, "1", ""),
             ("cluster-node-timeout", _NUMBER, "15000", ""),
             ("cluster-port", _PORT, "0", "!"),
-            ("cluster-preferred-endpoint-type", Choice("ip", "hostname", "unknown-endpoint"), "ip", ""),
+            ("cluster-preferred-endpoint-type", _ENDPOINT, "ip", ""),
             ("cluster-replica-no-failover", _SWITCH, "no", "cluster-slave-no-failover"),
             ("cluster-replica-validity-factor", _NUMBER, "10", "cluster-slave-validity-factor"),
             ("cluster-require-full-coverage", _SWITCH, "yes", ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "Choice",
@@ -185,11 +185,10 @@ class Choice(Kind):
 
     def parse(self, words: Sequence[str]) -> str:
         """Any case; kept as the table spells it."""
-        chosen = [word.lower() for word in " ".join(words).split()] if self.several else [_one(words).lower()]
+        text = " ".join(words) if self.several else _one(words)
+        chosen = text.lower().split() if self.several else [text.lower()]
         if not chosen or any(word not in self.words for word in chosen):
-            raise ValueError(
-                f"argument(s) must be one of the following: {', '.join(self.words)}"
-            )
+            raise ValueError(f"argument(s) must be one of the following: {', '.join(self.words)}")
         return " ".join(chosen)
 
     @property
@@ -296,8 +295,8 @@ class OutputLimits(Kind):
 
     many_words = True
     repeats = True
-    _classes = ("normal", "slave", "pubsub")
-    _names = {"normal": "normal", "slave": "slave", "replica": "slave", "pubsub": "pubsub"}
+    _classes: Final = ("normal", "slave", "pubsub")
+    _aliases: Final = {"replica": "slave"}
 
     def parse(self, words: Sequence[str]) -> Limits:
         """Only the classes named; the caller keeps the rest."""
@@ -307,8 +306,9 @@ class OutputLimits(Kind):
         memory = Memory()
         limits: Limits = {}
         for at in range(0, len(flat), 4):
-            name = self._names.get(flat[at].lower())
-            if name is None:
+            name = flat[at].lower()
+            name = self._aliases.get(name, name)
+            if name not in self._classes:
                 raise ValueError("Invalid client class specified in buffer limit configuration.")
             try:
                 hard, soft = memory.parse([flat[at + 1]]), memory.parse([flat[at + 2]])

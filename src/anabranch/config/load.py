@@ -141,7 +141,9 @@ class _Reader:
         try:
             text = path.read_text("utf-8", "surrogateescape")
         except OSError as problem:
-            raise ConfigError(f"cannot read configuration file {path}: {problem.strerror}") from None
+            raise ConfigError(
+                f"cannot read configuration file {path}: {problem.strerror}"
+            ) from None
         self._read_text(text, str(path), depth)
 
     def _read_text(self, text: str, where: str, depth: int) -> None:

@@ -65,9 +65,10 @@ class Row:
     def parse(self, words: list[str]) -> Any:
         """The value of a line's words; ValueError says why not."""
         value = self.kind.parse(words)
-        refusal = self.refused.get("*") or self.refused.get(self.kind.format(value))
-        if refusal is not None:
-            raise ValueError(refusal)
+        if self.refused:
+            refusal = self.refused.get("*") or self.refused.get(self.kind.format(value))
+            if refusal is not None:
+                raise ValueError(refusal)
         if self.check is not None and (objection := self.check(value)):
             raise ValueError(objection)
         return value

@@ -43,10 +43,23 @@ GROUPS = {
 """Headings of ``--help`` and of the documentation, in order."""
 
 
+def check_percentiles(text: str) -> str | None:
+    """What is wrong with a list of percentiles."""
+    for word in text.split():
+        try:
+            ok = 0 <= float(word) <= 100
+        except ValueError:
+            ok = False
+        if not ok:
+            return "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+    return None
+
+
 class Settings:
     """The value of every directive, as attributes."""
 
-    # fmt: off  (a row is a paragraph here, not a column)
+    # A row is a paragraph here, not a column.
+    # fmt: off
     # -- network ------------------------------------------------------------------------------
     bind: str = row(
         Words(), "127.0.0.1 -::1", group="network",
@@ -83,22 +96,28 @@ class Settings:
 
     # -- TLS ----------------------------------------------------------------------------------
     tls_port: int = row(
-        Integer(0, 65535), "0", group="tls", sentence="Port for clients with TLS; 0 is off.",
+        Integer(0, 65535), "0", group="tls",
+        sentence="Port for clients with TLS; 0 is off.",
     )
     tls_cert_file: str = row(
-        Text(), "", group="tls", sentence="The server's certificate (PEM, with its chain).",
+        Text(), "", group="tls",
+        sentence="The server's certificate (PEM, with its chain).",
     )
     tls_key_file: str = row(
-        Text(), "", group="tls", sentence="The private key of the certificate (PEM).",
+        Text(), "", group="tls",
+        sentence="The private key of the certificate (PEM).",
     )
     tls_key_file_pass: str = row(
-        Text(), "", group="tls", secret=True, sentence="The password of the private key.",
+        Text(), "", group="tls", secret=True,
+        sentence="The password of the private key.",
     )
     tls_ca_cert_file: str = row(
-        Text(), "", group="tls", sentence="Certificates that sign those of clients (PEM).",
+        Text(), "", group="tls",
+        sentence="Certificates that sign those of clients (PEM).",
     )
     tls_ca_cert_dir: str = row(
-        Text(), "", group="tls", sentence="The same as a directory with hashed names.",
+        Text(), "", group="tls",
+        sentence="The same as a directory with hashed names.",
     )
     tls_auth_clients: str = row(
         Choice("no", "yes", "optional"), "yes", group="tls",
@@ -109,10 +128,12 @@ class Settings:
         sentence="Versions to speak, out of TLSv1.2 and TLSv1.3; empty means both.",
     )
     tls_ciphers: str = row(
-        Text(), "", group="tls", sentence="Cipher suites of TLS 1.2 in OpenSSL's notation.",
+        Text(), "", group="tls",
+        sentence="Cipher suites of TLS 1.2 in OpenSSL's notation.",
     )
     tls_prefer_server_ciphers: bool = row(
-        YesNo(), "no", group="tls", sentence="Let the server's order of ciphers decide.",
+        YesNo(), "no", group="tls",
+        sentence="Let the server's order of ciphers decide.",
     )
 
     # -- process and logs ---------------------------------------------------------------------
@@ -134,16 +155,14 @@ class Settings:
     )
     supervised: str = row(
         Choice("no", "systemd", "auto", "upstart"), "no", group="process", immutable=True,
-        sentence="Tell systemd when the server is ready; auto does if it asks.",
         refused={"upstart": "upstart is not supported, use supervised no"},
+        sentence="Tell systemd when the server is ready; auto does if it asks.",
     )
     daemonize: bool = row(
         YesNo(), "no", group="process", immutable=True,
+        refused={"yes": "the server stays in the foreground; let systemd, a container or "
+                 "'nohup anabranch serve &' keep it running"},
         sentence="Only no: the server stays in the foreground.",
-        refused={
-            "yes": "the server stays in the foreground; let systemd, a container or "
-            "'nohup anabranch serve &' keep it running"
-        },
     )
     pidfile: str = row(
         Text(), "", group="process", immutable=True,
@@ -166,14 +185,16 @@ class Settings:
         sentence="How log lines tell the time; legacy means ISO 8601 in logfmt and JSON lines.",
     )
     syslog_enabled: bool = row(
-        YesNo(), "no", group="process", immutable=True, sentence="Log to syslog as well.",
+        YesNo(), "no", group="process", immutable=True,
+        sentence="Log to syslog as well.",
     )
     syslog_ident: str = row(
-        Text(), "anabranch", group="process", immutable=True, sentence="The name used in syslog.",
+        Text(), "anabranch", group="process", immutable=True,
+        sentence="The name used in syslog.",
     )
     syslog_facility: str = row(
-        Choice("user", *(f"local{n}" for n in range(8))), "local0", group="process",
-        immutable=True, sentence="The facility used in syslog.",
+        Choice("user", *(f"local{n}" for n in range(8))), "local0", group="process", immutable=True,
+        sentence="The facility used in syslog.",
     )
     hide_user_data_from_log: bool = row(
         YesNo(), "no", group="process",
@@ -182,7 +203,8 @@ class Settings:
 
     # -- access -------------------------------------------------------------------------------
     requirepass: str = row(
-        Text(), "", group="access", secret=True, sentence="Password of the default user.",
+        Text(), "", group="access", secret=True,
+        sentence="Password of the default user.",
     )
     user: list[str] = row(
         Lines(), "", group="access", hidden=True, immutable=True, secret=True,
@@ -197,7 +219,8 @@ class Settings:
         sentence="Whether a new ACL user may use all channels or none.",
     )
     acllog_max_len: int = row(
-        Integer(), "128", group="access", sentence="How many denials ACL LOG remembers.",
+        Integer(), "128", group="access",
+        sentence="How many denials ACL LOG remembers.",
     )
     enable_debug_command: str = row(
         Choice("no", "yes", "local"), "no", group="access", immutable=True,
@@ -231,11 +254,9 @@ class Settings:
         sentence="Refuse commands that add data while the process is larger; 0 is no limit.",
     )
     maxmemory_policy: str = row(
-        Choice(
-            "volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm",
-            "allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm", "noeviction",
-        ),
-        "noeviction", group="clients",
+        Choice("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm",
+        "allkeys-lru", "allkeys-lfu", "allkeys-random", "allkeys-lrm", "noeviction"), "noeviction",
+        group="clients",
         sentence="Streams are never evicted: every policy acts as noeviction.",
     )
 
@@ -267,17 +288,20 @@ class Settings:
         sentence="Commands slower than this enter the slow log; -1 is none, 0 all.",
     )
     slowlog_max_len: int = row(
-        Integer(), "128", group="watching", sentence="How many commands the slow log keeps.",
+        Integer(), "128", group="watching",
+        sentence="How many commands the slow log keeps.",
     )
     latency_monitor_threshold: int = row(
         Integer(), "0", group="watching", unit="milliseconds",
         sentence="Remember latency events above this; 0 is off.",
     )
     latency_tracking: bool = row(
-        YesNo(), "yes", group="watching", sentence="Report percentiles in INFO latencystats.",
+        YesNo(), "yes", group="watching",
+        sentence="Report percentiles in INFO latencystats.",
     )
     latency_tracking_info_percentiles: str = row(
-        Words(), "50 99 99.9", group="watching", sentence="Which percentiles INFO reports.",
+        Words(), "50 99 99.9", group="watching", check=check_percentiles,
+        sentence="Which percentiles INFO reports.",
     )
 
     # fmt: on

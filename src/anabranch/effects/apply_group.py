@@ -84,5 +84,4 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     """See :class:`kinds.Acknowledge`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
-    for entry_id in effect.ids:
-        group.acknowledge(entry_id)
+    group.acknowledge(effect.ids)

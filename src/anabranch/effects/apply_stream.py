@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from anabranch.effects import kinds
+from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
 from anabranch.stream.stream import Stream
 
-__all__ = ["stream_of"]
+__all__ = ["append_entry", "stream_of"]
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
@@ -23,13 +24,37 @@ def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
     keyspace.databases[effect.db].put(effect.key, stream)
 
 
+def append_entry(
+    database: Database,
+    key: bytes,
+    stream: Stream,
+    entry_id: int,
+    fragment: bytes,
+    weight: int,
+    opens: bool,
+) -> None:
+    """Carry out an :class:`kinds.Add` on a stream that has been looked up already.
+
+    XADD calls this directly while nobody wants a record of the effect.
+    """
+    stream.append(entry_id, fragment, weight, opens)
+    if database.watchers or database.waiters:
+        database.changed(key)
+
+
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     """See :class:`kinds.Add`."""
     database = keyspace.databases[effect.db]
-    key = effect.key
-    database.values[key].append(effect.entry_id, effect.fragment, effect.weight, effect.opens)  # type: ignore[union-attr]
-    if key in database.watchers or key in database.waiters:
-        database.changed(key)
+    stream = stream_of(keyspace, effect.db, effect.key)
+    append_entry(
+        database,
+        effect.key,
+        stream,
+        effect.entry_id,
+        effect.fragment,
+        effect.weight,
+        effect.opens,
+    )
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:

@@ -68,8 +68,7 @@ def _shortened(args: Sequence[bytes]) -> list[bytes]:
     shown = [
         arg
         if len(arg) <= _ARGUMENT_BYTES_MAX
-        else arg[:_ARGUMENT_BYTES_MAX]
-        + b"... (%d more bytes)" % (len(arg) - _ARGUMENT_BYTES_MAX)
+        else arg[:_ARGUMENT_BYTES_MAX] + b"... (%d more bytes)" % (len(arg) - _ARGUMENT_BYTES_MAX)
         for arg in kept
     ]
     if len(kept) < len(args):

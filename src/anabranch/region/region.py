@@ -10,18 +10,21 @@ waits or does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.commands.acl_rules import AclRegistry
 from anabranch.commands.channels import Channels
 from anabranch.commands.context import Context
-from anabranch.commands.dispatch import Dispatcher, Entry
+from anabranch.commands.dispatch import Dispatcher, Entry, RequestRefused
+from anabranch.commands.redaction import hidden, redacted
 from anabranch.commands.session import Session
 from anabranch.commands.table import COMMANDS
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.waiters import Waiter
+from anabranch.metrics.latency import LatencyMonitor
+from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
 from anabranch.region import maintenance
@@ -58,6 +61,8 @@ class Region:
         )
         self.dispatcher = Dispatcher(COMMANDS, self.context)
         self.slowlog = SlowLog()
+        self.latency = LatencyMonitor()
+        self.rates = Rates()
         self.context.region = self
         self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
         self.producers_due_ms = 0  # next sweep of old idempotent IDs
@@ -113,51 +118,53 @@ class Region:
         session.last_ms = now_ms
         self._run(session, requests, now_ms)
 
-    def _run(self, session: Session, requests: Iterable[list[bytes]], now_ms: int) -> None:
+    def _run(self, session: Session, requests: Sequence[list[bytes]], now_ms: int) -> None:
+        """The hot loop: names looked up once, one clock reading a request."""
         ctx = self.context
         ctx.enter(session, now_ms)
         dispatcher = self.dispatcher
         entries = dispatcher.entries
         guards = dispatcher.guarded_by
         ready = self.keyspace.ready
-        slower_than_ns = self.slowlog.threshold_ns
+        slower_than_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
         ticks = self.clock.ticks_ns
         out = session.outbox
-        count = 0
+        entry: Entry | None = None
+        rest = iter(requests)
         started = ticks()
-        requests = iter(requests)
-        for args in requests:
-            count += 1
+        for args in rest:
             entry = entries.get(args[0])
             try:
-                if entry is None or entry.subcommands or not entry.low <= len(args) <= entry.high:
-                    entry = self._resolve(session, args)
+                if entry is None or not entry.low <= len(args) <= entry.high:
+                    entry = self._resolve(args)
                 if guards or not session.plain:
                     reply = dispatcher.guarded(entry, args)
                 else:
                     reply = entry.function(ctx, args)  # type: ignore[misc]
-            except CommandError as refusal:
-                reply = self._refused(session, entry, refusal)
+            except RequestRefused as refusal:
+                self._say(session, entry, dispatcher.failed(refusal))
+                started = ticks()
+                continue
+            except CommandError as failure:
+                entry.failed += 1  # type: ignore[union-attr]
+                reply = dispatcher.failed(failure)
             except Exception as mistake:  # a bug of ours: answer, log, live on
-                reply = self._mistake(entry, args, mistake)
+                reply = self.mistake(entry, args, mistake)
             ended = ticks()
-            if reply is not None:
-                if session.reply_mode == "on" and not session.reply_skip:
-                    out.append(reply)
-                elif session.reply_skip:
-                    self._skipped(session, entry)
-            elif session.waiter is not None or session in dispatcher.postponed:
-                session.last_command = entry.command.full_name if entry else ""
-                session.backlog.extend(requests)
-                break
-            if entry is not None:
-                spent = ended - started
-                entry.total_ns += spent
-                entry.histogram[spent.bit_length()] += 1
-                if spent >= slower_than_ns:
-                    self._slow(session, entry, args, spent)
-                    slower_than_ns = self.slowlog.threshold_ns
+            spent = ended - started
             started = ended
+            if reply is None and (session.waiter is not None or session in dispatcher.postponed):
+                session.backlog.extend(rest)
+                break
+            entry.total_ns += spent  # type: ignore[union-attr]
+            entry.histogram[spent.bit_length()] += 1  # type: ignore[union-attr]
+            if reply is not None:
+                if session.plain:
+                    out.append(reply)
+                else:
+                    self._say(session, entry, reply)
+            if spent >= slower_than_ns:
+                self.slow(session, entry, args, spent)  # type: ignore[arg-type]
             if ready:
                 self.serve_ready(now_ms)
                 ctx.enter(session, now_ms)
@@ -166,43 +173,55 @@ class Region:
                 break
         if entry is not None:
             session.last_command = entry.command.full_name
+        count = len(requests) - len(session.backlog)
         session.commands += count
         self.stats.commands_processed += count
 
-    def _resolve(self, session: Session, args: list[bytes]) -> Entry:
+    def _resolve(self, args: list[bytes]) -> Entry:
         """The slow way to an entry: sub-commands, mixed case, unknown names, wrong arity."""
         try:
             return self.dispatcher.resolve(args)
         except CommandError as refusal:
-            entry = self.dispatcher.find(args)
-            if entry is not None:
-                entry.rejected += 1
-            self.dispatcher.poison(session, refusal)
-            raise
+            raise self.dispatcher.refused(self.dispatcher.find(args), refusal) from None
+
+    def _say(self, session: Session, entry: Entry | None, reply: bytes) -> None:
+        """Reply to a connection that may have asked for silence.
+
+        CLIENT REPLY SKIP silences itself and the one request after it.
+        """
+        if session.reply_skip:
+            if entry is None or entry.command.full_name != "client|reply":
+                session.reply_skip = False
+                session.refresh()
+        elif session.reply_mode == "on":
+            session.outbox.append(reply)
 
     def _refused(self, session: Session, entry: Entry | None, refusal: CommandError) -> bytes:
         if entry is not None:
             entry.failed += 1
         return self.dispatcher.failed(refusal)
 
-    def _mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+        """A command failed by our own fault: the operator's log has it, the client lives on."""
         name = entry.command.full_name if entry is not None else "?"
         self.host.log("error", "command.internal_error", command=name, error=repr(mistake), exc=mistake)
         if entry is not None:
             entry.failed += 1
         return self.dispatcher.failed(CommandError("ERR internal error"))
 
-    def _skipped(self, session: Session, entry: Entry | None) -> None:
-        """CLIENT REPLY SKIP silences itself and the one request after it."""
-        if entry is None or entry.command.full_name != "client|reply":
-            session.reply_skip = False
-            session.refresh()
-
-    def _slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
-        if not entry.command.skips_slowlog:
-            self.slowlog.add(
-                self.context.now_ms // 1000, spent_ns // 1000, args, session.address, session.name
-            )
+    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
+        """Put a slow request into the slow log, unless it is not for it."""
+        command = entry.command
+        now_s = self.context.now_ms // 1000
+        if spent_ns >= self.latency.threshold_ns:
+            event = "fast-command" if "fast" in command.flags else "command"
+            self.latency.add(event, now_s, spent_ns // 1_000_000)
+        if spent_ns >= self.slowlog.threshold_ns and not command.skips_slowlog:
+            if self.settings.hide_user_data_from_log:
+                shown = hidden(command, args)
+            else:
+                shown = redacted(args)
+            self.slowlog.add(now_s, spent_ns // 1000, shown, session.address, session.name)
 
     # -- blocked commands ---------------------------------------------------------------------
 
@@ -236,7 +255,7 @@ class Region:
         except CommandError as refusal:
             reply = self._refused(session, entry, refusal)
         except Exception as mistake:
-            reply = self._mistake(entry, waiter.args, mistake)
+            reply = self.mistake(entry, waiter.args, mistake)
         finally:
             ctx.waiter = None
         if reply is not None:
@@ -291,3 +310,7 @@ class Region:
     def next_timer_ms(self) -> int | None:
         """When :meth:`tick` should run next for a blocked command, None when for none."""
         return self.keyspace.waiters.next_timer_ms()
+
+    def sample_rates(self, now_ms: int) -> None:
+        """Note what INFO's instantaneous figures need; called some times a second."""
+        self.rates.sample(now_ms, self.stats)

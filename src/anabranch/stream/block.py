@@ -6,10 +6,11 @@ a range over live entries is one slice of memory.
 
 A block is also a Redis *node*: approximate trimming drops whole blocks, and
 ``stream-node-max-entries`` / ``-bytes`` decide where one ends. ``slots`` and ``weight`` are the
-two figures those limits look at; they count deleted entries too, as Redis does.
+two figures those limits look at; they count deleted entries too, as Redis does. Entries are
+appended by the region log.
 
 Invariants (see :meth:`Block.check`): IDs ascend strictly; ``ends`` are the end offsets of the
-fragments in ``data``; ``dead`` holds indexes of removed entries; ``live`` is what remains.
+fragments in ``data``; ``dead`` holds indexes of removed entries.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ class Block:
         "ends",
         "first_id",
         "first_position",
+        "gaps",
         "ids",
-        "live",
         "positions",
-        "slots",
         "weight",
     )
 
@@ -45,23 +45,20 @@ class Block:
         self.ends: list[int] = []
         self.data = bytearray()
         self.dead: set[int] = set()
-        self.live = 0
-        self.slots = 0
+        self.gaps = 0  # deleted entries that a rewrite has closed up
         self.weight = 0
-        # Slot numbers of the remaining entries once a rewrite has closed gaps.
+        # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
         self.positions: list[int] | None = None
 
-    def append(self, entry_id: int, fragment: bytes, weight: int) -> None:
-        """Add the newest entry; ``weight`` is its share of ``stream-node-max-bytes``."""
-        self.ids.append(entry_id)
-        data = self.data
-        data += fragment
-        self.ends.append(len(data))
-        if self.positions is not None:
-            self.positions.append(self.slots)
-        self.live += 1
-        self.slots += 1
-        self.weight += weight
+    @property
+    def slots(self) -> int:
+        """Entries ever put into the block, deleted ones included."""
+        return len(self.ids) + self.gaps
+
+    @property
+    def live(self) -> int:
+        """Entries that are not deleted."""
+        return len(self.ids) - len(self.dead)
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -82,8 +79,12 @@ class Block:
 
     def position(self, index: int) -> int:
         """Rank of an entry among all that its region ever added to the key."""
-        slot = index if self.positions is None else self.positions[index]
-        return self.first_position + slot
+        return self.first_position + (index if self.positions is None else self.positions[index])
+
+    def keep_positions(self) -> None:
+        """Note every position, because the next entry's will not simply follow."""
+        if self.positions is None:
+            self.positions = list(range(len(self.ids)))
 
     @property
     def last_slot_id(self) -> int:
@@ -136,7 +137,6 @@ class Block:
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
         self.dead.add(index)
-        self.live -= 1
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
             self._rewrite()
 
@@ -152,6 +152,7 @@ class Block:
             data += self.fragment(index)
             ends.append(len(data))
         self.positions = [index if slots is None else slots[index] for index in keep]
+        self.gaps += len(self.dead)
         self.ids = [self.ids[index] for index in keep]
         self.ends = ends
         self.data = data
@@ -169,19 +170,17 @@ class Block:
         other.ends = self.ends.copy()
         other.data = self.data.copy()
         other.dead = self.dead.copy()
-        other.live = self.live
-        other.slots = self.slots
+        other.gaps = self.gaps
         other.weight = self.weight
         other.positions = None if self.positions is None else self.positions.copy()
         return other
 
     def check(self) -> None:
         """Assert every invariant of a block."""
-        assert len(self.ids) == len(self.ends) <= self.slots
+        assert len(self.ids) == len(self.ends)
         assert all(a < b for a, b in zip(self.ids, self.ids[1:], strict=False))
         assert all(a < b for a, b in zip(self.ends, self.ends[1:], strict=False))
         assert not self.ends or self.ends[-1] == len(self.data)
-        assert self.live == len(self.ids) - len(self.dead)
         assert all(0 <= index < len(self.ids) for index in self.dead)
         assert not self.ids or self.first_id <= self.ids[0]
         assert self.positions is None or len(self.positions) == len(self.ids)

@@ -18,6 +18,7 @@ MIN_ID: Final = 0
 MAX_ID: Final = (1 << 128) - 1
 
 _MAX_TEXT: Final = 127  # Redis copies an ID into a buffer of 128 bytes; longer is invalid
+_SAFE_TEXT: Final = 20  # two parts of fewer digits cannot overflow
 _BLANKS: Final = b" \t\n\v\f\r"
 
 
@@ -53,9 +54,11 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
 
     Raises :class:`InvalidId` for everything else, ``-``, ``+``, ``*`` and ``$`` included.
     """
+    ms, dash, seq = raw.partition(b"-")
+    if len(raw) < _SAFE_TEXT and ms.isdigit() and seq.isdigit():  # the everyday ID, no check needed
+        return (int(ms) << SEQ_BITS) | int(seq)
     if len(raw) > _MAX_TEXT:
         raise InvalidId
-    ms, dash, seq = raw.partition(b"-")
     if not dash:
         return (_part(ms) << SEQ_BITS) | missing_seq
     return (_part(ms) << SEQ_BITS) | _part(seq)

@@ -13,7 +13,7 @@ pay nothing for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from sortedcontainers import SortedList
 
@@ -90,10 +90,7 @@ class Group:
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return 0
-        ids = [entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)]
-        for entry_id in ids:
-            self.acknowledge(entry_id)
-        return len(ids)
+        return self.acknowledge([entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)])
 
     # -- the pending entries ------------------------------------------------------------------
 
@@ -109,6 +106,18 @@ class Group:
             if entry is not None:
                 return entry
         return None
+
+    def pending_among(self, ids: Iterable[int]) -> list[int]:
+        """Which of these IDs are pending, each once, in the order given."""
+        lists = list(self.pending.values())
+        if len(lists) == 1:
+            known = lists[0].entries
+            return [entry_id for entry_id in dict.fromkeys(ids) if entry_id in known]
+        return [
+            entry_id
+            for entry_id in dict.fromkeys(ids)
+            if any(entry_id in pending.entries for pending in lists)
+        ]
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Pending entries by ID, released ones included."""
@@ -133,9 +142,7 @@ class Group:
         pending = self.pending[region]
         known = pending.entries
         if known and not known.keys().isdisjoint(ids):
-            for entry_id in ids:
-                if entry_id in known:
-                    self.acknowledge(entry_id)
+            self.acknowledge([entry_id for entry_id in ids if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
@@ -150,14 +157,18 @@ class Group:
         if self.by_age is not None:
             self.by_age.update((now_ms, entry.stamp, entry.entry_id) for entry in fresh.values())
 
-    def acknowledge(self, entry_id: int) -> bool:
-        """Remove a pending entry, owned or released; False when it was not pending."""
+    def acknowledge(self, ids: Iterable[int]) -> int:
+        """Remove pending entries, owned or released; returns how many there were."""
+        removed = 0
         for region, pending in self.pending.items():
-            entry = pending.pop(entry_id)
-            if entry is not None:
-                self._detach(region, entry)
-                return True
-        return False
+            gone = pending.pop_all(ids)
+            removed += len(gone)
+            if self.by_age is None and not self.released:
+                _leave_consumers(region, gone)
+            else:
+                for entry in gone:
+                    self._detach(region, entry)
+        return removed
 
     def assign(
         self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
@@ -259,6 +270,19 @@ class Group:
             assert mine == owned[name]
         if self.by_age is not None:
             assert len(self.by_age) == self.pending_count - len(self.released)
+
+
+def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
+    """Take owned entries out of their owners' lists, a run of one owner at a time."""
+    start = 0
+    while start < len(gone):
+        owner = gone[start].consumer
+        stop = start + 1
+        while stop < len(gone) and gone[stop].consumer is owner:
+            stop += 1
+        assert owner is not None
+        owner.pending[region].pop_all([entry.entry_id for entry in gone[start:stop]])
+        start = stop
 
 
 def _walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:

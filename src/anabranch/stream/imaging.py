@@ -120,7 +120,6 @@ def stream_from_image(
     )
     for node in image.nodes:
         _add_node(stream, node)
-    stream.length = image.length
     stream.last_id = image.last_id
     stream.max_deleted_id = image.max_deleted_id
     stream.entries_added = image.entries_added
@@ -135,7 +134,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
     opens = True
     for entry_id, pairs in node.entries:
         id_text = text(entry_id)
-        packed = pack_command(tuple(pairs))
+        packed = pack_command(tuple(pairs))  # type: ignore[arg-type]
         fragment = b"*2\r\n$%d\r\n%b\r\n%b" % (len(id_text), id_text, packed)
         # The weight XADD gives an entry: see there.
         log.append(entry_id, fragment, len(packed) - 4 * len(pairs), opens)
@@ -145,8 +144,8 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         # Where the deleted entries stood is not told; as the newest they do no harm.
         block = log.tail
         assert block is not None
-        block.positions = list(range(len(node.entries)))
-        block.slots = node.slots
+        block.keep_positions()
+        block.gaps = deleted
         log.next_position += deleted
 
 

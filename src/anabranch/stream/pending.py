@@ -9,7 +9,7 @@ An out-of-order insert (XCLAIM FORCE, SETID backwards) costs a bisection and a m
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,16 +84,17 @@ class PendingList:
 
     def pop(self, entry_id: int) -> PendingEntry | None:
         """Remove and return the entry with this ID, or None; O(1) amortised."""
-        entry = self.entries.pop(entry_id, None)
-        if entry is not None and len(self._order) > 2 * len(self.entries) + _SWEEP_MIN:
-            entries = self.entries
-            self._order = [other for other in self._order if other in entries]
-        return entry
+        gone = self.pop_all((entry_id,))
+        return gone[0] if gone else None
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.entries.clear()
-        self._order.clear()
+    def pop_all(self, ids: Iterable[int]) -> list[PendingEntry]:
+        """Remove the entries with these IDs; returns those there were."""
+        take = self.entries.pop
+        gone = [entry for entry_id in ids if (entry := take(entry_id, None)) is not None]
+        if len(self._order) > 2 * len(self.entries) + _SWEEP_MIN:
+            entries = self.entries
+            self._order = [entry_id for entry_id in self._order if entry_id in entries]
+        return gone
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""

@@ -35,11 +35,20 @@ class RegionLog:
     # -- adding -------------------------------------------------------------------------------
 
     def append(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
-        """Add the newest entry; ``opens`` starts a new block (the node limits were reached)."""
+        """Add the newest entry; ``opens`` starts a new block (the node limits were reached).
+
+        Runs once per entry ever added, so it works on the block itself instead of calling it.
+        """
         tail = self.tail
-        if tail is None or opens:
+        if opens or tail is None:
             tail = self.tail = self.blocks[entry_id] = Block(entry_id, self.next_position)
-        tail.append(entry_id, fragment, weight)
+        elif tail.positions is not None:
+            tail.positions.append(self.next_position - tail.first_position)
+        tail.ids.append(entry_id)
+        data = tail.data
+        data += fragment
+        tail.ends.append(len(data))
+        tail.weight += weight
         self.length += 1
         self.next_position += 1
 
@@ -48,7 +57,7 @@ class RegionLog:
         tail = self.tail
         if tail is None:
             return True
-        return (0 < entries_max <= tail.slots) or (0 < bytes_max <= tail.weight + payload)
+        return (tail.slots >= entries_max > 0) or (tail.weight + payload >= bytes_max > 0)
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -172,6 +181,8 @@ class RegionLog:
         del self.blocks[block.first_id]
         if block is self.tail:
             self.tail = self.blocks.peekitem(-1)[1] if self.blocks else None
+            if self.tail is not None:  # the dropped block's positions must not be used again
+                self.tail.keep_positions()
 
     def reopen_at(self, last_id: int) -> None:
         """Make room for IDs above ``last_id``, which XSETID may have lowered.

@@ -28,7 +28,6 @@ class Stream:
         "entries_added",
         "groups",
         "last_id",
-        "length",
         "local",
         "logs",
         "max_deleted_id",
@@ -40,7 +39,6 @@ class Stream:
     def __init__(self, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.local = RegionLog()
         self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
-        self.length = 0  # live entries of all regions
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
         self.entries_added = 0
@@ -49,6 +47,13 @@ class Stream:
         self.accessed_ms = 0  # for OBJECT IDLETIME only
 
     # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def length(self) -> int:
+        """Live entries of all regions."""
+        if len(self.logs) == 1:
+            return self.local.length
+        return sum(log.length for log in self.logs.values())
 
     @property
     def first_id(self) -> int:
@@ -116,7 +121,6 @@ class Stream:
     def append(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
         """Add an entry of this region; its ID is above every live ID."""
         self.local.append(entry_id, fragment, weight, opens)
-        self.length += 1
         self.last_id = entry_id
         if self.entries_added < MAX_ENTRIES_ADDED:
             self.entries_added += 1
@@ -127,7 +131,6 @@ class Stream:
             found = log.find(entry_id)
             if found is not None:
                 log.remove(*found)
-                self.length -= 1
                 return True
         return False
 
@@ -148,9 +151,7 @@ class Stream:
             for entry_id in [block.ids[index] for index in doomed]:
                 log.remove(block, block.find(entry_id))
             break
-        removed = before - log.length
-        self.length -= removed
-        return removed
+        return before - log.length
 
     def set_last_id(self, last_id: int) -> None:
         """XSETID: the next entry must be above ``last_id``, which may be lower than before."""
@@ -161,14 +162,13 @@ class Stream:
 
     def drop_references(self, entry_id: int) -> int:
         """Remove an entry from every group's pending list; returns in how many it was."""
-        return sum(group.acknowledge(entry_id) for group in self.groups.values())
+        return sum(group.acknowledge([entry_id]) for group in self.groups.values())
 
     def copy(self) -> Stream:
         """An independent copy with groups, pending entries, counters and producers."""
         other = Stream(self.producers.duration_s, self.producers.maxsize)
         other.logs = {region: log.copy() for region, log in self.logs.items()}
         other.local = other.logs[LOCAL_REGION]
-        other.length = self.length
         other.last_id = self.last_id
         other.max_deleted_id = self.max_deleted_id
         other.entries_added = self.entries_added
@@ -180,7 +180,6 @@ class Stream:
         """Assert every invariant of a stream."""
         for log in self.logs.values():
             log.check()
-        assert self.length == sum(log.length for log in self.logs.values())
         assert self.last_live_id <= self.last_id
         assert self.first_id <= self.last_live_id
         for group in self.groups.values():

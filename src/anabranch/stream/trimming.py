@@ -101,7 +101,7 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
                 break
             removed += block.live
             length -= block.live
-            position = block.first_position + block.slots
+            position = block.position(len(block.ids) - 1) + 1
         if position >= 0:
             below.append((region, position))
     return below

@@ -1,0 +1,63 @@
+# What a developer does here. `make` alone lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt bench clean redis
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make run ARGS='--port 6380' passes arguments on; so do test and bench."
+
+setup: $(STAMP) ## a virtual environment in .venv with everything that is needed
+
+# Quick when nothing changed: the stamp is older than neither list of dependencies.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
+	       "name another with: make setup PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+	  --build-constraint constraints.txt --editable . \
+	  --group test --group lint --group bench
+	@touch $@
+
+run: setup ## a server on 127.0.0.1:6379, data in memory
+	$(BIN)/anabranch serve $(ARGS)
+
+test: setup redis ## all tests, fast ones first
+	$(BIN)/python -m pytest tests/unit tests $(ARGS)
+
+check: setup ## linter, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: setup ## format the code, mend what the linter can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: setup redis ## compare with redis-server on this machine
+	$(BIN)/python -m benchmarks.versus_redis $(ARGS)
+
+clean: ## remove what was built or cached; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The tests compare with a real redis-server; without one they say so and skip that part.
+redis:
+	@command -v redis-server >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -yqq --no-install-recommends \
+	      redis-server redis-tools; \
+	  else \
+	    echo "redis-server is not installed: what compares with it is skipped" >&2; \
+	  fi; }

@@ -1,0 +1,1 @@
+"""The command line: one file per sub-command, loaded when it is called."""

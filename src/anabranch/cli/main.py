@@ -1,0 +1,63 @@
+"""The ``anabranch`` command: finds the sub-command, and turns failures into exit codes.
+
+0 is success, 1 failure, 2 wrong usage. A sub-command's module is imported only when it is called,
+so that the others do not pay for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from anabranch.version import __version__
+
+__all__ = ["main", "server_main"]
+
+_SUBCOMMANDS = {
+    "serve": "Run the server.",
+    "config": "Show the settings a start would have, and where each comes from.",
+    "health": "Ask a running server for a sign of life; exit 0 or 1.",
+    "version": "Show versions.",
+}
+
+
+class _Lazy(click.Group):
+    """Sub-commands by module name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which people meet them."""
+        return list(_SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the module that is called like the sub-command."""
+        if name not in _SUBCOMMANDS:
+            return None
+        command: click.Command = import_module(f"anabranch.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list above, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUBCOMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    help="A stream server that speaks the Redis protocol.",
+    epilog="'anabranch COMMAND --help' says more about a command.",
+)
+@click.version_option(__version__, "-v", "--version", prog_name="anabranch")
+def command() -> None:
+    """The group itself has nothing to do."""
+
+
+def main() -> None:
+    """Entry point of ``anabranch``."""
+    command(prog_name="anabranch")
+
+
+def server_main() -> None:
+    """Entry point of ``anabranch-server``, which takes what ``redis-server`` takes."""
+    serve: click.Command = import_module("anabranch.cli.serve").command
+    serve(prog_name="anabranch-server")

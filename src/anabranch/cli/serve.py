@@ -1,0 +1,85 @@
+"""``anabranch serve``: run the server, with the call forms people know from redis-server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.config.load import load
+from anabranch.config.settings import GROUPS, ROWS
+from anabranch.errors import ConfigError
+from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.config.rows import Row
+
+__all__ = ["Directives", "command"]
+
+
+class Directives(click.Command):
+    """A command whose options are directives: taken as they come, described in ``--help``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Leave everything but a call for help to ``config.load``."""
+        if "--help" in args or args in (["-h"], ["help"]):
+            click.echo(self.get_help(ctx))
+            ctx.exit()
+        if args in (["-v"], ["--version"]):
+            click.echo(f"anabranch {__version__}")
+            ctx.exit()
+        ctx.args = list(args)
+        return []
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """What stands behind the command's name."""
+        return ["[FILE | -]", "[--DIRECTIVE VALUE ...]..."]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every directive by group, from the settings table."""
+        for group, heading in GROUPS.items():
+            rows = [row for row in ROWS.values() if row.group == group]
+            with formatter.section(heading):
+                if group == "compatibility":
+                    formatter.write_text(", ".join(row.name for row in rows))
+                else:
+                    formatter.write_dl([(f"--{row.name}", described(row)) for row in rows])
+
+
+def described(row: Row) -> str:
+    """Sentence, what is allowed, default."""
+    default = row.default_text or '""'
+    return f"{row.sentence} ({row.allowed}; default {default})"
+
+
+@click.command(
+    cls=Directives,
+    help="""Run the server in the foreground until SIGTERM, SIGINT or SHUTDOWN.
+
+FILE is a configuration file in redis.conf syntax, - reads it from standard input. Every directive
+may also be given as --DIRECTIVE VALUE, or as an environment variable ANABRANCH_DIRECTIVE with
+underscores for dashes. Default < file < environment < command line < CONFIG SET.
+
+\b
+Examples:
+  anabranch serve
+  anabranch serve --port 6380 --dir /var/lib/anabranch
+  anabranch serve /etc/anabranch.conf --loglevel debug
+  ANABRANCH_PORT=6380 anabranch serve
+""",
+    epilog="Exit codes: 0 after an orderly stop, 1 if the server cannot start.",
+    context_settings={"max_content_width": 100},
+)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Load the settings, then the server."""
+    try:
+        loaded = load(ctx.args, os.environ)
+        status = import_module("anabranch.server.app").run_server(loaded)
+    except ConfigError as problem:
+        print(f"anabranch: {problem}", file=sys.stderr)
+        status = 1
+    ctx.exit(status)

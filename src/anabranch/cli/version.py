@@ -1,0 +1,38 @@
+"""``anabranch version``: what is running here, for people and for bug reports."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from anabranch.server.process import is_compiled
+from anabranch.version import REDIS_VERSION, __version__
+
+__all__ = ["command"]
+
+
+@click.command(help="Show versions: the package, the Redis it follows, Python, the event loop.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(as_json: bool) -> None:
+    """Print them."""
+    try:
+        loop = f"uvloop {version('uvloop')}"
+    except PackageNotFoundError:
+        loop = "asyncio"
+    facts = {
+        "anabranch": __version__,
+        "redis": REDIS_VERSION,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "loop": loop,
+        "core": "compiled" if is_compiled() else "interpreted",
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return
+    print(f"anabranch {facts.pop('anabranch')}")
+    for name, value in facts.items():
+        print(f"  {name:<9} {value}")

@@ -1,0 +1,87 @@
+"""What ACL LOG tells: which requests were denied, to whom and why, newest first.
+
+Denials that repeat within a minute are counted in one entry, so that a client in a loop cannot
+push everything else out.
+"""
+
+from __future__ import annotations
+
+from anabranch.resp.values import Map
+
+__all__ = ["AclLog"]
+
+_GROUPING_MS = 60_000
+_GROUPING_DEPTH = 10  # how many entries from the newest on are looked at
+
+
+class _Entry:
+    __slots__ = ("client", "count", "created_ms", "id", "updated_ms", "what")
+
+    def __init__(self, entry_id: int, what: tuple[str, str, bytes, bytes], now_ms: int) -> None:
+        self.id = entry_id
+        self.what = what  # reason, context, object, user
+        self.count = 0
+        self.client = ""
+        self.created_ms = now_ms
+        self.updated_ms = now_ms
+
+
+class AclLog:
+    """The denials remembered, at most ``acllog-max-len``."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._next_id = 0
+
+    def add(
+        self,
+        reason: str,
+        context: str,
+        name: bytes,
+        user: bytes,
+        *,
+        client: str,
+        now_ms: int,
+        max_len: int,
+    ) -> None:
+        """Note a denial; ``name`` is the command, key or channel, ``client`` its CLIENT INFO."""
+        what = (reason, context, name, user)
+        entries = self._entries
+        for index, entry in enumerate(entries[:_GROUPING_DEPTH]):
+            if entry.what == what and now_ms - entry.updated_ms <= _GROUPING_MS:
+                del entries[index]
+                break
+        else:
+            entry = _Entry(self._next_id, what, now_ms)
+            self._next_id += 1
+        entry.count += 1
+        entry.client = client
+        entry.updated_ms = now_ms
+        entries.insert(0, entry)
+        del entries[max_len:]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
+    def newest(self, count: int, now_ms: int) -> list[Map]:
+        """At most ``count`` entries as ACL LOG answers them."""
+        return [_described(entry, now_ms) for entry in self._entries[:count]]
+
+
+def _described(entry: _Entry, now_ms: int) -> Map:
+    reason, context, name, user = entry.what
+    return Map(
+        {
+            b"count": entry.count,
+            b"reason": reason,
+            b"context": context,
+            b"object": name,
+            b"username": user,
+            b"age-seconds": (now_ms - entry.updated_ms) / 1000,
+            b"client-info": entry.client,
+            b"entry-id": entry.id,
+            b"timestamp-created": entry.created_ms,
+            b"timestamp-last-updated": entry.updated_ms,
+        }
+    )

@@ -1,0 +1,235 @@
+"""All users of a server: who may come in, and whether a request is allowed.
+
+Sessions hold :class:`~anabranch.commands.acl_users.User` objects themselves, so a change of a user
+reaches its connections at once. Whoever changes or removes users through the registry tells the
+sessions (``acl.py`` does). Nothing here reads time or files: denials are noted with what the
+context says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.commands.acl_log import AclLog
+from anabranch.commands.acl_selectors import UNKNOWN_COMMAND, CommandIndex, RuleError, has_blanks
+from anabranch.commands.acl_users import UnmatchedParenthesis, User, denial_text
+from anabranch.commands.client_list import describe
+from anabranch.errors import CommandError, ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl_selectors import Denial
+    from anabranch.commands.context import Context
+    from anabranch.commands.session import Session
+    from anabranch.commands.spec import Command
+
+__all__ = ["DEFAULT_USER", "AclRegistry", "User"]
+
+DEFAULT_USER = b"default"
+
+_EVERYTHING = (b"on", b"nopass", b"allkeys", b"allchannels", b"allcommands")
+_BAD_NAME = "Usernames can't contain spaces or null characters"
+_CHANGED_SINCE = (
+    b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
+    b"call. This command is no longer allowed for the following reason: "
+)
+_CHANGES = {
+    "command": b"no permission to execute the command or subcommand",
+    "key": b"no permission to touch the specified keys",
+    "channel": b"no permission to access one of the channels used as arguments to the command",
+}
+
+
+class AclRegistry:
+    """Users by name, and the log of denials.
+
+    ``commands`` is the table that rules are about; None is the server's own.
+    ``all_channels`` is the setting ``acl-pubsub-default``: whether a new user hears everything.
+    """
+
+    def __init__(self, requirepass: str, commands: Iterable[Command] | None = None) -> None:
+        if commands is None:
+            # The table holds the ACL commands too, which import this module.
+            from anabranch.commands.table import COMMANDS as commands  # noqa: N811, PLC0415
+        self.index = CommandIndex(commands)
+        self.users: dict[bytes, User] = {}
+        self.log = AclLog()
+        self.all_channels = False
+        self._configured: set[bytes] = set()  # users that a line of configuration made
+        self.setuser(DEFAULT_USER, _EVERYTHING)
+        self.set_default_password(requirepass)
+
+    # -- coming in ----------------------------------------------------------------------------
+
+    def initial_user(self) -> User | None:
+        """Who a new connection is: the default user if it needs no password, else nobody."""
+        user = self.users[DEFAULT_USER]
+        return user if user.enabled and user.nopass else None
+
+    def authenticate(self, name: bytes, password: bytes) -> User | None:
+        """The user of this name and password; None for any mistake, or if it is disabled."""
+        user = self.users.get(name)
+        if user is not None and user.enabled and (user.nopass or user.matches(password)):
+            return user
+        return None
+
+    def note_failed_login(self, ctx: Context, name: bytes, args: list[bytes]) -> None:
+        """Log and count an AUTH or HELLO with a wrong name or password."""
+        ctx.stats.acl_denied_auth += 1
+        self._note(ctx, ctx.session, "auth", args[0], name, args[0].lower().decode("latin-1"))
+
+    def set_default_password(self, password: str) -> None:
+        """What ``requirepass`` does; an empty password opens the default user to everybody."""
+        secret = password.encode("utf-8", "surrogateescape")
+        self.setuser(DEFAULT_USER, (b"resetpass", b">" + secret) if secret else (b"nopass",))
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def check(self, ctx: Context, session: Session, command: Command, args: list[bytes]) -> None:
+        """Raise NOPERM unless the session's user may run this request; log it if not.
+
+        The dispatcher asks before a request runs or is queued, EXEC asks again for each queued
+        request (``ctx.in_exec``): rules may have changed in between.
+        """
+        user = session.user
+        assert user is not None, "only who is authenticated gets here"
+        denial = user.judge(command, args)
+        if denial is None:
+            return
+        _count(ctx, denial)
+        self._note(ctx, session, denial.reason, denial.name, user.name, command.full_name)
+        if ctx.in_exec:
+            raise CommandError(_CHANGED_SINCE + _CHANGES[denial.reason])
+        raise CommandError(b"NOPERM " + denial_text(denial, user, naming=False))
+
+    def _note(
+        self, ctx: Context, session: Session, reason: str, name: bytes, user: bytes, running: str
+    ) -> None:
+        queueing = session.transaction is not None
+        self.log.add(
+            reason,
+            "multi" if ctx.in_exec or queueing else "toplevel",
+            name,
+            user,
+            client=describe(ctx, session, running).rstrip("\n"),
+            now_ms=ctx.now_ms,
+            max_len=ctx.settings.acllog_max_len,
+        )
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def setuser(self, name: bytes, rules: Iterable[bytes]) -> User:
+        """Make or change a user by rules, all or none of them; returns it."""
+        if has_blanks(name):
+            raise CommandError("ERR " + _BAD_NAME)
+        user = self.users.get(name)
+        base = user or self._new(name)
+        try:
+            changed = base.changed(rules, all_channels=self.all_channels)
+        except UnmatchedParenthesis as problem:
+            raise CommandError(
+                b"ERR Unmatched parenthesis in acl selector starting at '%b'." % problem.rule
+            ) from None
+        except RuleError as problem:
+            raise CommandError(
+                b"ERR Error in ACL SETUSER modifier '%b': %b"
+                % (problem.rule, str(problem).encode())
+            ) from None
+        if user is None:
+            self.users[name] = user = changed
+        else:
+            user.adopt(changed)
+        return user
+
+    def deluser(self, name: bytes) -> User | None:
+        """Remove a user; returns it, as its connections must go too. None if there is none."""
+        assert name != DEFAULT_USER
+        return self.users.pop(name, None)
+
+    # -- files --------------------------------------------------------------------------------
+
+    def lines(self) -> list[bytes]:
+        """Every user as a line of configuration, by name."""
+        return [user.text() for _, user in sorted(self.users.items())]
+
+    def load_user(self, words: list[str]) -> None:
+        """A ``user`` line of the configuration: the name and its rules."""
+        name, *rules = [word.encode("utf-8", "surrogateescape") for word in words]
+        if has_blanks(name):
+            raise ConfigError(_BAD_NAME)
+        if name in self._configured:
+            raise ConfigError(
+                "Duplicate user found. A user can only be defined once in config files"
+            )
+        self._configured.add(name)
+        try:
+            loaded = self._new(name).changed(rules, all_channels=self.all_channels)
+        except RuleError as problem:
+            raise ConfigError(f"{_shown(problem.rule)}: {problem}") from None
+        self.users.setdefault(name, loaded).adopt(loaded)
+
+    def load(self, text: str, path: str = "aclfile") -> list[User]:
+        """Replace all users by those of an ACL file, or none if a line is wrong.
+
+        Users keep their object if they keep their name. Returns those that are gone.
+        """
+        loaded, problems = self._read(text, path)
+        if problems:
+            problems.append(
+                "WARNING: ACL errors detected, no change to the previously active ACL rules was "
+                "performed"
+            )
+            raise CommandError("ERR " + " ".join(problems))
+        if DEFAULT_USER not in loaded:
+            loaded[DEFAULT_USER] = self._new(DEFAULT_USER).changed(
+                _EVERYTHING, all_channels=self.all_channels
+            )
+        gone = [user for name, user in self.users.items() if name not in loaded]
+        for name, user in loaded.items():
+            self.users.setdefault(name, user).adopt(user)
+        for user in gone:
+            del self.users[user.name]
+        return gone
+
+    def _read(self, text: str, path: str) -> tuple[dict[bytes, User], list[str]]:
+        loaded: dict[bytes, User] = {}
+        problems = []
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.encode("utf-8", "surrogateescape").split()
+            if not words:
+                continue
+            if words[0] != b"user" or len(words) < 2:
+                problems.append(
+                    f"{path}:{number} should start with user keyword followed by the username."
+                )
+                continue
+            name = words[1]
+            if name in loaded:
+                problems.append(f"WARNING: Duplicate user '{_shown(name)}' found on line {number}.")
+                continue
+            loaded[name] = self._new(name)
+            try:
+                loaded[name] = loaded[name].changed(words[2:], all_channels=self.all_channels)
+            except RuleError as problem:
+                reason = str(problem)
+                if reason == UNKNOWN_COMMAND:  # nothing secret stands in such a rule
+                    reason = f"Error in applying operation '{_shown(problem.rule)}': {reason}"
+                problems.append(f"{path}:{number}: {reason}.")
+        return loaded, problems
+
+    def _new(self, name: bytes) -> User:
+        return User(name, self.index, all_channels=self.all_channels)
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _count(ctx: Context, denial: Denial) -> None:
+    stats = ctx.stats
+    if denial.reason == "command":
+        stats.acl_denied_cmd += 1
+    elif denial.reason == "key":
+        stats.acl_denied_key += 1
+    else:
+        stats.acl_denied_channel += 1

@@ -1,0 +1,209 @@
+"""MEMORY: what keys and the process cost. Sizes of keys are estimates (``keyspace/memory.py``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import integer
+from anabranch.commands.help import help_row
+from anabranch.commands.info import human_bytes
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.errors import CommandError
+from anabranch.keyspace.memory import key_bytes
+from anabranch.resp.encode import OK, null
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import Map, Verbatim
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+
+__all__ = ["COMMANDS"]
+
+_SAMPLES_DEFAULT = 5
+_NEAR_LIMIT = 0.9
+
+
+def usage(ctx: Context, args: list[bytes]) -> bytes:
+    """MEMORY USAGE key [SAMPLES count]; 0 samples measure everything."""
+    samples = _SAMPLES_DEFAULT
+    options = args[3:]
+    while options:
+        if options[0].lower() != b"samples" or len(options) < 2:
+            raise CommandError(texts.SYNTAX)
+        samples = integer(options[1])
+        if samples < 0:
+            raise CommandError(texts.SYNTAX)
+        options = options[2:]
+    key = args[2]
+    value = ctx.lookup(key)
+    if value is None:
+        return null(ctx.resp3)
+    return integer_reply(key_bytes(key, value, samples))
+
+
+def stats(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY STATS."""
+    facts = _sizes(ctx)
+    keys = sum(len(database.values) for database in ctx.keyspace.databases)
+    used, startup = facts["used"], facts["startup"]
+    pairs: list[tuple[str, object]] = [
+        ("peak.allocated", facts["peak"]),
+        ("total.allocated", used),
+        ("startup.allocated", startup),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", 0),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("lua.caches", 0),
+        ("functions.caches", 0),
+    ]
+    for database in ctx.keyspace.databases:
+        if database.values:
+            tables = Map(
+                {
+                    "overhead.hashtable.main": database.values.__sizeof__(),
+                    "overhead.hashtable.expires": database.deadlines.__sizeof__(),
+                }
+            )
+            pairs.append((f"db.{database.index}", tables))
+    pairs += [
+        ("overhead.total", startup),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", (used - startup) // keys if keys else 0),
+        ("dataset.bytes", used - startup),
+        ("dataset.percentage", 100 * (used - startup) / max(used, 1)),
+        ("peak.percentage", 100 * used / max(facts["peak"], 1)),
+        ("allocator.allocated", used),
+        ("allocator.active", used),
+        ("allocator.resident", used),
+        ("fragmentation", 1.0),
+        ("fragmentation.bytes", 0),
+    ]
+    return ctx.reply(Map(pairs))
+
+
+def _sizes(ctx: Context) -> dict[str, int]:
+    facts = ctx.host.process_info()
+    used = _size(facts.get("rss_bytes"))
+    return {
+        "used": used,
+        "peak": max(_size(facts.get("peak_rss_bytes")), used),
+        "startup": min(_size(facts.get("startup_rss_bytes")), used),
+        "system": _size(facts.get("total_system_memory")),
+    }
+
+
+def _size(fact: object) -> int:
+    return fact if isinstance(fact, int) else 0
+
+
+def doctor(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY DOCTOR: what an operator should know, in sentences."""
+    facts = _sizes(ctx)
+    maxmemory = ctx.settings.maxmemory
+    findings = []
+    if maxmemory and facts["used"] >= _NEAR_LIMIT * maxmemory:
+        findings.append(
+            f"The process uses {human_bytes(facts['used'])} of the {human_bytes(maxmemory)} that "
+            "maxmemory allows: writes are, or soon will be, refused. Trim streams or raise it."
+        )
+    if facts["system"] and facts["used"] >= _NEAR_LIMIT * facts["system"]:
+        findings.append(
+            f"The process uses {human_bytes(facts['used'])} of the machine's "
+            f"{human_bytes(facts['system'])}: the system may start swapping or end it."
+        )
+    if facts["peak"] > 2 * max(facts["used"], 1):
+        findings.append(
+            f"At its peak the process used {human_bytes(facts['peak'])}, now "
+            f"{human_bytes(facts['used'])}: plan for the peak."
+        )
+    text = "\n".join(f"- {finding}" for finding in findings) or "No memory issue was found."
+    return ctx.reply(Verbatim(text + "\n"))
+
+
+def purge(_ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY PURGE: Python gives memory back by itself."""
+    return OK
+
+
+def malloc_stats(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY MALLOC-STATS."""
+    return ctx.reply(Verbatim("Python's allocator keeps no statistics to show.\n"))
+
+
+_SHARDS = ("request_policy:all_shards", "response_policy:special", "nondeterministic_output")
+
+COMMANDS: list[Command] = [
+    Command(
+        "memory",
+        None,
+        arity=-2,
+        categories="slow",
+        since="4.0.0",
+        group="server",
+        summary="Commands about memory.",
+        complexity="Depends on the sub-command",
+        subcommands=[
+            Command(
+                "doctor",
+                doctor,
+                arity=2,
+                categories="slow",
+                since="4.0.0",
+                group="server",
+                summary="Tells in sentences what is wrong with memory, if anything.",
+                complexity="O(1)",
+                tips=_SHARDS,
+            ),
+            help_row("4.0.0"),
+            Command(
+                "malloc-stats",
+                malloc_stats,
+                arity=2,
+                categories="slow",
+                since="4.0.0",
+                group="server",
+                summary="Tells that the allocator keeps no statistics.",
+                complexity="O(1)",
+                tips=_SHARDS,
+            ),
+            Command(
+                "purge",
+                purge,
+                arity=2,
+                categories="slow",
+                since="4.0.0",
+                group="server",
+                summary="Accepted for compatibility: there is nothing to give back.",
+                complexity="O(1)",
+                tips=("request_policy:all_shards", "response_policy:all_succeeded"),
+            ),
+            Command(
+                "stats",
+                stats,
+                arity=2,
+                categories="slow",
+                since="4.0.0",
+                group="server",
+                summary="Shows what memory is used for.",
+                complexity="O(1)",
+                tips=_SHARDS,
+            ),
+            Command(
+                "usage",
+                usage,
+                arity=-3,
+                flags="readonly",
+                categories="read slow",
+                keys=(KeySpec("RO", begin=2),),
+                since="4.0.0",
+                group="server",
+                summary="Estimates the bytes of a key with its value.",
+                complexity="O(N) where N is the number of samples",
+                syntax="key [SAMPLES count]",
+            ),
+        ],
+    )
+]

@@ -1,0 +1,215 @@
+"""Transactions: MULTI, EXEC, DISCARD, and the optimistic locks WATCH and UNWATCH.
+
+Between MULTI and EXEC the dispatcher queues what a connection sends. EXEC runs the queue at one
+moment: the clock stands still, nothing else runs in between, and who was blocked on the keys is
+served afterwards. A command that fails does not stop those behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, array_header, null_array
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+    from anabranch.commands.session import Session
+
+__all__ = ["COMMANDS", "end_transaction", "forget_watches"]
+
+_Queue = list[tuple[Command, list[bytes]]]
+
+_OUT_OF_MEMORY = (
+    "EXECABORT Transaction discarded because of: "
+    "OOM command not allowed when used memory > 'maxmemory'."
+)
+
+
+def forget_watches(ctx: Context, session: Session) -> None:
+    """Watch no key any more, and forget what has happened to those watched so far."""
+    for index, key in session.watched:
+        watchers = ctx.keyspace.databases[index].watchers
+        watching = watchers[key]
+        watching.discard(session)
+        if not watching:
+            del watchers[key]
+    session.watched.clear()
+    session.watch_broken = False
+
+
+def end_transaction(ctx: Context, session: Session) -> None:
+    """Leave MULTI with all that belongs to it."""
+    session.transaction = None
+    session.transaction_error = None
+    forget_watches(ctx, session)
+    session.refresh()
+
+
+def multi(ctx: Context, args: list[bytes]) -> bytes:
+    """From here on commands are queued."""
+    session = ctx.session
+    if session.transaction is not None:
+        raise CommandError("ERR MULTI calls can not be nested")
+    session.transaction = []
+    session.refresh()
+    return OK
+
+
+def discard(ctx: Context, args: list[bytes]) -> bytes:
+    """Drop the queue."""
+    if ctx.session.transaction is None:
+        raise CommandError("ERR DISCARD without MULTI")
+    end_transaction(ctx, ctx.session)
+    return OK
+
+
+def watch(ctx: Context, args: list[bytes]) -> bytes:
+    """EXEC will do nothing if one of these keys changes before it."""
+    session = ctx.session
+    if session.transaction is not None:
+        raise CommandError("ERR WATCH inside MULTI is not allowed")
+    db = ctx.db
+    for key in args[1:]:
+        # A key past its deadline goes now, so that its removal is no change to a watched key.
+        ctx.lookup(key)
+        db.watchers.setdefault(key, set()).add(session)
+        session.watched.add((db.index, key))
+    return OK
+
+
+def unwatch(ctx: Context, args: list[bytes]) -> bytes:
+    """Watch no key any more."""
+    forget_watches(ctx, ctx.session)
+    return OK
+
+
+def execute(ctx: Context, args: list[bytes]) -> bytes:
+    """EXEC: run the queue, unless it was spoilt or a watched key changed."""
+    session = ctx.session
+    queue = session.transaction
+    if queue is None:
+        raise CommandError("ERR EXEC without MULTI")
+    for index, key in session.watched:
+        ctx.expire_if_due(ctx.keyspace.databases[index], key)  # what is due now is a change
+    broken = session.watch_broken
+    spoilt = session.transaction_error
+    end_transaction(ctx, session)
+    if spoilt is not None:
+        raise CommandError(f"EXECABORT Transaction discarded because of {spoilt}")
+    if _exceeds_memory(ctx, queue):
+        raise CommandError(_OUT_OF_MEMORY)
+    if broken:
+        return null_array(ctx.resp3)
+    replies = []
+    ctx.in_exec = True
+    try:
+        for command, queued in queue:
+            replies.append(_run(ctx, session, command, queued))
+    finally:
+        ctx.in_exec = False
+    ctx.stats.commands_processed += len(queue)
+    return array_header(len(queue)) + b"".join(replies)
+
+
+def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
+    dispatcher = ctx.dispatcher
+    return (
+        "maxmemory" in dispatcher.guarded_by
+        and any(command.is_denyoom for command, _ in queue)
+        and dispatcher.memory_exceeded()
+    )
+
+
+def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) -> bytes:
+    """One queued command, accounted for like any other; errors become replies."""
+    ctx.enter(session, ctx.now_ms)
+    dispatcher = ctx.dispatcher
+    region = ctx.region
+    entry = dispatcher.find(args)
+    assert entry is not None
+    assert entry.function is not None
+    reply: bytes | None
+    started = ctx.clock.ticks_ns()
+    try:
+        user = session.user
+        if user is not None and not user.is_unrestricted and not command.is_noauth:
+            ctx.acl.check(ctx, session, command, args)
+        reply = entry.function(ctx, args)
+    except CommandError as refusal:
+        entry.failed += 1
+        reply = dispatcher.failed(refusal)
+    except Exception as mistake:
+        reply = region.mistake(entry, args, mistake)
+    spent = ctx.clock.ticks_ns() - started
+    entry.total_ns += spent
+    entry.histogram[spent.bit_length()] += 1
+    region.slow(session, entry, args, spent)
+    if dispatcher.monitors and not command.skips_monitor:
+        dispatcher.feed_monitors(session, args)
+    assert session.waiter is None, "a command blocked inside a transaction"
+    return reply or b""  # empty for the client that asked for silence
+
+
+_ANYWHERE = "noscript loading stale fast allow_busy"
+
+COMMANDS: list[Command] = [
+    Command(
+        "multi",
+        multi,
+        arity=1,
+        flags=_ANYWHERE,
+        categories="fast transaction",
+        since="1.2.0",
+        group="transactions",
+        summary="Begins a transaction: what follows is queued.",
+        complexity="O(1)",
+    ),
+    Command(
+        "exec",
+        execute,
+        arity=1,
+        flags="noscript loading stale skip_slowlog",
+        categories="slow transaction",
+        since="1.2.0",
+        group="transactions",
+        summary="Runs the queued commands of a transaction at one moment.",
+        complexity="That of the queued commands.",
+    ),
+    Command(
+        "discard",
+        discard,
+        arity=1,
+        flags=_ANYWHERE,
+        categories="fast transaction",
+        since="2.0.0",
+        group="transactions",
+        summary="Drops the queued commands of a transaction.",
+        complexity="O(N), N being the watched keys.",
+    ),
+    Command(
+        "watch",
+        watch,
+        arity=-2,
+        flags=_ANYWHERE,
+        categories="fast transaction",
+        keys=(KeySpec("RO", last=-1),),
+        since="2.2.0",
+        group="transactions",
+        summary="Makes the next transaction depend on keys staying as they are.",
+        complexity="O(N), N being the keys.",
+        syntax="key [key ...]",
+    ),
+    Command(
+        "unwatch",
+        unwatch,
+        arity=1,
+        flags=_ANYWHERE,
+        categories="fast transaction",
+        since="2.2.0",
+        group="transactions",
+        summary="Takes back all WATCHes of the connection.",
+        complexity="O(N), N being the watched keys.",
+    ),
+]

@@ -1,0 +1,112 @@
+"""Estimates of what a key costs in memory, from the sizes of its real structures.
+
+Python tells the size of single objects; here they are added up by what they hold. Parts that can
+be many (blocks, consumers, producers, items) are measured on a sample spread evenly over them and
+scaled up, so that asking for the size of a huge key does not stop the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from sys import getsizeof
+from typing import Any
+
+from anabranch.keyspace.values import ListValue, StringValue, Value
+from anabranch.stream.block import Block
+from anabranch.stream.group import Consumer, Group
+from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.producer import Producers
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.stream import Stream
+
+__all__ = ["key_bytes"]
+
+_ID_BYTES = getsizeof(1 << 127)
+_OFFSET_BYTES = getsizeof(1 << 20)
+_SLOT_BYTES = 8
+_DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free room
+_SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
+_PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
+
+
+def key_bytes(key: bytes, value: Value, samples: int = 5) -> int:
+    """Bytes of a key with its value; ``samples`` of 0 measures every part."""
+    size = getsizeof(key) + _DICT_SLOT_BYTES + getsizeof(value)
+    if isinstance(value, Stream):
+        return size + _stream_bytes(value, samples)
+    if isinstance(value, StringValue):
+        return size + getsizeof(value.data)
+    if isinstance(value, ListValue):
+        return size + getsizeof(value.items) + _scaled(value.items, getsizeof, samples)
+    return size + getsizeof(value.members) + _scaled(value.members, getsizeof, samples)
+
+
+def _scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -> int:
+    """The sum of ``measure`` over all items, measured on some of them."""
+    count = len(items)  # type: ignore[arg-type]
+    if not count:
+        return 0
+    step = 1 if not samples else -(-count // samples)
+    measured = [measure(item) for item in islice(items, 0, None, step)]
+    return sum(measured) * count // len(measured)
+
+
+def _stream_bytes(stream: Stream, samples: int) -> int:
+    size = getsizeof(stream.logs) + getsizeof(stream.groups)
+    size += sum(_log_bytes(log, samples) for log in stream.logs.values())
+    for name, group in stream.groups.items():
+        size += getsizeof(name) + _group_bytes(group, samples)
+    return size + _producers_bytes(stream.producers, samples)
+
+
+def _log_bytes(log: RegionLog, samples: int) -> int:
+    blocks = log.blocks
+    count = len(blocks)
+    if not count:
+        return getsizeof(log) + getsizeof(blocks)
+    step = 1 if not samples else -(-count // samples)
+    measured = [_block_bytes(blocks.peekitem(index)[1]) for index in range(0, count, step)]
+    spine = getsizeof(blocks) + count * (_SORTED_SLOT_BYTES + _ID_BYTES)
+    return getsizeof(log) + spine + sum(measured) * count // len(measured)
+
+
+def _block_bytes(block: Block) -> int:
+    size = getsizeof(block) + getsizeof(block.data) + getsizeof(block.dead)
+    size += getsizeof(block.ids) + getsizeof(block.ends)
+    size += len(block.ids) * (_ID_BYTES + _OFFSET_BYTES)
+    if block.positions is not None:
+        size += getsizeof(block.positions) + len(block.positions) * _OFFSET_BYTES
+    return size
+
+
+def _group_bytes(group: Group, samples: int) -> int:
+    size = getsizeof(group) + getsizeof(group.cursors) + getsizeof(group.consumers)
+    size += sum(_pending_bytes(pending) for pending in group.pending.values())
+    size += group.pending_count * _PENDING_BYTES
+    size += getsizeof(group.released)
+    if group.by_age is not None:
+        size += len(group.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
+    return size + _scaled(group.consumers.values(), _consumer_bytes, samples)
+
+
+def _consumer_bytes(consumer: Consumer) -> int:
+    size = getsizeof(consumer) + getsizeof(consumer.name) + getsizeof(consumer.pending)
+    return size + sum(_pending_bytes(pending) for pending in consumer.pending.values())
+
+
+def _pending_bytes(pending: PendingList) -> int:
+    """The containers alone: the entries in them are shared by group and consumer."""
+    return getsizeof(pending) + getsizeof(pending.entries) + len(pending) * _SLOT_BYTES
+
+
+def _producers_bytes(producers: Producers, samples: int) -> int:
+    size = getsizeof(producers) + getsizeof(producers.tables)
+
+    def table_bytes(item: tuple[bytes, dict[bytes, tuple[int, int]]]) -> int:
+        pid, table = item
+        pair = getsizeof((0, 0)) + _ID_BYTES + _OFFSET_BYTES
+        total = getsizeof(pid) + getsizeof(table) + len(table) * pair
+        return total + _scaled(table, getsizeof, samples)
+
+    return size + _scaled(producers.tables.items(), table_bytes, samples)

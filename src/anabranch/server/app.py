@@ -1,0 +1,308 @@
+"""A server: one region, its listeners, its timers.
+
+``Server`` lives inside a running event loop and can be embedded; ``run_server`` is the whole
+process: logs, working directory, limits, signals, the ready line, an orderly stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anabranch.commands import config as config_commands
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.region.region import Region
+from anabranch.server import clients, process
+from anabranch.server.clock import RealClock
+from anabranch.server.connection import ClientConnection
+from anabranch.server.host import ServerHost
+from anabranch.server.listener import Listeners, keep_alive
+from anabranch.server.logs import close_logs, emit, open_logs
+from anabranch.server.loop import loop_factory
+from anabranch.server.stop import install_signal_handlers, orderly_stop
+from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.config.load import Loaded
+    from anabranch.config.settings import Settings
+
+__all__ = ["Server", "run_server"]
+
+HZ_MAX: Final = 500
+"""More background turns per second than this would only cost."""
+
+
+class Server:
+    """One region served over sockets."""
+
+    def __init__(
+        self, settings: Settings, *, config_file: Path | None = None, loop_name: str = "asyncio"
+    ) -> None:
+        self.settings = settings
+        self.config_file = config_file
+        self.loop_name = loop_name
+        self.clock = RealClock()
+        self.host = ServerHost(self)
+        self.region = Region(settings, self.clock, self.host)
+        self.connections: set[ClientConnection] = set()
+        self.all_closed = asyncio.Event()
+        self.all_closed.set()
+        self.listeners = Listeners(settings, lambda: ClientConnection(self))
+        self._limits = clients.OutputLimits(settings)
+        self._stop_requested: asyncio.Future[bool] | None = None
+        self._cron: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None  # what the timer is set to
+        self._rss_bytes = 0
+        self.region.dispatcher.memory_exceeded = self._memory_exceeded
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take over users and settings, listen, start the timers."""
+        self._stop_requested = asyncio.get_running_loop().create_future()
+        config_commands.apply_all(self.region.context)
+        load_users(self.region, self.settings)
+        self.sample_memory()
+        await self.listeners.open()
+        self._tick()
+
+    def request_stop(self, reason: str, *, patient: bool = True) -> None:
+        """Begin to stop; a second request changes nothing."""
+        if self._stop_requested is not None and not self._stop_requested.done():
+            emit("info", "server.stopping", reason=reason, clients=len(self.connections))
+            self._stop_requested.set_result(patient)
+
+    async def stop_requested(self) -> bool:
+        """Wait until somebody wants the server to stop; False if clients are to be cut off."""
+        assert self._stop_requested is not None
+        return await self._stop_requested
+
+    def stop_timers(self) -> None:
+        """No background work any more."""
+        for timer in (self._cron, self._timer):
+            if timer is not None:
+                timer.cancel()
+
+    # -- connections --------------------------------------------------------------------------
+
+    def connection_opened(self, connection: ClientConnection) -> bytes | None:
+        """A client came; returns the error with which it must go again, if so."""
+        region = self.region
+        session = connection.session
+        error = clients.refusal(
+            self.settings,
+            session,
+            len(self.connections),
+            open_door=region.acl.initial_user() is not None,
+        )
+        if error is not None:
+            region.stats.connections_received -= 1
+            region.stats.rejected_connections += 1
+            return error
+        sock = connection.transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock, self.settings.tcp_keepalive)
+        self.connections.add(connection)
+        self.all_closed.clear()
+        return None
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """A client is gone."""
+        self._limits.forget(connection)
+        self.connections.discard(connection)
+        if not self.connections:
+            self.all_closed.set()
+        self.end_turn()
+
+    def output_limit_exceeded(self, connection: ClientConnection) -> bool:
+        """Whether a client that does not read must be closed (it is logged here)."""
+        exceeded = self._limits.exceeded(connection, self._now_ms())
+        if exceeded:
+            emit(
+                "warning",
+                "client.output_limit",
+                client=connection.session.id,
+                address=connection.session.address,
+                unread_bytes=connection.transport.get_write_buffer_size(),
+            )
+        return exceeded
+
+    # -- turns and time -----------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """After requests of a connection: others may have got something, or wait anew."""
+        if self.region.channels.pending:
+            self.flush_pending()
+        if self.region.next_timer_ms() != self._timer_ms:
+            self.rearm()
+
+    def flush_pending(self) -> None:
+        """Write out what sessions got from others' requests; run what they had held back."""
+        region = self.region
+        while pending := region.take_pending():
+            for session in pending:
+                region.resume(session)
+                if session.connection is not None:
+                    session.connection.flush()
+
+    def rearm(self) -> None:
+        """Set the timer to the next deadline of a blocked command."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = due_ms = self.region.next_timer_ms()
+        if due_ms is not None:
+            loop = asyncio.get_running_loop()
+            delay_ms = max(due_ms - self._now_ms(), 0)
+            self._timer = loop.call_later(delay_ms / 1000 + 0.0005, self._deadline)
+
+    def _deadline(self) -> None:
+        self._timer = self._timer_ms = None
+        self.region.tick()
+        self.flush_pending()
+        self.rearm()
+
+    def _tick(self) -> None:
+        """Background work, ``hz`` times a second."""
+        settings = self.settings
+        region = self.region
+        now_ms = self._now_ms()
+        loop = asyncio.get_running_loop()
+        self._cron = loop.call_later(1 / min(max(settings.hz, 1), HZ_MAX), self._tick)
+        region.tick()
+        region.sample_rates(now_ms)
+        if settings.maxmemory:
+            self.sample_memory()
+        if settings.timeout:
+            for connection in clients.idle(self.connections, now_ms, settings.timeout):
+                connection.close()
+        for connection in self._limits.overdue(now_ms):
+            if self.output_limit_exceeded(connection):
+                connection.transport.abort()
+        self.flush_pending()
+        self.rearm()
+
+    def _now_ms(self) -> int:
+        return self.clock.now_us() // 1000
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def sample_memory(self) -> None:
+        """See how large the process is; ``maxmemory`` compares with this."""
+        self._rss_bytes = process.rss_bytes()
+
+    def _memory_exceeded(self) -> bool:
+        return 0 < self.settings.maxmemory < self._rss_bytes
+
+
+def load_users(region: Region, settings: Settings) -> None:
+    """ACL users of the configuration or of the ``aclfile``; a mistake refuses to start."""
+    try:
+        if settings.aclfile:
+            region.acl.load(region.host.read_acl_file())
+        for number, line in enumerate(settings.user, 1):
+            try:
+                region.acl.load_user(line.split())
+            except AnabranchError as problem:
+                raise ConfigError(f"user line {number}: {problem}") from None
+    except AnabranchError as problem:
+        raise ConfigError(str(problem).removeprefix("ERR ")) from None
+
+
+# -- the process --------------------------------------------------------------------------------
+
+
+def run_server(loaded: Loaded) -> int:
+    """Serve until told to stop; the exit code. Mistakes of the operator raise ConfigError."""
+    settings = loaded.settings
+    process.enter_directory(settings.dir)
+    settings.dir = str(Path.cwd())
+    open_logs(settings)
+    try:
+        _announce(loaded)
+        factory, name = loop_factory()
+        with asyncio.Runner(loop_factory=factory) as runner:
+            return runner.run(_serve(loaded, name))
+    finally:
+        close_logs()
+
+
+def _announce(loaded: Loaded) -> None:
+    """What the operator should know before the first client comes."""
+    settings = loaded.settings
+    for note in loaded.notes:
+        emit("warning", "config.note", note=note)
+    idle = loaded.without_effect
+    if idle:
+        emit("warning", "config.no_effect", count=len(idle), directives=" ".join(idle))
+    if settings.maxmemory_policy != "noeviction":
+        emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
+    fitting = process.raise_file_limit(settings.maxclients)
+    if fitting < settings.maxclients:
+        emit("warning", "maxclients.lowered", wanted=settings.maxclients, possible=fitting)
+        settings.maxclients = fitting
+    if not settings.protected_mode and not settings.requirepass and _reachable(settings.bind):
+        emit(
+            "warning",
+            "security.open",
+            note="anybody who reaches the port may do everything: set requirepass or bind",
+        )
+
+
+def _reachable(bind: str) -> bool:
+    return any(
+        not word.removeprefix("-").startswith(("127.", "::1", "localhost")) for word in bind.split()
+    )
+
+
+async def _serve(loaded: Loaded, loop_name: str) -> int:
+    settings = loaded.settings
+    asyncio.get_running_loop().set_exception_handler(_loop_mistake)
+    server = Server(settings, config_file=loaded.file, loop_name=loop_name)
+    try:
+        await server.start()
+        install_signal_handlers(server, settings.pidfile)
+        if settings.pidfile:
+            process.write_pid_file(settings.pidfile)
+        _ready(server)
+        patient = await server.stop_requested()
+        process.notify_systemd(settings.supervised, "STOPPING=1", os.environ)
+        await orderly_stop(server, patient=patient)
+    finally:
+        server.listeners.close()
+        process.remove_pid_file(settings.pidfile)
+    emit("info", "server.stopped")
+    return 0
+
+
+def _loop_mistake(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    exc = context.get("exception")
+    emit(
+        "error",
+        "server.internal_error",
+        what=context.get("message"),
+        exc=exc if isinstance(exc, BaseException) else None,
+    )
+
+
+def _ready(server: Server) -> None:
+    """The one line people and scripts wait for."""
+    settings = server.settings
+    line = (
+        f"anabranch {__version__} ready: standalone on {', '.join(server.listeners.addresses)} "
+        f"(pid {os.getpid()}), dir {settings.dir}, "
+        "data lives in memory only, persistence is not available yet"
+    )
+    on_standard_output = not settings.logfile
+    if on_standard_output and settings.log_format == "json":
+        emit("info", "server.ready", message=line)
+    else:
+        print(line, flush=True)  # noqa: T201 - plain in every other format, to be waited for
+        if not on_standard_output:
+            emit("info", "server.ready", message=line)
+    sys.stdout.flush()
+    process.notify_systemd(settings.supervised, "READY=1", os.environ)

@@ -1,0 +1,22 @@
+"""The only reader of time."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["RealClock"]
+
+
+class RealClock:
+    """Wall-clock and monotonic time of the operating system."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    ticks_ns = staticmethod(time.perf_counter_ns)
+    """Nanoseconds of a clock that only goes forward."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still, and the whole server with it."""
+        time.sleep(seconds)

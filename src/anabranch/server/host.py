@@ -1,0 +1,175 @@
+"""What the process can do for a command: the real ``Host``."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.config.rewrite import rewritten
+from anabranch.errors import CommandError, ConfigError
+from anabranch.server import process
+from anabranch.server.logs import emit, set_levels
+
+if TYPE_CHECKING:
+    from anabranch.commands.session import Session
+    from anabranch.server.app import Server
+
+__all__ = ["ServerHost"]
+
+
+class ServerHost:
+    """Wishes of the core, granted by one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._random = random.SystemRandom()
+        self.run_id = secrets.token_hex(20)
+        self.startup_rss_bytes = process.rss_bytes()
+
+    # -- chance, time, logs -------------------------------------------------------------------
+
+    def random_bytes(self, count: int) -> bytes:
+        """From the operating system."""
+        return secrets.token_bytes(count)
+
+    def random_below(self, bound: int) -> int:
+        """A uniform choice."""
+        return self._random.randrange(bound)
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still, and all clients with us."""
+        self._server.clock.sleep(seconds)
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """An operator's log line; ``exc`` is shown as a traceback."""
+        exc = fields.pop("exc", None)
+        if self._server.settings.hide_user_data_from_log and "error" in fields:
+            fields["error"] = type(exc).__name__
+        emit(level, event, exc=exc if isinstance(exc, BaseException) else None, **fields)
+
+    # -- connections and the process ----------------------------------------------------------
+
+    def close(self, session: Session) -> None:
+        """Close once the outbox is written, at the end of this turn."""
+        session.closing = True
+        self._server.region.channels.pending[session] = None
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        """Begin an orderly stop; there is nothing to save."""
+        self._server.request_stop("SHUTDOWN", patient=not now)
+
+    def process_info(self) -> dict[str, object]:
+        """Facts for INFO."""
+        server = self._server
+        return {
+            **process.process_facts(),
+            "run_id": self.run_id,
+            "startup_rss_bytes": self.startup_rss_bytes,
+            "loop": server.loop_name,
+            "tcp_port": server.settings.port or server.settings.tls_port,
+            "config_file": str(server.config_file or ""),
+        }
+
+    # -- files --------------------------------------------------------------------------------
+
+    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+        """Put the present settings into the file of the start."""
+        path = self._server.config_file
+        if path is None:
+            raise ConfigError("The server is running without a config file")
+        try:
+            text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+            _replace(path, rewritten(text, self._server.settings, lines))
+        except OSError as problem:
+            emit("warning", "config.rewrite_failed", path=path, reason=problem.strerror)
+            raise ConfigError(f"Rewriting config file: {problem.strerror}") from None
+        emit("info", "config.rewritten", path=path)
+
+    def read_acl_file(self) -> str:
+        """The text of the ``aclfile``."""
+        path = self._server.settings.aclfile
+        try:
+            return Path(path).read_text("utf-8", "surrogateescape")
+        except OSError as problem:
+            raise CommandError(
+                f"ERR Error loading ACLs, opening file '{path}': {problem.strerror}"
+            ) from None
+
+    def write_acl_file(self, text: str) -> None:
+        """Replace the ``aclfile``, whole or not at all."""
+        try:
+            _replace(Path(self._server.settings.aclfile), text)
+        except OSError as problem:
+            emit("warning", "acl.save_failed", reason=problem.strerror)
+            raise CommandError(
+                "ERR There was an error trying to save the ACLs. "
+                "Please check the server logs for more information"
+            ) from None
+
+    # -- settings -----------------------------------------------------------------------------
+
+    def apply_setting(self, name: str) -> None:
+        """Make a changed setting true outside the core; ConfigError if it cannot be."""
+        server = self._server
+        settings = server.settings
+        if name in {"loglevel", "log-format", "log-timestamp-format"}:
+            set_levels(settings)
+        elif name in {"port", "tls-port", "bind"}:
+            self._move(name)
+        elif name.startswith("tls-"):
+            server.listeners.reload_tls()
+        elif name == "maxclients":
+            fitting = process.raise_file_limit(settings.maxclients)
+            if fitting < settings.maxclients:
+                raise ConfigError(
+                    "The operating system is not able to handle the specified number of "
+                    f"clients, try with {fitting}"
+                )
+        elif name == "proto-max-bulk-len":
+            for connection in list(server.connections):
+                connection.limits_changed()
+        elif name == "maxmemory":
+            server.sample_memory()
+        elif name == "dir":
+            process.enter_directory(settings.dir)
+            settings.dir = str(Path.cwd())
+        elif name == "maxmemory-policy" and settings.maxmemory_policy != "noeviction":
+            emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
+
+    def _move(self, name: str) -> None:
+        listeners = self._server.listeners
+        settings = self._server.settings
+        try:
+            if name != "tls-port":
+                listeners.move("tcp", settings.port)
+            if name != "port":
+                listeners.move("tls", settings.tls_port)
+        except ConfigError as problem:
+            emit("warning", "listener.refused", reason=str(problem))
+            raise ConfigError(
+                "Failed to bind to specified addresses."
+                if name == "bind"
+                else "Unable to listen on this port. Check server logs."
+            ) from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that readers, and a crash, see either the old text or the new one."""
+    handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            os.chmod(temporary, path.stat().st_mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

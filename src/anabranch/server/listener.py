@@ -1,0 +1,270 @@
+"""Sockets to listen on: TCP, TLS, Unix; opened at the start, moved by CONFIG SET.
+
+Sockets are bound before anything is told to the event loop, so a port that is taken is found out
+while there is still somebody to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import stat
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import ConfigError
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anabranch.config.settings import Settings
+
+__all__ = ["Listeners", "keep_alive"]
+
+_FORGIVEN: Final = {
+    errno.EADDRNOTAVAIL,
+    errno.EAFNOSUPPORT,
+    errno.EPROTONOSUPPORT,
+    errno.ENOPROTOOPT,
+}
+"""What "-address" in ``bind`` overlooks: the machine does not have it."""
+
+
+class Listeners:
+    """All listening sockets of a server, by what they are for: "tcp", "tls", "unix"."""
+
+    def __init__(self, settings: Settings, protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._settings = settings
+        self._protocol = protocol
+        self._servers: dict[str, list[asyncio.Server]] = {}
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._unix_path = ""
+        self.addresses: list[str] = []  # for the ready line
+
+    async def open(self) -> None:
+        """Open what the settings ask for; ConfigError names what cannot be had."""
+        settings = self._settings
+        wanted: list[tuple[str, list[socket.socket]]] = []
+        try:
+            for kind, port in (("tcp", settings.port), ("tls", settings.tls_port)):
+                if port:
+                    wanted.append((kind, bind_all(settings.bind, port, settings.tcp_backlog)))
+            if settings.tls_port:
+                self._tls = tls_context(settings)
+            if settings.unixsocket:
+                wanted.append(("unix", [self._bind_unix()]))
+        except BaseException:
+            for _, sockets in wanted:
+                for each in sockets:
+                    each.close()
+            raise
+        for kind, sockets in wanted:
+            self.addresses += [_address(each, kind) for each in sockets]
+            self._sockets[kind] = sockets
+            self._servers[kind] = [await self._serve(kind, each) for each in sockets]
+
+    def move(self, kind: str, port: int) -> None:
+        """Listen on another port or on other addresses from now on; connections stay.
+
+        On ConfigError nothing of this kind is listened to: put the settings back and move again.
+        """
+        settings = self._settings
+        if kind == "tls" and port and self._tls is None:
+            self._tls = tls_context(settings)
+        self.close(kind)  # first, since the present sockets may stand in the way of the new ones
+        sockets = bind_all(settings.bind, port, settings.tcp_backlog) if port else []
+        self._sockets[kind] = sockets
+        loop = asyncio.get_running_loop()
+        for each in sockets:
+            task = loop.create_task(self._serve(kind, each))
+            task.add_done_callback(partial(self._moved, kind, each))
+
+    def _moved(self, kind: str, sock: socket.socket, task: asyncio.Task[asyncio.Server]) -> None:
+        server = task.result()
+        if sock in self._sockets.get(kind, ()):
+            self._servers.setdefault(kind, []).append(server)
+        else:  # moved on in the meantime
+            server.close()
+
+    def reload_tls(self) -> None:
+        """Take over changed certificates for connections to come."""
+        if self._tls is None:
+            return
+        try:
+            self._tls = tls_context(self._settings)
+        except ConfigError as problem:
+            emit("warning", "tls.refused", reason=str(problem))
+            raise ConfigError("Unable to update TLS configuration. Check server logs.") from None
+        self.move("tls", self._settings.tls_port)
+
+    def close(self, kind: str | None = None) -> None:
+        """Stop accepting."""
+        for each in list(self._sockets) if kind is None else [kind]:
+            for sock in self._sockets.pop(each, []):
+                # The event loop may close it only in its next turn; this frees the port now.
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+            for server in self._servers.pop(each, []):
+                server.close()
+            if each == "unix" and self._unix_path:
+                with suppress(OSError):  # somebody removed it already
+                    os.unlink(self._unix_path)
+                self._unix_path = ""
+
+    async def _serve(self, kind: str, sock: socket.socket) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        backlog = self._settings.tcp_backlog
+        if kind == "unix":
+            return await loop.create_unix_server(self._protocol, sock=sock, backlog=backlog)
+        context = self._tls if kind == "tls" else None
+        return await loop.create_server(self._protocol, sock=sock, backlog=backlog, ssl=context)
+
+    def _bind_unix(self) -> socket.socket:
+        path = self._settings.unixsocket
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+                if _answers(path):
+                    raise ConfigError(
+                        f"unixsocket '{path}' is in use by another server; choose another path"
+                    )
+                os.unlink(path)
+            sock.bind(path)
+            if self._settings.unixsocketperm:
+                os.chmod(path, self._settings.unixsocketperm)
+            sock.listen(self._settings.tcp_backlog)
+        except OSError as problem:
+            sock.close()
+            raise ConfigError(f"cannot listen on unixsocket '{path}': {problem.strerror}") from None
+        except ConfigError:
+            sock.close()
+            raise
+        self._unix_path = path
+        return sock
+
+
+def bind_all(bind: str, port: int, backlog: int) -> list[socket.socket]:
+    """A listening socket for every address of ``bind``; all or none."""
+    sockets: list[socket.socket] = []
+    try:
+        for word in bind.split():
+            optional = word.startswith("-")
+            host = word.removeprefix("-")
+            try:
+                sockets += _bind_host(host, port, backlog)
+            except OSError as problem:
+                if optional and problem.errno in _FORGIVEN:
+                    continue
+                raise ConfigError(_why_not(host, port, problem)) from None
+        if not sockets:
+            raise ConfigError(f"port {port}: none of the bind addresses '{bind}' can be used")
+    except BaseException:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:
+    target = {"*": "0.0.0.0", "::*": "::"}.get(host, host)  # noqa: S104 - as the operator wrote
+    try:
+        found = socket.getaddrinfo(target, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as problem:
+        raise OSError(errno.EADDRNOTAVAIL, f"{problem.strerror}") from None
+    family, kind, protocol, _, address = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return [sock]
+
+
+def _why_not(host: str, port: int, problem: OSError) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is already in use; "
+            "stop the other server or choose another with --port"
+        )
+    if problem.errno == errno.EACCES:
+        return f"port {port} on {host} needs privileges; choose one above 1023 with --port"
+    return f"cannot listen on {host}, port {port}: {problem.strerror}; check bind"
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0.5)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _address(sock: socket.socket, kind: str) -> str:
+    name = sock.getsockname()
+    if kind == "unix":
+        return str(name)
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"{host}:{name[1]}" + (" (TLS)" if kind == "tls" else "")
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext:
+    """The server side of TLS by the ``tls-*`` directives."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    step = "tls-cert-file and tls-key-file"
+    try:
+        context.load_cert_chain(
+            settings.tls_cert_file, settings.tls_key_file, settings.tls_key_file_pass or ""
+        )
+        step = "tls-ca-cert-file"
+        if settings.tls_auth_clients != "no":
+            if not (settings.tls_ca_cert_file or settings.tls_ca_cert_dir):
+                raise ConfigError(
+                    "tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir; "
+                    "set one of them, or tls-auth-clients no"
+                )
+            context.load_verify_locations(
+                settings.tls_ca_cert_file or None, settings.tls_ca_cert_dir or None
+            )
+            required = settings.tls_auth_clients == "yes"
+            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+        step = "tls-ciphers"
+        if settings.tls_ciphers:
+            context.set_ciphers(settings.tls_ciphers)
+    except OSError as problem:  # ssl.SSLError is one
+        raise ConfigError(f"{step}: {problem.strerror or problem}") from None
+    versions = settings.tls_protocols.lower().split()
+    unknown = set(versions) - {"tlsv1.2", "tlsv1.3"}
+    if unknown:
+        raise ConfigError(f"tls-protocols: only TLSv1.2 and TLSv1.3, not {', '.join(unknown)}")
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if versions == ["tlsv1.2"]:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    elif versions == ["tlsv1.3"]:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if settings.tls_prefer_server_ciphers:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    return context
+
+
+def keep_alive(sock: socket.socket, seconds: int) -> None:
+    """Let the kernel find out about peers that vanished."""
+    if not seconds or sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -1,0 +1,225 @@
+"""The operator's log: an event name and fields per line, in four formats.
+
+``legacy`` looks like Redis's log, ``logfmt`` and ``json`` are for machines, ``auto`` is readable
+on a terminal and JSON elsewhere. Built on ``logging``, so whoever embeds the server may attach
+handlers of their own to the logger ``anabranch``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.handlers
+import os
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+
+__all__ = ["LOGGER", "close_logs", "emit", "open_logs", "set_levels"]
+
+LOGGER: Final = logging.getLogger("anabranch")
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO - 5,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "nothing": logging.CRITICAL + 1,
+}
+_NAMES: Final = {"debug": 10, "verbose": 15, "info": 20, "warning": 30, "error": 40}
+_COLOURS: Final = {10: "2", 15: "2", 20: "32", 30: "33", 40: "31"}
+
+logging.addLevelName(15, "VERBOSE")
+
+
+def emit(level: str, event: str, /, *, exc: BaseException | None = None, **fields: object) -> None:
+    """Write one line: what happened, and the particulars."""
+    number = _NAMES[level]
+    if LOGGER.isEnabledFor(number):
+        LOGGER.log(number, event, extra={"fields": fields}, exc_info=exc)
+
+
+# -- formats ------------------------------------------------------------------------------------
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    return fields
+
+
+def _event(record: logging.LogRecord) -> str:
+    return record.getMessage()
+
+
+def _plain(value: object) -> str:
+    """A value in ``key=value``: quoted when it would fall apart."""
+    text = str(value)
+    if not text or any(char in text for char in ' "=\n\r\t\\'):
+        return json.dumps(text, ensure_ascii=False)
+    return text
+
+
+def _pairs(fields: dict[str, Any]) -> str:
+    return "".join(f" {name}={_plain(value)}" for name, value in fields.items())
+
+
+class _Formatter(logging.Formatter):
+    """What all formats share: the time, and tracebacks."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def time(self, record: logging.LogRecord, *, human: bool) -> str:
+        """By ``log-timestamp-format``; Redis's form only where people read."""
+        style = self.settings.log_timestamp_format
+        if style == "milliseconds":
+            return str(int(record.created * 1000))
+        moment = datetime.fromtimestamp(record.created, UTC).astimezone()
+        if style == "legacy" and human:
+            return f"{moment:%d %b %Y %H:%M:%S}.{moment.microsecond // 1000:03d}"
+        return moment.isoformat(timespec="milliseconds")
+
+    def trace(self, record: logging.LogRecord) -> str:
+        """The traceback; without its last line where user data must stay out."""
+        if not record.exc_info:
+            return ""
+        text = self.formatException(record.exc_info)
+        return text.rpartition("\n")[0] if self.settings.hide_user_data_from_log else text
+
+
+class LegacyFormatter(_Formatter):
+    """``pid:M 20 Nov 2026 21:22:19.615 * message``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, tracebacks below."""
+        sign = {10: ".", 15: "-", 20: "*"}.get(record.levelno, "#")
+        line = (
+            f"{record.process}:M {self.time(record, human=True)} {sign} "
+            f"{_event(record)}{_pairs(_fields(record))}"
+        )
+        trace = self.trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class TerminalFormatter(_Formatter):
+    """Time, level, event, fields; coloured where the terminal allows."""
+
+    def __init__(self, settings: Settings, *, colours: bool) -> None:
+        super().__init__(settings)
+        self.colours = colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, tracebacks below."""
+        moment = datetime.fromtimestamp(record.created, UTC).astimezone()
+        level = f"{record.levelname.lower():<7}"
+        if self.colours:
+            level = f"\x1b[{_COLOURS.get(record.levelno, '0')}m{level}\x1b[0m"
+        line = f"{moment:%H:%M:%S} {level} {_event(record)}{_pairs(_fields(record))}"
+        trace = self.trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class LogfmtFormatter(_Formatter):
+    """``ts=... level=info event=server.stopped key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, tracebacks quoted."""
+        trace = self.trace(record)
+        fields = _fields(record) | ({"traceback": trace} if trace else {})
+        return (
+            f"ts={self.time(record, human=False)} level={record.levelname.lower()} "
+            f"event={_plain(_event(record))}{_pairs(fields)}"
+        )
+
+
+class JsonFormatter(_Formatter):
+    """One object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Fields stand beside time, level and event."""
+        line: dict[str, object] = {
+            "ts": self.time(record, human=False),
+            "level": record.levelname.lower(),
+            "event": _event(record),
+            **_fields(record),
+        }
+        trace = self.trace(record)
+        if trace:
+            line["traceback"] = trace
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _formatter(settings: Settings, stream: TextIO | None) -> logging.Formatter:
+    style = settings.log_format
+    terminal = stream is not None and stream.isatty()
+    if style == "legacy":
+        return LegacyFormatter(settings)
+    if style == "logfmt":
+        return LogfmtFormatter(settings)
+    if style == "auto" and terminal:
+        colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return TerminalFormatter(settings, colours=colours)
+    return JsonFormatter(settings)
+
+
+# -- where to -----------------------------------------------------------------------------------
+
+
+class _Syslog(logging.Handler):
+    """The system's own log; without a time, which it has itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        import syslog  # noqa: PLC0415 - not on every system, rarely wanted
+
+        self._syslog = syslog
+        facility = getattr(syslog, f"LOG_{settings.syslog_facility.upper()}")
+        syslog.openlog(settings.syslog_ident, syslog.LOG_PID, facility)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one line."""
+        priority = {10: 7, 15: 6, 20: 5, 30: 4}.get(record.levelno, 3)
+        self._syslog.syslog(priority, f"{_event(record)}{_pairs(_fields(record))}")
+
+
+def open_logs(settings: Settings) -> None:
+    """Attach handlers as the settings say; those of an earlier call go."""
+    close_logs()
+    handler: logging.StreamHandler[Any]
+    if settings.logfile:
+        try:
+            # Opens the file again when it was moved away, as logrotate does.
+            handler = logging.handlers.WatchedFileHandler(settings.logfile, encoding="utf-8")
+        except OSError as problem:
+            raise ConfigError(
+                f"cannot write logfile '{settings.logfile}': {problem.strerror}"
+            ) from None
+    else:
+        handler = logging.StreamHandler(sys.stdout)
+    LOGGER.addHandler(handler)
+    if settings.syslog_enabled:
+        LOGGER.addHandler(_Syslog(settings))
+    LOGGER.propagate = False
+    set_levels(settings)
+
+
+def set_levels(settings: Settings) -> None:
+    """Take over ``loglevel`` and the formats."""
+    LOGGER.setLevel(_LEVELS[settings.loglevel])
+    for handler in LOGGER.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            stream = None if isinstance(handler, logging.FileHandler) else handler.stream
+            handler.setFormatter(_formatter(settings, stream))
+
+
+def close_logs() -> None:
+    """Detach and close what :func:`open_logs` attached."""
+    for handler in list(LOGGER.handlers):
+        LOGGER.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,142 @@
+"""Facts about and acts on the operating system's process: memory, CPU, limits, PID file, systemd.
+
+``process_facts`` is what INFO shows; the rest is called once at start or stop.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anabranch.stream.stream
+from anabranch.errors import ConfigError
+from anabranch.version import __version__
+
+__all__ = [
+    "enter_directory",
+    "is_compiled",
+    "notify_systemd",
+    "process_facts",
+    "raise_file_limit",
+    "remove_pid_file",
+    "rss_bytes",
+    "write_pid_file",
+]
+
+FILES_RESERVED: Final = 32
+"""File descriptors that are not clients: listeners, logs, the event loop's own."""
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def is_compiled() -> bool:
+    """Whether the core runs as machine code rather than interpreted."""
+    return not (anabranch.stream.stream.__file__ or "").endswith(".py")
+
+
+def rss_bytes() -> int:
+    """Memory of the process that is in RAM now."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return peak_rss_bytes()
+
+
+def peak_rss_bytes() -> int:
+    """The most it ever was."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def process_facts() -> dict[str, Any]:
+    """What does not depend on the server's settings; see ``Host.process_info``."""
+    mine = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    system = platform.uname()
+    return {
+        "pid": os.getpid(),
+        "version": __version__,
+        "python_version": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "compiled": is_compiled(),
+        "executable": sys.executable,
+        "os": f"{system.system} {system.release} {system.machine}",
+        "arch_bits": 64 if sys.maxsize > 1 << 32 else 32,
+        "rss_bytes": rss_bytes(),
+        "peak_rss_bytes": peak_rss_bytes(),
+        "total_system_memory": os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES,
+        "cpu_user": mine.ru_utime,
+        "cpu_sys": mine.ru_stime,
+        "cpu_user_children": children.ru_utime,
+        "cpu_sys_children": children.ru_stime,
+    }
+
+
+def raise_file_limit(clients: int) -> int:
+    """Allow as many open files as ``clients`` need; returns how many clients fit."""
+    wanted = clients + FILES_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return clients
+    for soft_new, hard_new in (
+        (wanted, hard if hard == resource.RLIM_INFINITY else max(hard, wanted)),
+        (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard),
+    ):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft_new, hard_new))
+        except (OSError, ValueError):
+            continue
+        return min(clients, soft_new - FILES_RESERVED)
+    return min(clients, max(soft - FILES_RESERVED, 1))
+
+
+def enter_directory(path: str) -> None:
+    """Make ``dir`` the working directory; it must exist and be writable."""
+    try:
+        os.chdir(path)
+    except OSError as problem:
+        raise ConfigError(
+            f"cannot use dir '{path}': {problem.strerror}; create it or set dir"
+        ) from None
+    if not os.access(".", os.W_OK):
+        uid = os.getuid()
+        raise ConfigError(
+            f"dir '{Path.cwd()}' is not writable for user {uid}; "
+            f"run 'chown {uid} {Path.cwd()}' or set dir"
+        )
+
+
+def write_pid_file(path: str) -> None:
+    """Leave the process ID for scripts."""
+    try:
+        Path(path).write_text(f"{os.getpid()}\n", "ascii")
+    except OSError as problem:
+        raise ConfigError(f"cannot write pidfile '{path}': {problem.strerror}") from None
+
+
+def remove_pid_file(path: str) -> None:
+    """The process is about to end."""
+    if path:
+        Path(path).unlink(missing_ok=True)
+
+
+def notify_systemd(supervised: str, state: str, environment: Mapping[str, str]) -> bool:
+    """Tell a supervising systemd, if it asked; returns whether it did."""
+    path = environment.get("NOTIFY_SOCKET", "")
+    if supervised not in {"systemd", "auto"} or not path:
+        return False
+    address = "\0" + path[1:] if path.startswith("@") else path
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.connect(address)
+            notify.sendall(state.encode())
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""How a server stops: signals, and the order of an orderly stop.
+
+The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write out what is due, close
+connections once their clients have taken their last replies, at most ``shutdown-timeout`` long.
+A second signal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from anabranch.server.app import Server
+
+__all__ = ["install_signal_handlers", "orderly_stop"]
+
+
+def install_signal_handlers(server: Server, pid_file: str) -> None:
+    """SIGTERM and SIGINT stop, SIGHUP and SIGPIPE are ignored."""
+    loop = asyncio.get_running_loop()
+
+    def at_once(*_: object) -> NoReturn:
+        for path in (server.settings.unixsocket, pid_file):
+            with suppress(OSError):
+                if path:
+                    os.unlink(path)
+        sys.stdout.flush()
+        os._exit(1)
+
+    def begin(name: str) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            # Not through the loop: it must work although the loop is busy.
+            signal.signal(number, at_once)
+        server.request_stop(name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, begin, number.name)
+    for ignored in (signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(ignored, signal.SIG_IGN)
+
+
+async def orderly_stop(server: Server, *, patient: bool) -> None:
+    """End all connections; ``patient`` waits for clients that still have to read."""
+    server.listeners.close()
+    server.stop_timers()
+    server.flush_pending()
+    for connection in list(server.connections):
+        connection.close()
+    timeout = server.settings.shutdown_timeout if patient else 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await server.all_closed.wait()
+    left = list(server.connections)
+    if left:
+        emit("warning", "server.clients_cut_off", clients=len(left), after_seconds=timeout)
+        for connection in left:
+            connection.transport.abort()
+        await asyncio.sleep(0)

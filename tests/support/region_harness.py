@@ -1,0 +1,171 @@
+"""A Region without sockets: commands in, decoded replies out, time under the test's control."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import hiredis
+
+from anabranch.commands.session import Session
+from anabranch.config.settings import Settings
+from anabranch.region.region import Region
+
+__all__ = ["FakeClock", "FakeHost", "Harness", "ReplyError"]
+
+ReplyError = hiredis.ReplyError
+
+
+class FakeClock:
+    """Wall-clock time that moves only when told to."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.us = now_ms * 1000
+        self.ticks = 0
+
+    def now_us(self) -> int:
+        return self.us
+
+    def ticks_ns(self) -> int:
+        self.ticks += 1000
+        return self.ticks
+
+
+class FakeHost:
+    """Records what the core wishes from the outside."""
+
+    def __init__(self) -> None:
+        self.random = random.Random(1)
+        self.logs: list[tuple[str, str, dict[str, object]]] = []
+        self.closed: list[Session] = []
+        self.slept: list[float] = []
+        self.shutdowns: list[dict[str, object]] = []
+        self.acl_text = ""
+        self.rewritten: list[tuple[str, str]] | None = None
+        self.applied: list[str] = []
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.random.randbytes(count)
+
+    def random_below(self, bound: int) -> int:
+        return self.random.randrange(bound)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        self.logs.append((level, event, fields))
+        mistake = fields.get("exc")
+        if isinstance(mistake, Exception):
+            raise mistake
+
+    def close(self, session: Session) -> None:
+        session.closing = True
+        self.closed.append(session)
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        self.shutdowns.append({"save": save, "now": now, "force": force})
+
+    def process_info(self) -> dict[str, object]:
+        return {}
+
+    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+        self.rewritten = lines
+
+    def read_acl_file(self) -> str:
+        return self.acl_text
+
+    def write_acl_file(self, text: str) -> None:
+        self.acl_text = text
+
+    def apply_setting(self, name: str) -> None:
+        self.applied.append(name)
+
+
+class Harness:
+    """One region; ``do`` runs a command on the default connection."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000, *, resp3: bool = False) -> None:
+        self.clock = FakeClock(now_ms)
+        self.host = FakeHost()
+        self.settings = Settings()
+        self.region = Region(self.settings, self.clock, self.host)
+        self.session = self.connect(resp3=resp3)
+
+    def connect(self, *, resp3: bool = False) -> Session:
+        """Another connection."""
+        session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
+        if resp3:
+            session.resp3 = True
+            session.refresh()
+        return session
+
+    def raw(self, *args: object, session: Session | None = None) -> bytes:
+        """Run a command; all bytes the connection got, in order (empty while it blocks)."""
+        session = session or self.session
+        self.region.execute(session, [[_bytes(arg) for arg in args]])
+        self.settle()
+        return self.received(session)
+
+    def settle(self) -> None:
+        """Let connections go on that were served."""
+        while pending := self.region.take_pending():
+            for session in pending:
+                self.region.resume(session)
+
+    def received(self, session: Session) -> bytes:
+        """What a connection got since last asked."""
+        data = b"".join(session.outbox)
+        session.outbox.clear()
+        return data
+
+    def replies(self, session: Session) -> list[Any]:
+        """The same, decoded."""
+        return decode_all(self.received(session))
+
+    def do(self, *args: object, session: Session | None = None) -> Any:
+        """Run a command; its decoded reply. Error replies are raised; None while it blocks."""
+        replies = decode_all(self.raw(*args, session=session))
+        if not replies:
+            return None
+        if isinstance(replies[0], hiredis.ReplyError):
+            raise replies[0]
+        return replies[0]
+
+    def error(self, *args: object, session: Session | None = None) -> str:
+        """Run a command that must fail; the error text."""
+        replies = decode_all(self.raw(*args, session=session))
+        assert len(replies) == 1, replies
+        assert isinstance(replies[0], hiredis.ReplyError), replies[0]
+        return str(replies[0])
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, and the server notice."""
+        self.clock.us += ms * 1000
+        self.region.tick()
+        self.settle()
+
+    def check(self) -> None:
+        """Assert every invariant of every stream."""
+        from anabranch.stream.stream import Stream
+
+        for database in self.region.keyspace.databases:
+            for value in database.values.values():
+                if isinstance(value, Stream):
+                    value.check()
+
+
+def _bytes(arg: object) -> bytes:
+    if isinstance(arg, bytes):
+        return arg
+    return str(arg).encode()
+
+
+def decode_all(data: bytes) -> list[Any]:
+    """Every reply in these bytes."""
+    reader = hiredis.Reader()
+    reader.feed(data)
+    replies = []
+    while (reply := reader.gets()) is not False:
+        replies.append(reply)
+    return replies

@@ -1,0 +1,46 @@
+"""MEMORY."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.region_harness import Harness
+
+
+@pytest.fixture
+def server():
+    return Harness()
+
+
+def test_usage_is_a_number_or_null(server):
+    server.do("XADD", "s", "*", "f", "v")
+    assert server.do("MEMORY", "USAGE", "s") > 100
+    assert server.do("MEMORY", "USAGE", "s", "SAMPLES", "0") > 100
+    assert server.raw("MEMORY", "USAGE", "missing") == b"$-1\r\n"
+    for options in (["SAMPLES", "-1"], ["SAMPLES"], ["BAD"]):
+        assert server.error("MEMORY", "USAGE", "s", *options) == "ERR syntax error"
+    text = "ERR value is not an integer or out of range"
+    assert server.error("MEMORY", "USAGE", "s", "SAMPLES", "x") == text
+
+
+def test_stats_are_a_map(server):
+    server.do("SET", "a", "b")
+    items = server.do("MEMORY", "STATS")
+    stats = dict(zip(items[::2], items[1::2], strict=True))
+    assert stats[b"keys.count"] == 1
+    assert stats[b"peak.allocated"] == 0
+    assert stats[b"db.0"][0] == b"overhead.hashtable.main"
+
+
+def test_doctor_speaks_up_when_memory_runs_out(server):
+    assert server.do("MEMORY", "DOCTOR") == b"No memory issue was found.\n"
+    server.host.process_info = lambda: {"rss_bytes": 95, "peak_rss_bytes": 300}
+    server.settings.maxmemory = 100
+    text = server.do("MEMORY", "DOCTOR").decode()
+    assert "95B of the 100B" in text
+    assert "plan for the peak" in text
+
+
+def test_purge_and_malloc_stats(server):
+    assert server.do("MEMORY", "PURGE") == b"OK"
+    assert server.do("MEMORY", "MALLOC-STATS").endswith(b"\n")
