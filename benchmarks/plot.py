@@ -56,11 +56,12 @@ def draw(source: Path, image: Path) -> None:
         _draw_panel(axis, bars)
         axis.set_title(f"{title}, {ours['name']} / {theirs['name']}", loc="left", weight="bold")
     machine = result["machine"]
-    axes[-1].set_xlabel(
-        f"ratio, log scale: left of 1.0 is cheaper than {theirs['name']}; ◆ = target; whiskers: "
-        f"lowest and highest of {result['rounds']} rounds\n"
+    figure.supxlabel(
+        f"ratio, log scale: left of 1.0 is cheaper than {theirs['name']}; ◆ target; "
+        f"whiskers: lowest and highest of {result['rounds']} rounds; * see the notes in the table\n"
         f"{ours['name']} {ours['version']}, {theirs['name']} {theirs['version']}, "
-        f"{machine['python']}, {machine['cpu']}, {machine['cores']} cores; {result['made_at']}"
+        f"{machine['python']}, {machine['cpu']}, {machine['cores']} cores; {result['made_at']}",
+        fontsize=8,
     )
     figure.savefig(image, dpi=110, metadata={"Software": None})
 
@@ -95,23 +96,22 @@ def _draw_panel(axis: Axes, bars: list[Bar]) -> None:
         axis.plot([bar.low, bar.high], [place, place], color="#444444", linewidth=1)
         if bar.target is not None:
             axis.plot(bar.target, place, marker="D", markersize=4, color=TARGET)
-        outward = bar.ratio >= 1
-        edge = max(bar.high, bar.ratio, bar.target or 0) if outward else min(bar.low, bar.ratio)
+        # The label goes to the free side of the line at 1.0.
+        left = bar.ratio >= 1
         axis.annotate(
             f"{bar.ratio:.2f}",
-            (edge, place),
-            xytext=(5 if outward else -5, 0),
+            (min(1, bar.low) if left else max(1, bar.high), place),
+            xytext=(-4 if left else 4, 0),
             textcoords="offset points",
             va="center",
-            ha="left" if outward else "right",
+            ha="right" if left else "left",
             fontsize=8,
         )
     axis.set_xscale("log")
-    lowest = min(bar.low for bar in bars)
-    highest = max(max(bar.high, bar.target or 0) for bar in bars)
-    axis.set_xlim(min(0.5, lowest / 1.5), max(2.0, highest * 1.5))
     ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    lowest = min(min(bar.low, bar.target or bar.low) for bar in bars)
+    highest = max(max(bar.high, bar.target or bar.high) for bar in bars)
     axis.set_xlim(min(0.5, lowest / 1.5), max(2.0, highest * 1.5))
     axis.minorticks_off()
     axis.set_yticks(range(len(ordered)), [bar.label for bar in ordered])

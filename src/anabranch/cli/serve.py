@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import click
@@ -43,8 +44,11 @@ class Directives(click.Command):
         for group, heading in GROUPS.items():
             rows = [row for row in ROWS.values() if row.group == group]
             with formatter.section(heading):
-                if group == "compatibility":
-                    formatter.write_text(", ".join(row.name for row in rows))
+                if group in {"compatibility", "refused"}:
+                    # Not write_text: it would break names at their hyphens.
+                    text = ", ".join(row.name for row in rows)
+                    for line in wrap(text, formatter.width - 2, break_on_hyphens=False):
+                        formatter.write(f"  {line}\n")
                 else:
                     formatter.write_dl([(f"--{row.name}", described(row)) for row in rows])
 

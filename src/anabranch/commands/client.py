@@ -302,8 +302,8 @@ _SUBCOMMANDS = [
         -3,
         "2.4.0",
         "Closes connections.",
-        syntax="ip:port | <[ID client-id] [TYPE NORMAL | MASTER | REPLICA | PUBSUB] "
-        "[USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME YES | NO] [MAXAGE seconds]>",
+        syntax="ip:port | <[ID client-id] [TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] "
+        "[USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME <YES | NO>] [MAXAGE seconds]>",
         admin=True,
         complexity="O(N) where N is the number of connections",
     ),
@@ -313,7 +313,7 @@ _SUBCOMMANDS = [
         -2,
         "2.4.0",
         "Describes connections, one a line.",
-        syntax="[TYPE NORMAL | MASTER | REPLICA | PUBSUB] [ID client-id [client-id ...]]",
+        syntax="[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
         admin=True,
         complexity="O(N) where N is the number of connections",
         tips=("nondeterministic_output",),
@@ -376,7 +376,7 @@ _SUBCOMMANDS = [
         -3,
         "6.0.0",
         "Client-side caching: can be switched off only, as it is not supported.",
-        syntax="ON | OFF [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] "
+        syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] "
         "[OPTIN] [OPTOUT] [NOLOOP]",
     ),
     _row("trackinginfo", trackinginfo, 2, "6.2.0", "Answers that the connection is not tracked."),

@@ -105,7 +105,7 @@ class Dispatcher:
             if len(args) > 1:
                 raise CommandError(
                     b"ERR unknown subcommand '%b'. Try %b HELP."
-                    % (args[1][:128], command.name.upper().encode())
+                    % (texts.shown(args[1])[:128], command.name.upper().encode())
                 )
             if entry.function is None:
                 raise texts.wrong_arity(command.full_name)
@@ -214,8 +214,8 @@ def _unknown_command(args: list[bytes]) -> bytes:
     for arg in args[1:]:
         if len(shown) >= 128:
             break
-        shown += b"'%b' " % arg[: 128 - len(shown)]
-    text = b"ERR unknown command '%b'" % args[0][:128]
+        shown += b"'%b' " % texts.shown(arg)[: 128 - len(shown)]
+    text = b"ERR unknown command '%b'" % texts.shown(args[0])[:128]
     if len(args) > 1:
         text += b", with args beginning with: " + shown
     return text

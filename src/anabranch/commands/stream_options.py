@@ -151,8 +151,8 @@ def no_group(key: bytes, group: bytes) -> CommandError:
 
 
 def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Group]:
-    """The stream and its group; NOGROUP when either is missing."""
-    stream = ctx.stream(key)
+    """The stream and its group; NOGROUP when either is missing. Counts as a read, as in Redis."""
+    stream = ctx.read_stream(key)
     group = None if stream is None else stream.groups.get(name)
     if stream is None or group is None:
         raise no_group(key, name)

@@ -25,6 +25,9 @@ __all__ = ["COMMANDS"]
 AUTOCLAIM_COUNT = 100
 """COUNT of XAUTOCLAIM when not given."""
 
+AUTOCLAIM_COUNT_MAX = 1 << 40
+"""More than this Redis cannot allocate room for; nobody can have that many pending entries."""
+
 AUTOCLAIM_ATTEMPTS = 10
 """Pending entries that XAUTOCLAIM examines for each one it may report."""
 
@@ -68,7 +71,7 @@ def _nack_options(args: list[bytes]) -> _NackOptions:
     while index < len(args):
         word = args[index].upper()
         more = len(args) - index - 1
-        if word == b"IDS" and more and options.ids is None:
+        if word == b"IDS" and more:  # the last of several blocks counts
             count = integer_or_none(args[index + 1])
             if count is None or not 0 < count <= (1 << 31) - 1:
                 raise CommandError("ERR numids must be a positive integer")
@@ -139,9 +142,9 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes:
     at = 3
     min_idle = 0
     if args[3].upper() == b"IDLE":
+        min_idle = integer(args[4])
         if len(args) < 8:
             raise CommandError(texts.SYNTAX)
-        min_idle = integer(args[4])
         at = 5
     count = integer(args[at + 2])
     start = interval_start(args[at])
@@ -386,6 +389,10 @@ def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
             value = integer_or_none(args[index + 1])
             if value is None or not 0 < value <= (1 << 63) // 16 - 1:
                 raise CommandError("ERR COUNT must be > 0")
+            if value > AUTOCLAIM_COUNT_MAX:
+                raise CommandError(
+                    "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
+                )
             count = value
             index += 2
         elif word == b"JUSTID":
@@ -403,7 +410,7 @@ COMMANDS: list[Command] = [
         arity=-4,
         flags="write fast",
         categories="write stream fast",
-        keys=(KeySpec("RW delete"),),
+        keys=(KeySpec("RW update"),),
         since="5.0.0",
         group="stream",
         summary="Acknowledges entries for a consumer group.",
@@ -459,7 +466,7 @@ COMMANDS: list[Command] = [
         arity=-6,
         flags="write fast",
         categories="write stream fast",
-        keys=(KeySpec("RW access delete"),),
+        keys=(KeySpec("RW delete"),),
         since="6.2.0",
         group="stream",
         summary="Changes the owner of pending entries that have been idle for long enough.",

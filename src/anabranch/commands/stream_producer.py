@@ -28,15 +28,18 @@ def _existing(ctx: Context, key: bytes) -> Stream:
 
 
 def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> bytes:
-    """Read ``[DURATION s] [MAXSIZE n]`` in either spelling, left to right, then apply both."""
+    """Read ``[DURATION s] [MAXSIZE n]`` with the spelling's prefix, left to right; apply both."""
     stream = _existing(ctx, key)
     given: dict[str, int] = {}
     index = 0
     while index < len(options):
-        word = options[index].upper().removeprefix(b"IDMP-")
-        if word not in (b"DURATION", b"MAXSIZE") or index + 1 == len(options):
+        word = options[index].upper()
+        name = {
+            f"{prefix}DURATION".encode(): "DURATION",
+            f"{prefix}MAXSIZE".encode(): "MAXSIZE",
+        }.get(word)
+        if name is None or index + 1 == len(options):
             raise CommandError(texts.SYNTAX)
-        name = word.decode()
         if name in given:
             raise CommandError(f"ERR {prefix}{name} specified multiple times")
         value = integer(options[index + 1])

@@ -156,7 +156,7 @@ COMMANDS: list[Command] = [
         "xread",
         xread,
         arity=-4,
-        flags="readonly blocking",
+        flags="readonly blocking movablekeys",
         categories="read stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1, step=1, limit=2),),
         since="5.0.0",

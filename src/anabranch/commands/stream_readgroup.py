@@ -276,7 +276,7 @@ COMMANDS: list[Command] = [
         "xreadgroup",
         xreadgroup,
         arity=-7,
-        flags="write blocking",
+        flags="write blocking movablekeys",
         categories="write stream slow blocking",
         keys=(KeySpec("RO access", begin=("STREAMS", 4), last=-1, step=1, limit=2),),
         since="5.0.0",

@@ -21,11 +21,14 @@ __all__ = ["Argument", "parse_syntax"]
 _LEXEME = re.compile(r"\.\.\.|[\[\]<>|]|[^\s\[\]<>|]+")
 _TOKEN = re.compile(r"[A-Z][A-Z0-9_-]*|[^A-Za-z]+")
 _SIGNS = {"*": "auto-id", "=": "equal", "~": "approximately", "$": "last-id"}
-_INTEGERS = frozenset(
-    "bits client-id count cursor db destination-db entries entries-added entries-read frequency "
-    "index index1 index2 maxcount maxsize milliseconds min-idle-time ms numids numkeys numlocal "
-    "numreplicas protover seconds start-index stop timeout ttl version".split()
-)
+# fmt: off
+_INTEGERS = frozenset({
+    "bits", "client-id", "count", "cursor", "db", "destination-db", "entries", "entries-added",
+    "entries-read", "frequency", "index", "index1", "index2", "maxcount", "maxsize",
+    "milliseconds", "min-idle-time", "ms", "numids", "numkeys", "numlocal", "numreplicas",
+    "protover", "seconds", "start-index", "stop", "timeout", "ttl", "version",
+})
+# fmt: on
 _TIMES = frozenset({"unix-time-seconds", "unix-time-milliseconds"})
 _KEYS = frozenset({"key", "newkey", "source", "destination"})
 
@@ -155,9 +158,9 @@ def _block(arguments: list[Argument]) -> Argument:
     """Arguments that belong together as one."""
     if len(arguments) == 1:
         return arguments[0]
-    return Argument(
-        "-".join([each.name for each in arguments[:2]]), "block", parts=tuple(arguments)
-    )
+    names = [each.name for each in arguments]
+    name = "-".join(names) if len(names) == 2 else f"{names[0]}-options"
+    return Argument(name, "block", parts=tuple(arguments))
 
 
 def _grouped(options: list[list[Argument]]) -> Argument:
@@ -165,5 +168,5 @@ def _grouped(options: list[list[Argument]]) -> Argument:
     choices = [_block(option) for option in options]
     if len(choices) == 1:
         return choices[0]
-    name = "-or-".join([each.name for each in choices[:3]])
+    name = "-or-".join([each.name for each in choices[:2]])
     return Argument(name, "oneof", parts=tuple(choices))

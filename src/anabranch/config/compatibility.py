@@ -276,7 +276,7 @@ def _rows() -> dict[str, Row]:
             kind,
             default,
             sentence,
-            group="compatibility",
+            group="refused",
             effect=False,
             immutable=True,
             hidden=name not in {"cluster-enabled", "replicaof"},

@@ -39,6 +39,7 @@ GROUPS = {
     "streams": "Streams",
     "watching": "Events and slow log",
     "compatibility": "Accepted without effect, so that files and tools written for Redis work",
+    "refused": "Not available; the start says what to do instead",
 }
 """Headings of ``--help`` and of the documentation, in order."""
 

@@ -240,9 +240,12 @@ class CarefulParser:
         if end < 0:
             return -1
         size = _integer(buffer[start + 1 : end])
-        if size is None or not 0 <= size <= max(self.limits.bulk_bytes_max, 16384):
+        limits = self.limits
+        authenticated = limits.arguments_max == AUTHENTICATED.arguments_max
+        top = limits.bulk_bytes_max if authenticated else AUTHENTICATED.bulk_bytes_max
+        if size is None or not 0 <= size <= top:
             return self._fail(b"invalid bulk length")
-        if size > self.limits.bulk_bytes_max:
+        if size > limits.bulk_bytes_max:
             return self._fail(b"unauthenticated bulk length")
         self._bulk = size
         return end + 2

@@ -12,6 +12,7 @@ import logging
 import logging.handlers
 import os
 import sys
+import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -86,11 +87,14 @@ class _Formatter(logging.Formatter):
         return moment.isoformat(timespec="milliseconds")
 
     def trace(self, record: logging.LogRecord) -> str:
-        """The traceback; without its last line where user data must stay out."""
+        """The traceback; without the message where user data must stay out."""
         if not record.exc_info:
             return ""
-        text = self.formatException(record.exc_info)
-        return text.rpartition("\n")[0] if self.settings.hide_user_data_from_log else text
+        if not self.settings.hide_user_data_from_log:
+            return self.formatException(record.exc_info)
+        kind, _, trace = record.exc_info
+        places = "".join(traceback.format_tb(trace))
+        return f"Traceback (most recent call last):\n{places}{kind.__name__ if kind else ''}"
 
 
 class LegacyFormatter(_Formatter):

@@ -59,6 +59,8 @@ def parse(raw: bytes, missing_seq: int = 0) -> int:
         return (int(ms) << SEQ_BITS) | int(seq)
     if len(raw) > _MAX_TEXT:
         raise InvalidId
+    if b"\0" in raw:  # to Redis the text ends there
+        return parse(raw.partition(b"\0")[0], missing_seq)
     if not dash:
         return (_part(ms) << SEQ_BITS) | missing_seq
     return (_part(ms) << SEQ_BITS) | _part(seq)

@@ -1,0 +1,93 @@
+"""The command line: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from anabranch.cli.main import command
+from anabranch.config.settings import ROWS
+from anabranch.version import __version__
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANABRANCH_AUTH", "REDISCLI_AUTH", "ANABRANCH_PORT", "ANABRANCH_REQUIREPASS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments, prog_name="anabranch")
+
+
+def test_help_lists_the_sub_commands() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for name in ("serve", "config", "health", "version"):
+        assert f"  {name} " in result.stdout
+
+
+@pytest.mark.parametrize("name", ["serve", "config"])
+def test_help_describes_every_directive(name: str) -> None:
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    words = result.stdout.replace("--", " ").replace(",", " ").split()
+    assert [name for name in ROWS if name not in words] == []
+    assert "ANABRANCH_DIRECTIVE" in result.stdout or name == "config"
+
+
+def test_version_is_said_the_same_way_everywhere() -> None:
+    assert run("--version").stdout == f"anabranch, version {__version__}\n"
+    assert run("serve", "--version").stdout == f"anabranch {__version__}\n"
+    facts = json.loads(run("version", "--json").stdout)
+    assert facts["anabranch"] == __version__
+    assert facts["core"] in {"compiled", "interpreted"}
+
+
+def test_wrong_usage_ends_with_2() -> None:
+    assert run("nosuch").exit_code == 2
+    assert run("health", "--nosuch").exit_code == 2
+    assert run("health", "-u", "http://x").exit_code == 2
+
+
+def test_config_shows_values_and_where_they_come_from(tmp_path: Path) -> None:
+    path = tmp_path / "my.conf"
+    path.write_text("hz 20\nrequirepass hush\n")
+    result = run("config", str(path), "--port", "7000", "--json")
+    assert result.exit_code == 0
+    shown = json.loads(result.stdout)
+    assert shown["hz"] == {"value": "20", "source": f"{path}:1"}
+    assert shown["port"] == {"value": "7000", "source": "command line"}
+    assert shown["timeout"] == {"value": "0", "source": "default"}
+    assert "hush" not in result.stdout
+    changed = run("config", str(path), "--changed").stdout.splitlines()
+    assert [line.split()[0] for line in changed] == ["hz", "requirepass"]
+
+
+def test_config_ends_with_1_when_a_start_would_be_refused() -> None:
+    result = run("config", "--prot", "1")
+    assert result.exit_code == 1
+    assert "did you mean 'port'?" in result.stderr
+    assert result.stdout == ""
+
+
+def test_health_says_why_not(unused_port: int) -> None:
+    result = run("health", "-p", str(unused_port))
+    assert result.exit_code == 1
+    assert f"127.0.0.1:{unused_port}" in result.stderr
+    assert "refused" in result.stderr.lower()
+    result = run("health", "-p", str(unused_port), "--json")
+    assert json.loads(result.stdout)["healthy"] is False
+
+
+@pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.main", "anabranch.cli.serve"])
+def test_importing_the_command_line_loads_no_server(module: str) -> None:
+    heavy = "{'asyncio', 'uvloop', 'ssl'}"
+    code = f"import sys, {module}; print(sorted({heavy}.intersection(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"

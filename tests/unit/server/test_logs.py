@@ -1,0 +1,106 @@
+"""Log lines in their formats."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.config.settings import Settings
+from anabranch.server.logs import close_logs, emit, open_logs
+
+
+@pytest.fixture(autouse=True)
+def closed_afterwards() -> Iterator[None]:
+    yield
+    close_logs()
+
+
+def line(tmp_path: Path, *, level: str = "info", **settings: object) -> str:
+    path = tmp_path / "log"
+    open_logs(Settings(logfile=str(path), **settings))
+    emit(level, "thing.happened", name="a b", count=3)
+    close_logs()
+    return path.read_text().rstrip("\n")
+
+
+def test_legacy_lines_look_like_those_of_redis(tmp_path: Path) -> None:
+    text = line(tmp_path, log_format="legacy")
+    assert re.fullmatch(
+        r"\d+:M \d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3} \* thing\.happened name=\"a b\" count=3",
+        text,
+    )
+    assert " # " in line(tmp_path, level="warning", log_format="legacy")
+
+
+def test_logfmt(tmp_path: Path) -> None:
+    text = line(tmp_path, log_format="logfmt")
+    assert re.fullmatch(
+        r"ts=\d{4}-\d\d-\d\dT\S+ level=info event=thing\.happened name=\"a b\" count=3", text
+    )
+
+
+@pytest.mark.parametrize("log_format", ["json", "auto"])
+def test_json_is_one_object_per_line(tmp_path: Path, log_format: str) -> None:
+    record = json.loads(line(tmp_path, log_format=log_format))
+    assert record.pop("ts").startswith("20")
+    assert record == {"level": "info", "event": "thing.happened", "name": "a b", "count": 3}
+
+
+def test_the_time_may_be_milliseconds(tmp_path: Path) -> None:
+    text = line(tmp_path, log_format="logfmt", log_timestamp_format="milliseconds")
+    assert re.match(r"ts=\d{13} ", text)
+    (tmp_path / "log").unlink()
+    text = line(tmp_path, log_format="legacy", log_timestamp_format="iso8601")
+    assert re.match(r"\d+:M \d{4}-\d\d-\d\dT", text)
+
+
+@pytest.mark.parametrize(
+    ("loglevel", "shown"),
+    [("debug", "diwe"), ("notice", "iwe"), ("warning", "we"), ("nothing", "")],
+)
+def test_the_level_decides_what_is_written(tmp_path: Path, loglevel: str, shown: str) -> None:
+    path = tmp_path / "log"
+    open_logs(Settings(logfile=str(path), loglevel=loglevel, log_format="json"))
+    for level in ("debug", "info", "warning", "error"):
+        emit(level, level)
+    written = "".join(json.loads(text)["event"][0] for text in path.read_text().splitlines())
+    assert written == shown
+
+
+def test_a_file_that_was_moved_away_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    open_logs(Settings(logfile=str(path), log_format="logfmt"))
+    emit("info", "one")
+    path.rename(tmp_path / "log.1")
+    emit("info", "two")
+    assert "event=two" in path.read_text()
+
+
+def test_tracebacks_are_kept_and_user_data_is_left_out_where_asked(tmp_path: Path) -> None:
+    secret = "the value of a key"
+    for hide in (False, True):
+        path = tmp_path / f"log{hide}"
+        open_logs(Settings(logfile=str(path), log_format="json", hide_user_data_from_log=hide))
+        try:
+            raise ValueError(secret)
+        except ValueError as problem:
+            emit("error", "command.internal_error", exc=problem)
+        record = json.loads(path.read_text())
+        assert "Traceback" in record["traceback"]
+        assert (secret in path.read_text()) is not hide
+
+
+def test_embedders_see_the_records_too(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("anabranch")
+    logger.addHandler(caplog.handler)
+    try:
+        logger.setLevel(logging.INFO)
+        emit("info", "thing.happened", count=1)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records] == ["thing.happened"]
