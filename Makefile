@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Unit tests first: they are fast and name the place.
+TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt bench clean redis
@@ -32,7 +34,7 @@ run: setup ## a server on 127.0.0.1:6379, data in memory
 	$(BIN)/anabranch serve $(ARGS)
 
 test: setup redis ## all tests, fast ones first
-	$(BIN)/python -m pytest tests/unit tests $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) $(ARGS)
 
 check: setup ## linter, format, types, import rules
 	$(BIN)/ruff check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +17,6 @@ def require_redis() -> None:
     message = "redis-server is not installed: NOTHING IS COMPARED WITH REDIS"
     if os.environ.get("CI") == "true":
         pytest.fail(message)
-    warnings.warn(message, stacklevel=2)
     pytest.skip(message)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.compare import Pair, Versions, report
 from tests.differential.exceptions import DIFFERENCES
-from tests.differential.generator import Command, Episode, Generator
+from tests.differential.generator import Command, Episode, Generator, consumers_are_settled
 from tests.differential.run import Total, compare_seed
 from tests.support.servers import AnabranchServer, RedisServer
 
@@ -100,6 +100,12 @@ def test_equal_seeds_give_equal_episodes() -> None:
     first, second = Generator(5), Generator(5)
     assert [first.episode(n) for n in range(3)] == [second.episode(n) for n in range(3)]
     assert Generator(5).episode(0) != Generator(6).episode(0)
+
+
+def test_consumers_are_settled_in_every_episode() -> None:
+    for seed in range(5):
+        generator = Generator(seed)
+        assert all(consumers_are_settled(generator.episode(n).commands) for n in range(5))
 
 
 def test_each_difference_has_a_name_and_a_reason() -> None:

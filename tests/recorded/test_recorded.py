@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,8 @@ from tests.support.wire import Reply
 RECORDED = Path(os.environ.get("ANABRANCH_RECORDED") or REPOSITORY.parent / "shared" / "recorded")
 KNOWN = Path(__file__).with_name("known.tsv")
 REPLAY_SECONDS = 600
+
+pytestmark = pytest.mark.timeout(REPLAY_SECONDS + 30)
 
 
 def recorded_files() -> list[str]:
@@ -42,16 +43,14 @@ def recorded_files() -> list[str]:
 def require_recordings() -> None:
     """Skip, loudly, without the recordings."""
     if not (RECORDED / "replay.py").is_file():
-        message = f"no recordings at {RECORDED}: NOTHING IS COMPARED WITH RECORDED REPLIES"
-        warnings.warn(message, stacklevel=2)
-        pytest.skip(message)
+        pytest.skip(f"no recordings at {RECORDED}: NOTHING IS COMPARED WITH RECORDED REPLIES")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[AnabranchServer]:
     """A server of its own: replaying empties it and changes its settings."""
     require_recordings()
-    with AnabranchServer() as one:
+    with AnabranchServer(extra=["--enable-debug-command", "yes"]) as one:
         yield one
 
 
@@ -59,7 +58,9 @@ def replay(server: AnabranchServer, *arguments: str) -> None:
     """Run the player; what it does not know as meant is a failure."""
     command = [sys.executable, "-B", str(RECORDED / "replay.py"), *arguments]
     command += ["--port", str(server.port), "--known", str(KNOWN)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=REPLAY_SECONDS)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=REPLAY_SECONDS
+    )
     if done.returncode != 0:
         pytest.fail(f"{done.stdout[-20_000:]}\n{done.stderr[-2_000:]}", pytrace=False)
 

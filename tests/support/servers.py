@@ -208,9 +208,10 @@ class AnabranchServer(ServerProcess):
         ]
 
     def environment(self) -> Mapping[str, str]:
-        """The sources first, whether or not the package is installed."""
+        """The sources first, and no settings from outside."""
         paths = [str(REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        outside = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+        return {**outside, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def start(self) -> Self:
         """Start with an existing data directory."""

@@ -47,10 +47,7 @@ class AclRegistry:
     ``all_channels`` is the setting ``acl-pubsub-default``: whether a new user hears everything.
     """
 
-    def __init__(self, requirepass: str, commands: Iterable[Command] | None = None) -> None:
-        if commands is None:
-            # The table holds the ACL commands too, which import this module.
-            from anabranch.commands.table import COMMANDS as commands  # noqa: N811, PLC0415
+    def __init__(self, requirepass: str, commands: Iterable[Command]) -> None:
         self.index = CommandIndex(commands)
         self.users: dict[bytes, User] = {}
         self.log = AclLog()
@@ -165,7 +162,7 @@ class AclRegistry:
         try:
             loaded = self._new(name).changed(rules, all_channels=self.all_channels)
         except RuleError as problem:
-            raise ConfigError(f"{_shown(problem.rule)}: {problem}") from None
+            raise ConfigError(_reason(problem)) from None
         self.users.setdefault(name, loaded).adopt(loaded)
 
     def load(self, text: str, path: str = "aclfile") -> list[User]:
@@ -211,14 +208,19 @@ class AclRegistry:
             try:
                 loaded[name] = loaded[name].changed(words[2:], all_channels=self.all_channels)
             except RuleError as problem:
-                reason = str(problem)
-                if reason == UNKNOWN_COMMAND:  # nothing secret stands in such a rule
-                    reason = f"Error in applying operation '{_shown(problem.rule)}': {reason}"
-                problems.append(f"{path}:{number}: {reason}.")
+                problems.append(f"{path}:{number}: {_reason(problem)}.")
         return loaded, problems
 
     def _new(self, name: bytes) -> User:
         return User(name, self.index, all_channels=self.all_channels)
+
+
+def _reason(problem: RuleError) -> str:
+    """What is wrong with a line, without showing what may be a password."""
+    reason = str(problem)
+    if reason == UNKNOWN_COMMAND:
+        return f"Error in applying operation '{_shown(problem.rule)}': {reason}"
+    return reason
 
 
 def _shown(text: bytes) -> str:

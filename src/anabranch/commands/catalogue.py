@@ -176,8 +176,9 @@ def _docs(row: Command) -> Map:
         b"summary": row.summary,
         b"since": row.since,
         b"group": row.group,
-        b"complexity": row.complexity,
     }
+    if row.complexity:
+        fields[b"complexity"] = row.complexity
     if row.history:
         fields[b"history"] = SetReply([list(change) for change in row.history])
     if row.syntax:

@@ -32,7 +32,7 @@ _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth 
 
 
 class RequestRefused(CommandError):
-    """A request that was turned away before its command ran: it counts as rejected, not as a call."""
+    """A request turned away before its command ran: it counts as rejected, not as a call."""
 
 
 class Entry(CommandStats):
@@ -237,5 +237,5 @@ _QUOTED = [
 
 
 def quoted(data: bytes) -> bytes:
-    """An argument as MONITOR prints it: in double quotes, binary as ``\\xHH``."""
+    r"""An argument as MONITOR prints it: in double quotes, binary as ``\xHH``."""
     return b'"' + b"".join([_QUOTED[code] for code in data]) + b'"'

@@ -20,6 +20,9 @@ __all__ = ["ReadRequest", "ReplyBudget", "parse_read", "read_reply"]
 
 _TIME_MAX = (1 << 63) - 1
 
+_NAME_FRAME_BYTES = 16
+"""What a reply spends on headers around a stream's name, about."""
+
 
 class ReadRequest:
     """A parsed XREAD or XREADGROUP. ``count`` of -1 is unlimited; None means not given."""
@@ -168,12 +171,13 @@ class ReplyBudget:
     first entry of a reply is always given.
     """
 
-    __slots__ = ("_left", "_maxsize", "_produced")
+    __slots__ = ("_left", "_maxsize", "_name_bytes", "_produced")
 
     def __init__(self, request: ReadRequest) -> None:
         self._left = request.maxcount
         self._maxsize = request.maxsize
-        self._produced = 0
+        self._produced = 0  # 0 until the first entry is given
+        self._name_bytes = 0  # of a stream that has no entry in the reply yet
 
     @property
     def limited(self) -> bool:
@@ -185,35 +189,39 @@ class ReplyBudget:
         """Whether no further entry fits."""
         if self._left is not None and self._left <= 0:
             return True
-        return self._maxsize is not None and 0 < self._produced and self._produced >= self._maxsize
+        return self._maxsize is not None and self._produced >= self._maxsize
 
     def begin(self, key: bytes) -> None:
-        """A stream's part of the reply begins (counted with its first entry)."""
-        if self._produced:
-            self._produced += len(key) + 16
+        """A stream's part of the reply begins; its name counts once an entry follows."""
+        self._name_bytes = len(key) + _NAME_FRAME_BYTES
 
-    def cut(self, block: Block, low: int, high: int) -> int:
-        """How far into ``[low, high)`` the reply may go; counts what it takes."""
+    def cut(self, block: Block, low: int, high: int, extra: int = 0) -> int:
+        """How far into ``[low, high)`` the reply may go; counts what it takes.
+
+        ``extra`` bytes are added to each entry.
+        """
         if self._left is not None:
             high = min(high, low + self._left)
         ends = block.ends
         base = ends[low - 1] if low else 0
         if self._maxsize is not None and low < high:
-            if self._produced and self._produced >= self._maxsize:
+            if self._produced >= self._maxsize:
                 return low
-            bound = base + max(self._maxsize - self._produced, 1)
-            high = min(high, bisect_left(ends, bound, low, high) + 1)
-        if self._left is not None:
-            self._left -= high - low
+            bound = base + max(self._maxsize - self._produced - self._name_bytes, 1)
+            fitting = bisect_left(
+                range(low, high), bound, key=lambda index: ends[index] + extra * (index - low + 1)
+            )
+            high = min(high, low + fitting + 1)
         if low < high:
-            self._produced += ends[high - 1] - base
+            self.spend(ends[high - 1] - base + extra * (high - low), high - low)
         return high
 
-    def spend(self, size: int) -> None:
-        """Count one entry of ``size`` bytes that the caller takes after asking ``exhausted``."""
-        self._produced += size
+    def spend(self, size: int, count: int = 1) -> None:
+        """Count entries of ``size`` bytes in all that go into the reply."""
+        self._produced += self._name_bytes + size
+        self._name_bytes = 0
         if self._left is not None:
-            self._left -= 1
+            self._left -= count
 
     def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes | bytearray], int]:
         """The bytes and number of entries of these spans that fit."""

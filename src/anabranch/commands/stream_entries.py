@@ -28,6 +28,8 @@ def entries_descending(spans: Iterable[Span]) -> bytes:
         data = block.data
         ends = block.ends[low:high]
         begins = [block.ends[low - 1] if low else 0, *ends]
-        parts += [data[begin:end] for begin, end in zip(begins[-2::-1], reversed(ends), strict=True)]
+        parts += [
+            data[begin:end] for begin, end in zip(begins[-2::-1], reversed(ends), strict=True)
+        ]
     parts[0] = array_header(len(parts) - 1)
     return b"".join(parts)

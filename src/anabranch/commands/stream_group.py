@@ -9,7 +9,8 @@ from anabranch.commands.help import help_row
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, ONE, ZERO, integer as integer_reply
+from anabranch.resp.encode import OK, ONE, ZERO
+from anabranch.resp.encode import integer as integer_reply
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
@@ -21,15 +22,14 @@ _KEY_NEEDED = (
     "use the MKSTREAM option to create an empty stream automatically."
 )
 
+
 def _wrong_form(args: list[bytes]) -> CommandError:
     return CommandError(
         b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP." % args[1]
     )
 
 
-def _start_and_read(
-    args: list[bytes], *, mkstream_allowed: bool
-) -> tuple[bool, int | None]:
+def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool, int | None]:
     """``[MKSTREAM] [ENTRIESREAD n]`` behind the ID: whether to create, and entries-read."""
     mkstream = False
     entries_read: int | None = None

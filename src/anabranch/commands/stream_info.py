@@ -93,7 +93,10 @@ def _full(stream: Stream, count: int) -> Map:
             ("entries", Raw(entries_ascending(stream.spans(MIN_ID, MAX_ID, limit)))),
             (
                 "groups",
-                [_full_group(stream, name, stream.groups[name], limit) for name in _group_names(stream)],
+                [
+                    _full_group(stream, name, stream.groups[name], limit)
+                    for name in _group_names(stream)
+                ],
             ),
         ]
     )
@@ -115,7 +118,10 @@ def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
             ("pel-count", group.pending_count),
             ("nacked-count", len(group.released)),
             ("pending", pending),
-            ("consumers", [_full_consumer(group.consumers[n], limit) for n in sorted(group.consumers)]),
+            (
+                "consumers",
+                [_full_consumer(group.consumers[n], limit) for n in sorted(group.consumers)],
+            ),
         ]
     )
 

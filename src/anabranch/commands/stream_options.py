@@ -1,4 +1,4 @@
-"""Options that several stream commands share: trimming, reference policies, ID intervals, groups."""
+"""Options that several stream commands share: trimming, policies, ID intervals, groups."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = [
     "ids_block",
     "interval_end",
     "interval_start",
-    "no_group",
     "limit_argument",
+    "no_group",
     "settle_trim",
     "stream_and_group",
     "trim_threshold",
@@ -31,12 +31,8 @@ __all__ = [
 POLICIES = {b"KEEPREF": Policy.KEEPREF, b"DELREF": Policy.DELREF, b"ACKED": Policy.ACKED}
 
 _LIMIT_NEGATIVE = "ERR The LIMIT argument must be >= 0."
-_LIMIT_NOT_APPROXIMATE = (
-    "ERR syntax error, LIMIT cannot be used without the special ~ option"
-)
-_LIMIT_NO_STRATEGY = (
-    "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
-)
+_LIMIT_NOT_APPROXIMATE = "ERR syntax error, LIMIT cannot be used without the special ~ option"
+_LIMIT_NO_STRATEGY = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
 
 
 def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -> int:
@@ -132,9 +128,7 @@ def ids_block(args: list[bytes], index: int) -> tuple[Policy, list[bytes]]:
                 raise CommandError("ERR Number of IDs must be a positive integer")
             ids = args[index + 2 : index + 2 + count]
             if len(ids) < count:
-                raise CommandError(
-                    "ERR The `numids` parameter must match the number of arguments"
-                )
+                raise CommandError("ERR The `numids` parameter must match the number of arguments")
             index += 2 + count
         else:
             raise CommandError(texts.SYNTAX)

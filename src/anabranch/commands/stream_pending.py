@@ -13,7 +13,8 @@ from anabranch.commands.stream_options import (
 )
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.resp.encode import ZERO, array_header, bulk, integer as integer_reply
+from anabranch.resp.encode import ZERO, array_header, bulk
+from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import NULL_ARRAY
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
@@ -319,7 +320,9 @@ class _Claim:
         ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, [row]))
         if not self._parts:
             ctx.emit(
-                kinds.SeeConsumer(db, self._key, self._name, self._consumer, ctx.now_ms, active=True)
+                kinds.SeeConsumer(
+                    db, self._key, self._name, self._consumer, ctx.now_ms, active=True
+                )
             )
         ctx.changes += 1
         self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
@@ -364,7 +367,9 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
             continue
         if not _is_idle(entry, ctx.now_ms, min_idle):
             continue
-        deliveries = entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
+        deliveries = (
+            entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
+        )
         claim.take(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
     if ghosts:
         ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, ghosts))
@@ -428,7 +433,8 @@ COMMANDS: list[Command] = [
         group="stream",
         summary="Gives pending entries back to the group without processing them.",
         complexity="O(1) for each ID.",
-        syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+        syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] "
+        "[RETRYCOUNT count] [FORCE]",
     ),
     Command(
         "xpending",

@@ -43,7 +43,9 @@ def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> b
         if name in given:
             raise CommandError(f"ERR {prefix}{name} specified multiple times")
         value = integer(options[index + 1])
-        top, unit = (_DURATION_MAX_S, "seconds") if name == "DURATION" else (_MAXSIZE_MAX, "entries")
+        top, unit = (
+            (_DURATION_MAX_S, "seconds") if name == "DURATION" else (_MAXSIZE_MAX, "entries")
+        )
         if not 1 <= value <= top:
             raise CommandError(f"ERR {prefix}{name} must be between 1 and {top} {unit}")
         given[name] = value
@@ -80,7 +82,13 @@ def xidmp_cfgget(ctx: Context, args: list[bytes]) -> bytes:
         if word not in values:
             raise CommandError(b"ERR Unknown parameter '%b'" % raw)
     return ctx.reply(
-        Map([(word.lower(), value) for word, value in values.items() if not chosen or word in chosen])
+        Map(
+            [
+                (word.lower(), value)
+                for word, value in values.items()
+                if not chosen or word in chosen
+            ]
+        )
     )
 
 
@@ -99,9 +107,7 @@ def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
     if known == entry_id:
         return OK
     if known is not None:
-        raise CommandError(
-            "ERR IID already exists for this producer with a different stream ID"
-        )
+        raise CommandError("ERR IID already exists for this producer with a different stream ID")
     inserted_ms = min(entry_id >> SEQ_BITS, ctx.now_ms)
     ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms))
     ctx.changes += 1

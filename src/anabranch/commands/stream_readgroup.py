@@ -30,6 +30,9 @@ _MEANINGLESS = (
     "would just return an empty result set."
 )
 
+_DELIVERY_BYTES = len(b":0\r\n:0\r\n")
+"""What CLAIM adds to a new entry in the reply."""
+
 _Served = list[tuple[bytes, list[bytes | bytearray], int]]
 _Row = tuple[int, int, int, int]
 
@@ -89,9 +92,7 @@ def _any_value(value: Value | None) -> bool:
 
 def _see_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> None:
     if consumer in group.consumers:
-        ctx.emit(
-            kinds.SeeConsumer(ctx.db.index, key, name, consumer, ctx.now_ms, active=False)
-        )
+        ctx.emit(kinds.SeeConsumer(ctx.db.index, key, name, consumer, ctx.now_ms, active=False))
     else:
         ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
         ctx.changes += 1
@@ -188,7 +189,7 @@ def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry
 
 def _with_delivery(fragment: bytes | bytearray, idle_ms: int, deliveries: int) -> bytes:
     """An entry as CLAIM replies show it: idle time and delivery count behind the fields."""
-    return b"*4\r\n%b:%d\r\n:%d\r\n" % (fragment[4:], idle_ms, deliveries)
+    return b"*4\r\n%b:%d\r\n:%d\r\n" % (bytes(fragment[4:]), idle_ms, deliveries)
 
 
 def _next_claim(
@@ -235,10 +236,11 @@ def _deliver(
         if limit > 0:
             limit -= len(chunks)
     count = len(chunks)
+    extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
     by_region: dict[int, list[int]] = {}
     ordered: list[int] = []
     for region, (block, low, span_high) in stream.spans_beyond(group.cursors, limit):
-        high = budget.cut(block, low, span_high) if limited else span_high
+        high = budget.cut(block, low, span_high, extra) if limited else span_high
         if high > low:
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)

@@ -18,7 +18,8 @@ from anabranch.commands.stream_options import (
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import append_entry
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, ZERO, bulk, integer as integer_reply, null
+from anabranch.resp.encode import OK, ZERO, bulk, null
+from anabranch.resp.encode import integer as integer_reply
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy, References
@@ -30,13 +31,9 @@ __all__ = ["COMMANDS"]
 ENTRY_BYTES_MAX = 1 << 30
 """Redis's limit on the payload of one entry."""
 
-_NOT_ABOVE = (
-    "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-)
+_NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _ZERO_ID = "ERR The ID specified in XADD must be greater than 0-0"
-_EXHAUSTED = (
-    "ERR The stream has exhausted the last possible ID, unable to add more items"
-)
+_EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_LARGE = "ERR Elements are too large to be stored"
 _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
@@ -120,21 +117,20 @@ def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: in
     return index + 3
 
 
-def _next_id(options: _AddOptions | None, last: int, now_ms: int) -> int:
+def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
     """The ID of a new entry above ``last``, by the rules of the form that was given."""
     if last == MAX_ID:
         raise CommandError(_EXHAUSTED)
-    if options is None or (options.given_id is None and options.ms is None):
-        return now_ms << SEQ_BITS if now_ms > last >> SEQ_BITS else last + 1
-    if options.ms is not None:
-        new = options.ms << SEQ_BITS
-        if options.ms == last >> SEQ_BITS:
-            if last & MAX_SEQ == MAX_SEQ:
-                raise CommandError(_NOT_ABOVE)
-            new = last + 1
-    else:
-        assert options.given_id is not None
+    if options.given_id is not None:
         new = options.given_id
+    elif options.ms is None:
+        return max(now_ms << SEQ_BITS, last + 1)
+    elif options.ms != last >> SEQ_BITS:
+        new = options.ms << SEQ_BITS
+    elif last & MAX_SEQ == MAX_SEQ:
+        raise CommandError(_NOT_ABOVE)
+    else:
+        new = last + 1
     if new <= last:
         raise CommandError(_NOT_ABOVE)
     return new
@@ -143,67 +139,82 @@ def _next_id(options: _AddOptions | None, last: int, now_ms: int) -> int:
 def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     """Append an entry; see docs/compatibility.md for the order of checks.
 
-    The most frequent command of all: look-ups that other commands leave to the context are
-    written out here, and ``XADD key * field value ...`` never meets the options.
+    The most frequent command of all: ``XADD key * field value ...`` never meets the options, and
+    the look-up that other commands leave to the context is written out.
     """
-    options = None
-    fields_at = 3
     if args[2] != b"*":
-        options = _add_options(ctx, args)
-        fields_at = options.fields_at
-    pairs = tuple(args[fields_at:])
-    count = len(pairs)
-    if count < 2 or count & 1:
+        return _add_with_options(ctx, args)
+    pairs = tuple(args[3:])
+    if len(pairs) & 1:
         raise texts.wrong_arity("xadd")
-    if options is not None and options.given_id == 0:
+    database = ctx.db
+    stream = database.values.get(args[1])
+    if database.deadlines or type(stream) is not Stream:
+        stream = ctx.stream(args[1])
+    last = 0 if stream is None else stream.last_id
+    now_ms = ctx.now_ms
+    if now_ms > last >> SEQ_BITS:
+        return _append(ctx, args[1], stream, now_ms << SEQ_BITS, pairs)
+    if last == MAX_ID:
+        raise CommandError(_EXHAUSTED)
+    return _append(ctx, args[1], stream, last + 1, pairs)
+
+
+def _add_with_options(ctx: Context, args: list[bytes]) -> bytes:
+    options = _add_options(ctx, args)
+    pairs = tuple(args[options.fields_at :])
+    if len(pairs) < 2 or len(pairs) & 1:
+        raise texts.wrong_arity("xadd")
+    if options.given_id == 0:
         raise CommandError(_ZERO_ID)
     key = args[1]
-    database = ctx.db
-    stream = database.values.get(key)
-    if database.deadlines or type(stream) is not Stream:
-        stream = ctx.stream(key)
-    db = database.index
-    if options is not None and (stream is None or options.pid):
+    stream = ctx.stream(key)
+    if stream is None or options.pid:
         answer = _answered(ctx, key, stream, options, pairs)
         if answer is not None:
             return answer
-    last = 0 if stream is None else stream.last_id
-    now_ms = ctx.now_ms
-    if options is None and now_ms > last >> SEQ_BITS:
-        entry_id = now_ms << SEQ_BITS
-        text = b"%d-0" % now_ms
-    else:
-        entry_id = last + 1 if options is None and last < MAX_ID else _next_id(options, last, now_ms)
-        text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
+    entry_id = _next_id(options, 0 if stream is None else stream.last_id, ctx.now_ms)
+    reply = _append(ctx, key, stream, entry_id, pairs)
+    if options.pid:
+        ctx.emit(kinds.Remember(ctx.db.index, key, options.pid, options.iid, entry_id, ctx.now_ms))
+    if options.trim is not None:
+        _trim(ctx, key, options.trim)
+    return reply
+
+
+def _append(
+    ctx: Context, key: bytes, stream: Stream | None, entry_id: int, pairs: tuple[bytes, ...]
+) -> bytes:
+    """Add the entry, creating the stream if there is none; the ID as a bulk string."""
     packed = pack_command(pairs)  # type: ignore[arg-type]
     size = len(packed)
     if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
         raise CommandError(_TOO_LARGE)
+    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
     reply = _BULK_HEADER[len(text)] + text + b"\r\n"
-    # A packed argument carries six bytes of framing where a Redis node spends about two.
-    weight = size - 4 * count
+    database = ctx.db
     settings = ctx.settings
     if stream is None:
         ctx.emit(
-            kinds.CreateStream(db, key, settings.stream_idmp_duration, settings.stream_idmp_maxsize)
+            kinds.CreateStream(
+                database.index, key, settings.stream_idmp_duration, settings.stream_idmp_maxsize
+            )
         )
         stream = ctx.stream(key)
         assert stream is not None
-    stream.accessed_ms = now_ms
-    opens = stream.local.is_full(
+    stream.accessed_ms = ctx.now_ms
+    # A packed argument carries six bytes of framing where a Redis node spends about two.
+    weight = size - 4 * len(pairs)
+    tail = stream.local.tail
+    opens = tail is None or tail.is_full(
         settings.stream_node_max_entries, settings.stream_node_max_bytes, weight
     )
     fragment = b"*2\r\n" + reply + packed
     if ctx.record is None and not ctx.notify_flags:
         append_entry(database, key, stream, entry_id, fragment, weight, opens)
     else:
-        ctx.emit(kinds.Add(db, key, entry_id, fragment, weight, opens))
+        ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     ctx.changes += 1
-    if options is not None:
-        if options.pid:
-            ctx.emit(kinds.Remember(db, key, options.pid, options.iid, entry_id, now_ms))
-        if options.trim is not None:
-            _trim(ctx, key, options.trim)
     return reply
 
 
@@ -444,7 +455,12 @@ COMMANDS: list[Command] = [
         arity=-5,
         flags="write denyoom fast",
         categories="write stream fast",
-        keys=(KeySpec("RW update", notes="UPDATE instead of INSERT because of the optional trimming feature"),),
+        keys=(
+            KeySpec(
+                "RW update",
+                notes="UPDATE instead of INSERT because of the optional trimming feature",
+            ),
+        ),
         since="5.0.0",
         group="stream",
         summary="Appends a new entry to a stream. Creates the key if it does not exist.",

@@ -50,7 +50,8 @@ def parse_syntax(text: str) -> list[Argument]:
     """The arguments of a syntax text, in order; empty for no text."""
     if not text:
         return []
-    options, _ = _Reader(_LEXEME.findall(text)).alternatives("")
+    options, repeats = _Reader(_LEXEME.findall(text)).alternatives("")
+    assert not repeats, f"what repeats stands in brackets: {text}"
     return options[0] if len(options) == 1 else [_grouped(options)]
 
 

@@ -109,7 +109,6 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
             replies.append(_run(ctx, session, command, queued))
     finally:
         ctx.in_exec = False
-    ctx.stats.commands_processed += len(queue)
     return array_header(len(queue)) + b"".join(replies)
 
 

@@ -6,7 +6,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
-from anabranch.stream.stream import Stream
+from anabranch.stream.stream import MAX_ENTRIES_ADDED, Stream
 
 __all__ = ["append_entry", "stream_of"]
 
@@ -37,7 +37,10 @@ def append_entry(
 
     XADD calls this directly while nobody wants a record of the effect.
     """
-    stream.append(entry_id, fragment, weight, opens)
+    stream.local.append(entry_id, fragment, weight, opens)
+    stream.last_id = entry_id
+    if stream.entries_added < MAX_ENTRIES_ADDED:
+        stream.entries_added += 1
     if database.watchers or database.waiters:
         database.changed(key)
 

@@ -15,6 +15,7 @@ from typing import Any
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Consumer, Group
+from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog
@@ -73,8 +74,11 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
 
 def _block_bytes(block: Block) -> int:
     size = getsizeof(block) + getsizeof(block.data) + getsizeof(block.dead)
-    size += getsizeof(block.ids) + getsizeof(block.ends)
-    size += len(block.ids) * (_ID_BYTES + _OFFSET_BYTES)
+    if isinstance(block.ids, PackedIds):
+        size += getsizeof(block.ids) + block.ids.packed_bytes + getsizeof(block.ends)
+    else:
+        size += getsizeof(block.ids) + getsizeof(block.ends)
+        size += len(block.ids) * (_ID_BYTES + _OFFSET_BYTES)
     if block.positions is not None:
         size += getsizeof(block.positions) + len(block.positions) * _OFFSET_BYTES
     return size

@@ -1,4 +1,4 @@
-"""Glob patterns as Redis matches them: ``* ? [abc] [a-z] [^x] \\``, over bytes."""
+r"""Glob patterns as Redis matches them: ``* ? [abc] [a-z] [^x] \``, over bytes."""
 
 from __future__ import annotations
 

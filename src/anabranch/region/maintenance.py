@@ -1,8 +1,8 @@
-"""Background work in bounded slices: keys past their deadline, idempotent IDs past their age,
-the end of a CLIENT PAUSE.
+"""Background work in bounded slices.
 
-``run`` is called many times a second; each call does at most one slice of each kind, so that no
-client waits for it.
+Keys past their deadline, idempotent IDs past their age, the end of a CLIENT PAUSE: ``run`` is
+called many times a second, and each call does at most one slice of each kind, so that no client
+waits for it.
 """
 
 from __future__ import annotations

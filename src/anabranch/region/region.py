@@ -20,6 +20,7 @@ from anabranch.commands.dispatch import Dispatcher, Entry, RequestRefused
 from anabranch.commands.redaction import hidden, redacted
 from anabranch.commands.session import Session
 from anabranch.commands.table import COMMANDS
+from anabranch.commands.transaction import forget_watches
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.waiters import Waiter
@@ -28,6 +29,7 @@ from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
 from anabranch.region import maintenance
+from anabranch.resp.encode import QUEUED
 
 if TYPE_CHECKING:
     from anabranch.commands.host import Clock, Host
@@ -46,7 +48,7 @@ class Region:
         self.keyspace = Keyspace(settings.databases)
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
-        self.acl = AclRegistry(settings.requirepass)
+        self.acl = AclRegistry(settings.requirepass, COMMANDS)
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.context = Context(
@@ -85,13 +87,7 @@ class Region:
         if session.waiter is not None:
             self.keyspace.waiters.remove(session.waiter)
             session.waiter = None
-        for index, key in session.watched:
-            watchers = self.keyspace.databases[index].watchers
-            if key in watchers:
-                watchers[key].discard(session)
-                if not watchers[key]:
-                    del watchers[key]
-        session.watched.clear()
+        forget_watches(self.context, session)
         self.channels.forget(session)
         self.dispatcher.monitors.pop(session, None)
         self.dispatcher.postponed.pop(session, None)
@@ -139,6 +135,10 @@ class Region:
                     entry = self._resolve(args)
                 if guards or not session.plain:
                     reply = dispatcher.guarded(entry, args)
+                    if reply is QUEUED:  # EXEC will call it, and account for that
+                        self._say(session, entry, reply)
+                        started = ticks()
+                        continue
                 else:
                     reply = entry.function(ctx, args)  # type: ignore[misc]
             except RequestRefused as refusal:
@@ -153,16 +153,16 @@ class Region:
             ended = ticks()
             spent = ended - started
             started = ended
-            if reply is None and (session.waiter is not None or session in dispatcher.postponed):
-                session.backlog.extend(rest)
-                break
-            entry.total_ns += spent  # type: ignore[union-attr]
-            entry.histogram[spent.bit_length()] += 1  # type: ignore[union-attr]
             if reply is not None:
                 if session.plain:
                     out.append(reply)
                 else:
                     self._say(session, entry, reply)
+            elif session.waiter is not None or session in dispatcher.postponed:
+                session.backlog.extend(rest)
+                break
+            entry.total_ns += spent  # type: ignore[union-attr]
+            entry.histogram[spent.bit_length()] += 1  # type: ignore[union-attr]
             if spent >= slower_than_ns:
                 self.slow(session, entry, args, spent)  # type: ignore[arg-type]
             if ready:
@@ -204,7 +204,9 @@ class Region:
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed by our own fault: the operator's log has it, the client lives on."""
         name = entry.command.full_name if entry is not None else "?"
-        self.host.log("error", "command.internal_error", command=name, error=repr(mistake), exc=mistake)
+        self.host.log(
+            "error", "command.internal_error", command=name, error=repr(mistake), exc=mistake
+        )
         if entry is not None:
             entry.failed += 1
         return self.dispatcher.failed(CommandError("ERR internal error"))

@@ -4,8 +4,8 @@ hiredis parses, in C, whatever looks like ordinary pipelined requests. But it is
 *replies*: it does not know inline commands, takes elements that are not bulk strings, and
 allocates what a hostile header declares. So a chunk is first searched for anything out of the
 ordinary, and its result checked; in doubt the same bytes go through :class:`CarefulParser`, our
-own, which knows every rule and every error text of Redis's request parser but is slower. Both give the
-same requests (``tests/unit/resp/test_parser.py`` holds them against each other).
+own, which knows every rule and every error text of Redis's request parser but is slower. Both
+give the same requests (``tests/unit/resp/test_parser.py`` holds them against each other).
 
 Never raises: requests before a protocol error must still run, so the error is left in ``error``
 for the caller to send before closing.
@@ -23,19 +23,19 @@ from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, RequestLimits
 
 __all__ = ["CarefulParser", "RequestParser"]
 
-# What hiredis must not see: counts and lengths of seven digits and more (they may be hostile),
-# negative or zero counts, and elements of other types. A payload may look like that too; then the
-# careful parser does the work and finds nothing wrong. Patterns that begin with one literal are
-# searched at memory speed; the third is only tried when one of its rare characters occurs. Its
-# look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
+# What hiredis must not see: counts of seven digits and more (it would allocate what a hostile
+# header declares), negative or zero counts, and elements of other types. A payload may look like
+# that too; then the careful parser does the work and finds nothing wrong. Lengths need no look: a
+# hostile one is never complete, and what is not complete is checked. Both patterns begin with
+# a literal, so they are searched at memory speed; the second is only tried when one of its rare
+# characters occurs. Its look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
 _BAD_COUNT = re.compile(rb"\*(?:[0-9]{7}|[-0])")
-_BAD_LENGTH = re.compile(rb"\$(?:[0-9]{7}|-)")
-_OTHER_TYPE = re.compile(rb"(?<!\$\d)(?<!\$\d\d)\r\n[+(=~%>]")
-_OTHER_SIGNS = b"+(=~%>"
+_OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
+_OTHER_SIGNS = b"+(=~%>|"
 _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
 
 _PARTIAL_MAX = 64 * 1024
-"""An unfinished request larger than this is completed by the careful parser, which keeps bytes once."""
+"""A larger unfinished request is completed by the careful parser, which keeps its bytes once."""
 
 
 class RequestParser:
@@ -126,7 +126,7 @@ class RequestParser:
 
 def _is_suspicious(data: bytes) -> bool:
     """Whether the careful parser should look at these bytes."""
-    if _BAD_COUNT.search(data) or _BAD_LENGTH.search(data):
+    if _BAD_COUNT.search(data):
         return True
     for sign in _OTHER_SIGNS:
         if sign in data:
@@ -138,7 +138,7 @@ def _is_idle(reader: hiredis.Reader) -> bool:
     """Whether the reader is between two requests; a reader that is not cannot be used again."""
     try:
         reader.feed(b"*0\r\n")
-        return reader.gets() == []
+        return bool(reader.gets() == [])
     except hiredis.ProtocolError:
         return False
 

@@ -22,6 +22,7 @@ from anabranch.server.host import ServerHost
 from anabranch.server.listener import Listeners, keep_alive
 from anabranch.server.logs import close_logs, emit, open_logs
 from anabranch.server.loop import loop_factory
+from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
@@ -201,6 +202,7 @@ class Server:
 
 def load_users(region: Region, settings: Settings) -> None:
     """ACL users of the configuration or of the ``aclfile``; a mistake refuses to start."""
+    region.acl.all_channels = settings.acl_pubsub_default == "allchannels"
     try:
         if settings.aclfile:
             region.acl.load(region.host.read_acl_file())
@@ -224,6 +226,8 @@ def run_server(loaded: Loaded) -> int:
     open_logs(settings)
     try:
         _announce(loaded)
+        keep_freed_memory()
+        calm_collector()
         factory, name = loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(_serve(loaded, name))

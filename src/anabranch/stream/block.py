@@ -15,11 +15,15 @@ fragments in ``data``; ``dead`` holds indexes of removed entries.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
+
+from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["Block"]
 
+_NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
 
 
@@ -41,10 +45,10 @@ class Block:
     def __init__(self, first_id: int, first_position: int) -> None:
         self.first_id = first_id  # key in the region log; stays when the first entry dies
         self.first_position = first_position
-        self.ids: list[int] = []
-        self.ends: list[int] = []
-        self.data = bytearray()
-        self.dead: set[int] = set()
+        self.ids: list[int] | PackedIds = []
+        self.ends: list[int] | array[int] = []
+        self.data: bytearray | bytes = bytearray()
+        self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries that a rewrite has closed up
         self.weight = 0
         # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
@@ -60,20 +64,29 @@ class Block:
         """Entries that are not deleted."""
         return len(self.ids) - len(self.dead)
 
+    def is_full(self, entries_max: int, bytes_max: int, weight: int) -> bool:
+        """Whether the next entry must open another block (limits of 0 are none)."""
+        slots = len(self.ids) + self.gaps
+        return slots >= entries_max > 0 or self.weight + weight >= bytes_max > 0
+
     # -- finding ------------------------------------------------------------------------------
 
     def index_from(self, entry_id: int) -> int:
         """Index of the first entry, dead or live, with an ID >= ``entry_id``; O(log n)."""
-        return bisect_left(self.ids, entry_id)
+        ids = self.ids
+        if isinstance(ids, PackedIds):
+            return ids.index_from(entry_id)
+        return bisect_left(ids, entry_id)
 
     def index_after(self, entry_id: int) -> int:
         """Index of the first entry, dead or live, with an ID > ``entry_id``; O(log n)."""
-        return bisect_right(self.ids, entry_id)
+        return self.index_from(entry_id + 1)
 
     def find(self, entry_id: int) -> int:
         """Index of the live entry with this ID, or -1."""
-        index = bisect_left(self.ids, entry_id)
-        if index < len(self.ids) and self.ids[index] == entry_id and index not in self.dead:
+        ids = self.ids
+        index = self.index_from(entry_id)
+        if index < len(ids) and ids[index] == entry_id and index not in self.dead:
             return index
         return -1
 
@@ -122,21 +135,41 @@ class Block:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def fragment(self, index: int) -> bytearray:
+    def fragment(self, index: int) -> bytearray | bytes:
         """The wire bytes of one entry."""
         ends = self.ends
         return self.data[ends[index - 1] if index else 0 : ends[index]]
 
-    def slice(self, low: int, high: int) -> bytearray:
+    def slice(self, low: int, high: int) -> bytearray | bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
         ends = self.ends
+        if low == 0 and high == len(ends) and type(self.data) is bytes:
+            return self.data
         return self.data[ends[low - 1] if low else 0 : ends[high - 1]]
+
+    # -- sealing ------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """No entry will be added: hold what there is in as little memory as reading allows."""
+        self.data = bytes(self.data)
+        self.ends = array("H" if len(self.data) < 1 << 16 else "I", self.ends)
+        if not isinstance(self.ids, PackedIds):
+            self.ids = PackedIds.pack(self.ids) or self.ids
+
+    def reopen(self) -> None:
+        """Entries may be added again (the block behind this one went)."""
+        self.data = bytearray(self.data)
+        self.ends = list(self.ends)
+        self.ids = list(self.ids)
 
     # -- removing -----------------------------------------------------------------------------
 
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
-        self.dead.add(index)
+        if self.dead is _NONE:
+            self.dead = {index}
+        else:
+            self.dead.add(index)  # type: ignore[union-attr]
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
             self._rewrite()
 
@@ -153,10 +186,14 @@ class Block:
             ends.append(len(data))
         self.positions = [index if slots is None else slots[index] for index in keep]
         self.gaps += len(self.dead)
-        self.ids = [self.ids[index] for index in keep]
+        ids = self.ids
+        sealed = type(self.data) is bytes
+        self.ids = [ids[index] for index in keep]
         self.ends = ends
         self.data = data
-        self.dead = set()
+        self.dead = _NONE
+        if sealed:
+            self.seal()
 
     def forget_dead(self) -> None:
         """Rewrite at once, whatever the share of dead entries (see ``RegionLog.reopen_at``)."""
@@ -166,10 +203,11 @@ class Block:
     def copy(self) -> Block:
         """An independent copy."""
         other = Block(self.first_id, self.first_position)
-        other.ids = self.ids.copy()
-        other.ends = self.ends.copy()
-        other.data = self.data.copy()
-        other.dead = self.dead.copy()
+        # Sealed parts never change, so they can be shared.
+        other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
+        other.ends = self.ends.copy() if isinstance(self.ends, list) else self.ends
+        other.data = self.data.copy() if isinstance(self.data, bytearray) else self.data
+        other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
         other.weight = self.weight
         other.positions = None if self.positions is None else self.positions.copy()

@@ -20,7 +20,7 @@ from sortedcontainers import SortedList
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.pending import PendingEntry, PendingList
 
-__all__ = ["Consumer", "Group", "LOCAL_REGION", "MAX_DELIVERIES"]
+__all__ = ["LOCAL_REGION", "MAX_DELIVERIES", "Consumer", "Group"]
 
 LOCAL_REGION = 0
 """Region number of a server without Active-Active."""
@@ -173,7 +173,7 @@ class Group:
     def assign(
         self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
     ) -> PendingEntry:
-        """Give a pending entry a new owner (None releases it), time and count; creates it if new."""
+        """Give a pending entry an owner (None releases it), time and count; creates it if new."""
         pending = self.pending[region]
         entry = pending.get(entry_id)
         stamp = self.stamp

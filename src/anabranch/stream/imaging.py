@@ -153,6 +153,8 @@ def _group(stream: Stream, image: GroupImage) -> Group:
     entries_read = image.entries_read
     if image.estimate_entries_read:
         entries_read = estimate(stream, image.last_id)
+    if entries_read is not None:  # payloads may claim more than was ever added
+        entries_read = min(entries_read, stream.entries_added)
     group = Group(image.last_id, entries_read)
     for consumer in image.consumers:
         group.consumers[consumer.name] = Consumer(

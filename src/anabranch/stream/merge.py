@@ -36,12 +36,18 @@ class _Source:
 
 def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     """Merge ascending spans of several logs (given in region order) into one ascending sequence."""
-    active = [source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()]
+    active = [
+        source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
+    ]
     while len(active) > 1:
         active.sort(key=lambda source: (source.block.ids[source.low], source.rank))
         first, second = active[0], active[1]
         bound = second.block.ids[second.low]
-        cut = first.block.index_after(bound) if first.rank < second.rank else first.block.index_from(bound)
+        cut = (
+            first.block.index_after(bound)
+            if first.rank < second.rank
+            else first.block.index_from(bound)
+        )
         cut = min(max(cut, first.low + 1), first.high)
         yield first.block, first.low, cut
         first.low = cut
@@ -54,12 +60,18 @@ def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
 
 def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     """The same for descending spans; each yielded span is ascending inside."""
-    active = [source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()]
+    active = [
+        source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
+    ]
     while len(active) > 1:
         active.sort(key=lambda source: (-source.block.ids[source.high - 1], -source.rank))
         first, second = active[0], active[1]
         bound = second.block.ids[second.high - 1]
-        cut = first.block.index_from(bound) if first.rank > second.rank else first.block.index_after(bound)
+        cut = (
+            first.block.index_from(bound)
+            if first.rank > second.rank
+            else first.block.index_after(bound)
+        )
         cut = max(min(cut, first.high - 1), first.low)
         yield first.block, cut, first.high
         first.high = cut

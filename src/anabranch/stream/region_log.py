@@ -40,24 +40,20 @@ class RegionLog:
         Runs once per entry ever added, so it works on the block itself instead of calling it.
         """
         tail = self.tail
+        position = self.next_position
         if opens or tail is None:
-            tail = self.tail = self.blocks[entry_id] = Block(entry_id, self.next_position)
+            if tail is not None:
+                tail.seal()
+            tail = self.tail = self.blocks[entry_id] = Block(entry_id, position)
         elif tail.positions is not None:
-            tail.positions.append(self.next_position - tail.first_position)
-        tail.ids.append(entry_id)
+            tail.positions.append(position - tail.first_position)
         data = tail.data
-        data += fragment
+        data += fragment  # an open block: bytearray and lists
+        tail.ids.append(entry_id)  # type: ignore[union-attr]
         tail.ends.append(len(data))
         tail.weight += weight
+        self.next_position = position + 1
         self.length += 1
-        self.next_position += 1
-
-    def is_full(self, entries_max: int, bytes_max: int, payload: int) -> bool:
-        """Whether the next entry of ``payload`` bytes must open a block (limits of 0: none)."""
-        tail = self.tail
-        if tail is None:
-            return True
-        return (tail.slots >= entries_max > 0) or (tail.weight + payload >= bytes_max > 0)
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -182,6 +178,7 @@ class RegionLog:
         if block is self.tail:
             self.tail = self.blocks.peekitem(-1)[1] if self.blocks else None
             if self.tail is not None:  # the dropped block's positions must not be used again
+                self.tail.reopen()
                 self.tail.keep_positions()
 
     def reopen_at(self, last_id: int) -> None:

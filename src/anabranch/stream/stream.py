@@ -106,7 +106,7 @@ class Stream:
                 return region, *found
         return None
 
-    def fragment(self, entry_id: int) -> bytearray | None:
+    def fragment(self, entry_id: int) -> bytearray | bytes | None:
         """The wire bytes of the live entry with this ID, or None."""
         found = self.find(entry_id)
         return None if found is None else found[1].fragment(found[2])
@@ -117,13 +117,6 @@ class Stream:
         return sum(len(log.blocks) for log in self.logs.values())
 
     # -- changing -----------------------------------------------------------------------------
-
-    def append(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
-        """Add an entry of this region; its ID is above every live ID."""
-        self.local.append(entry_id, fragment, weight, opens)
-        self.last_id = entry_id
-        if self.entries_added < MAX_ENTRIES_ADDED:
-            self.entries_added += 1
 
     def remove(self, entry_id: int) -> bool:
         """Remove a live entry; False when there is none."""

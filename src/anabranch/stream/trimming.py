@@ -7,6 +7,7 @@ one by one, and only LIMIT is applied per node. Source: docs/compatibility.md, R
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from anabranch.stream.block import Block
@@ -48,7 +49,7 @@ def limit_default(node_entries_max: int) -> int:
 
 def plan_trim(stream: Stream, rule: TrimRule) -> TrimPlan | None:
     """What the rule removes now, None when nothing."""
-    if rule.maxlen is not None and stream.length <= rule.maxlen:
+    if not stream.length or (rule.maxlen is not None and stream.length <= rule.maxlen):
         return None
     if rule.policy is not Policy.KEEPREF:
         ids = _plan_entries(stream, rule)
@@ -74,10 +75,8 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
     found: list[tuple[int, Block, int]] = []
     cursors = dict.fromkeys(stream.logs, -1)
     if len(stream.logs) == 1:
-        last = None
-        for last in stream.local.spans(0, end, limit):
-            pass
-        return [(LOCAL_REGION, last[0], last[2])] if last else []
+        newest = deque(stream.local.spans(0, end, limit), maxlen=1)
+        return [(LOCAL_REGION, block, high) for block, _, high in newest]
     for region, (block, low, high) in stream.spans_beyond(cursors, limit):
         if block.ids[low] > end:
             break
@@ -138,4 +137,3 @@ def _plan_block(
             doomed.append(entry_id)
             length -= 1
     return length, False
-

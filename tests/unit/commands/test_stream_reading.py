@@ -10,9 +10,7 @@ UNBALANCED = (
     "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
     "specified."
 )
-ONLY_GROUP = (
-    "ERR The {} option is only supported by XREADGROUP. You called XREAD instead."
-)
+ONLY_GROUP = "ERR The {} option is only supported by XREADGROUP. You called XREAD instead."
 TIMEOUT_BAD = "ERR timeout is not an integer or out of range"
 
 
@@ -118,7 +116,10 @@ def test_a_count_below_one_is_null_and_repeated_the_last_wins() -> None:
         ("STREAMS s t 0", UNBALANCED),
         ("STREAMS s 0 COUNT", UNBALANCED),
         ("COUNT 6 MAXCOUNT 5 STREAMS s 0", "ERR MAXCOUNT must be greater than or equal to COUNT"),
-        ("MAXCOUNT 5 COUNT 6 STREAMS bad bad", "ERR MAXCOUNT must be greater than or equal to COUNT"),
+        (
+            "MAXCOUNT 5 COUNT 6 STREAMS bad bad",
+            "ERR MAXCOUNT must be greater than or equal to COUNT",
+        ),
         ("STREAMS s bad", INVALID_ID),
         ("STREAMS s t 0 bad", INVALID_ID),
         ("STREAMS k bad", WRONGTYPE),
@@ -162,7 +163,10 @@ def test_only_streams_with_something_are_listed_in_argument_order() -> None:
     s.count_to("a", 2)
     s.count_to("b", 2)
     reply = s.run("XREAD STREAMS b none a b 1 0 0 2")
-    assert [(key, _ids(entries)) for key, entries in reply] == [("b", ["2-0"]), ("a", ["1-0", "2-0"])]
+    assert [(key, _ids(entries)) for key, entries in reply] == [
+        ("b", ["2-0"]),
+        ("a", ["1-0", "2-0"]),
+    ]
 
 
 def test_the_last_live_entry_decides_whether_a_stream_is_served() -> None:

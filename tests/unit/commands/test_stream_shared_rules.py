@@ -272,8 +272,8 @@ xackdel          -6  write fast           write stream fast
 xlen              2  readonly fast        read stream fast
 xrange           -4  readonly             read stream slow
 xrevrange        -4  readonly             read stream slow
-xread            -4  readonly blocking    read stream slow blocking
-xreadgroup       -7  write blocking       write stream slow blocking
+xread            -4  readonly blocking movablekeys  read stream slow blocking
+xreadgroup       -7  write blocking movablekeys     write stream slow blocking
 xack             -4  write fast           write stream fast
 xnack            -7  write fast           write stream fast
 xpending         -3  readonly             read stream slow
@@ -295,7 +295,6 @@ xinfo            -2                       slow
 xgroup|help       2  loading stale        stream slow
 xinfo|help        2  loading stale        stream slow
 """
-_FLAGS = {"write", "readonly", "denyoom", "fast", "blocking", "loading", "stale"}
 
 
 @pytest.mark.parametrize("row", TABLE.strip().splitlines())
@@ -448,7 +447,8 @@ NULLS = [
      "'entries-read': _, 'lag': 0}]"),
     ("XRANGE s - +", "[['2-0', ['f', 'v']]]", "[['2-0', ['f', 'v']]]"),
     ("XREVRANGE s + -", "[['2-0', ['f', 'v']]]", "[['2-0', ['f', 'v']]]"),
-    ("XREAD STREAMS s missing 0 0", "[['s', [['2-0', ['f', 'v']]]]]", "{'s': [['2-0', ['f', 'v']]]}"),
+    ("XREAD STREAMS s missing 0 0", "[['s', [['2-0', ['f', 'v']]]]]",
+     "{'s': [['2-0', ['f', 'v']]]}"),
     ("XREAD STREAMS s s 0 0",
      "[['s', [['2-0', ['f', 'v']]]], ['s', [['2-0', ['f', 'v']]]]]",
      "{'s': [['2-0', ['f', 'v']]], 's': [['2-0', ['f', 'v']]]}"),

@@ -7,9 +7,7 @@ import pytest
 from tests.support.streams import INVALID_ID, NOT_INTEGER, SYNTAX, Streams
 
 NO_STRATEGY = "ERR syntax error, XTRIM must be called with a trimming strategy"
-TWO_STRATEGIES = (
-    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
-)
+TWO_STRATEGIES = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 LIMIT_ALONE = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
 LIMIT_EXACT = "ERR syntax error, LIMIT cannot be used without the special ~ option"
 

@@ -9,9 +9,7 @@ import pytest
 from tests.support.streams import INVALID_ID, NOT_INTEGER, NOW, WRONGTYPE, Streams
 
 ARITY = "ERR wrong number of arguments for 'xadd' command"
-TWO_STRATEGIES = (
-    "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
-)
+TWO_STRATEGIES = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible"
 LIMIT_ALONE = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
 LIMIT_EXACT = "ERR syntax error, LIMIT cannot be used without the special ~ option"
 IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"

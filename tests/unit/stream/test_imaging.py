@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hiredis import pack_command
 
+from anabranch.effects.apply_stream import append_entry
+from anabranch.keyspace.database import Database
 from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.stream.entry_id import MAX_ID, make, text
 from anabranch.stream.group import Group
@@ -23,7 +25,8 @@ def fragment(entry_id: int, *pairs: bytes) -> bytes:
 def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     entry_id = make(ms, 0)
     data = fragment(entry_id, *pairs)
-    stream.append(entry_id, data, len(pack_command(pairs)) - 4 * len(pairs), opens)
+    weight = len(pack_command(pairs)) - 4 * len(pairs)
+    append_entry(Database(0, {}), b"k", stream, entry_id, data, weight, opens)
     return entry_id
 
 

@@ -1,0 +1,49 @@
+"""How the process treats its memory: C allocator and garbage collector.
+
+Allocator: replies of a hundred kilobytes are made and freed thousands of times a second. By
+default glibc maps such blocks from the kernel and hands the top of the heap back whenever it can,
+so each reply pays for its pages again: XRANGE COUNT 1000 in pipelines cost 210 µs of CPU instead
+of 77. A server that holds its data in memory has no use for that thrift.
+
+Collector: entries, pending lists and sessions are no cyclic garbage, but there can be millions of
+them, and a collection of the oldest generation walks them all while every client waits. So what
+exists at start is set aside, and collections are made rare.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+__all__ = ["calm_collector", "keep_freed_memory"]
+
+_M_TRIM_THRESHOLD = -1
+_M_TOP_PAD = -2
+_M_MMAP_THRESHOLD = -3
+
+_MMAP_FROM_BYTES = 32 * 1024 * 1024  # the largest value glibc takes
+_TRIM_ABOVE_BYTES = 256 * 1024 * 1024
+_GROW_BY_BYTES = 4 * 1024 * 1024
+
+
+def keep_freed_memory() -> bool:
+    """Raise glibc's thresholds for this process; False where there is no ``mallopt``."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # another C library, or Windows
+        return False
+    return all(
+        mallopt(option, value) == 1
+        for option, value in (
+            (_M_MMAP_THRESHOLD, _MMAP_FROM_BYTES),
+            (_M_TRIM_THRESHOLD, _TRIM_ABOVE_BYTES),
+            (_M_TOP_PAD, _GROW_BY_BYTES),
+        )
+    )
+
+
+def calm_collector() -> None:
+    """Set the present heap aside and look for cyclic garbage only now and then."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1000)

@@ -1,0 +1,91 @@
+"""The IDs of a sealed block in eight bytes each instead of some fifty.
+
+IDs of one block lie close together: relative to the first one's millisecond, time and sequence
+number fit into one 64-bit word nearly always. Where they do not (a gap of decades, a sequence
+number beyond 2**24) the block keeps its plain list.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from sys import getsizeof
+from typing import overload
+
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+
+__all__ = ["PackedIds"]
+
+_SEQ_BITS = 24
+_SEQ_END = 1 << _SEQ_BITS
+_MS_END = 1 << (64 - _SEQ_BITS)
+
+
+class PackedIds(Sequence[int]):
+    """Ascending IDs, read-only."""
+
+    __slots__ = ("_base_ms", "_words")
+
+    def __init__(self, base_ms: int, words: array[int]) -> None:
+        self._base_ms = base_ms
+        self._words = words
+
+    @classmethod
+    def pack(cls, ids: Sequence[int]) -> PackedIds | None:
+        """Pack a non-empty ascending list, None if it does not fit; O(n)."""
+        base_ms = ids[0] >> SEQ_BITS
+        if (ids[-1] >> SEQ_BITS) - base_ms >= _MS_END:
+            return None
+        sequences = [entry_id & MAX_SEQ for entry_id in ids]
+        if max(sequences) >= _SEQ_END:
+            return None
+        return cls(
+            base_ms,
+            array(
+                "Q",
+                [
+                    ((entry_id >> SEQ_BITS) - base_ms << _SEQ_BITS) | seq
+                    for entry_id, seq in zip(ids, sequences, strict=True)
+                ],
+            ),
+        )
+
+    @property
+    def packed_bytes(self) -> int:
+        """Memory of the packed words."""
+        return getsizeof(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def _unpack(self, word: int) -> int:
+        return ((word >> _SEQ_BITS) + self._base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            base_ms = self._base_ms
+            mask = _SEQ_END - 1
+            return [
+                ((word >> _SEQ_BITS) + base_ms << SEQ_BITS) | (word & mask)
+                for word in self._words[index]
+            ]
+        return self._unpack(self._words[index])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self[:])
+
+    def index_from(self, entry_id: int) -> int:
+        """Index of the first ID >= ``entry_id``; O(log n)."""
+        ms = (entry_id >> SEQ_BITS) - self._base_ms
+        if ms < 0:
+            return 0
+        if ms >= _MS_END:
+            return len(self._words)
+        # A sequence number too large for a word lies behind all of its millisecond.
+        seq = min(entry_id & MAX_SEQ, _SEQ_END)
+        return bisect_left(self._words, (ms << _SEQ_BITS) + seq)
