@@ -83,7 +83,7 @@ WORDS = [
 ]
 
 # @-words stand for a hostile or at least unfriendly choice of their kind.
-TEMPLATES = [
+STREAM_TEMPLATES = [
     line.split()
     for line in """
 XADD @key * f v
@@ -91,16 +91,21 @@ XADD @key @id f v
 XADD @key @id @blob @blob
 XADD @key MAXLEN ~ @num LIMIT @num * f v
 XADD @key MAXLEN = @num * f v
+XADD @key @policy MAXLEN @num * f v
 XADD @key MINID @id @word @id f v
-XADD @key NOMKSTREAM @word MAXLEN @num @id f v g w
+XADD @key NOMKSTREAM @policy MAXLEN @num @id f v g w
 XADD @key IDMP @blob @blob * f v
 XADD @key IDMP p @num * f v
 XADD @key IDMPAUTO @blob * f v
 XADD @key * f
 XTRIM @key MAXLEN @word @num LIMIT @num
-XTRIM @key MINID ~ @id LIMIT @num @word
+XTRIM @key MAXLEN ~ @num LIMIT @num @policy
+XTRIM @key MINID ~ @id LIMIT @num @policy
+XTRIM @key MINID @id @policy
 XDEL @key @id @id @id
+XDELEX @key @policy IDS 2 @id @id
 XDELEX @key @word IDS @num @id @id
+XACKDEL @key @group @policy IDS 2 @id @id
 XACKDEL @key @group @word IDS @num @id @id
 XSETID @key @id
 XSETID @key @id ENTRIESADDED @num MAXDELETEDID @id
@@ -120,7 +125,8 @@ XGROUP DESTROY @key @group
 XGROUP CREATECONSUMER @key @group @consumer
 XGROUP DELCONSUMER @key @group @consumer
 XACK @key @group @id @id
-XNACK @key @group @word IDS @num @id @id
+XNACK @key @group @nack IDS @num @id @id
+XNACK @key @group @nack IDS 2 @id @id
 XNACK @key @group FAIL IDS 1 @id RETRYCOUNT @num FORCE
 XPENDING @key @group
 XPENDING @key @group IDLE @num @id @id @num @consumer
@@ -137,10 +143,22 @@ XCFGSET @key IDMP-DURATION @num IDMP-MAXSIZE @num
 XIDMP CFGSET @key DURATION @num
 XIDMP CFGGET @key @word
 XIDMPRECORD @key @blob @blob @id
+XIDMPRECORD @key p @num @id
+DUMP @key
+COPY @key @key REPLACE
+RENAME @key @key
+PEXPIRE @key @num
+DEL @key
+DEBUG DIGEST-VALUE @key
 RESTORE @key @num @payload REPLACE
 RESTORE @key 0 @payload REPLACE
 RESTORE @key 0 @blob REPLACE ABSTTL IDLETIME @num FREQ @num
-DUMP @key
+""".strip().splitlines()
+]
+
+TEMPLATES = [
+    line.split()
+    for line in """
 KEYS @glob
 SCAN @num MATCH @glob COUNT @num TYPE @word
 SCAN 0 MATCH @glob
@@ -174,15 +192,15 @@ FLUSHALL
 RANDOMKEY
 OBJECT @word @key
 MEMORY USAGE @key SAMPLES @num
-SET @key @blob
-GET @key
-INCR @key
-LPUSH @key @blob
-RPUSH @key @blob
-LPOP @key @num
-LRANGE @key @num @num
-SADD @key @blob
-SMEMBERS @key
+SET @other @blob
+GET @other
+INCR @other
+LPUSH @other @blob
+RPUSH @other @blob
+LPOP @other @num
+LRANGE @other @num @num
+SADD @other @blob
+SMEMBERS @other
 MULTI
 EXEC
 DISCARD
@@ -297,6 +315,8 @@ class HostileSource:
         self.random = random.Random(seed)
         self.names = [name for name in commands if name.partition(b"|")[0] not in _OUTRIGHT]
         self.payloads = list(payloads)
+        self._focus = b"s1"  # the key that most requests are about
+        self._evil = 0.5  # share of words that are absurd
         self._breakers: list[tuple[Callable[[], list[bytes]], int]] = [
             (self._truncated, 16),
             (self._mutated, 30),
@@ -313,9 +333,9 @@ class HostileSource:
     def attack(self) -> Attack:
         """The next one."""
         chance = self.random.random()
-        if chance < 0.96:
+        if chance < 0.94:
             return self.broken_bytes()
-        if chance < 0.99:
+        if chance < 0.985:
             return self.hostile_requests()
         return self.wild_requests()
 
@@ -334,7 +354,8 @@ class HostileSource:
 
     def _split(self, data: bytes) -> list[bytes]:
         """The same bytes in several pieces, cut anywhere."""
-        cuts = sorted(self.random.randrange(len(data) + 1) for _ in range(self.random.randint(1, 4)))
+        count = self.random.randint(1, 4)
+        cuts = sorted(self.random.randrange(len(data) + 1) for _ in range(count))
         pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
         return [piece for piece in pieces if piece]
 
@@ -363,7 +384,7 @@ class HostileSource:
             elif how == 4 and at < len(data):
                 data[at] = choose.choice(b"*$+-:_,(#%~>|=!.\r\n\0 0123456789\xff")
             else:
-                data[at:at] = choose.choice((b"\r\n", b"\n", b"\r", b"*1\r\n", b"$3\r\n", b"$-1\r\n"))
+                data[at:at] = choose.choice((b"\r\n", b"\n", b"*1\r\n", b"$3\r\n", b"$-1\r\n"))
         return [bytes(data) or b"\0"]
 
     def _hostile_lengths(self) -> list[bytes]:
@@ -423,7 +444,8 @@ class HostileSource:
 
     def _nested(self) -> list[bytes]:
         choose = self.random
-        head = choose.choice((b"*1\r\n", b"*2\r\n$1\r\na\r\n", b"*2\r\n", b"%1\r\n+k\r\n", b">1\r\n"))
+        heads = (b"*1\r\n", b"*2\r\n$1\r\na\r\n", b"*2\r\n", b"%1\r\n+k\r\n", b">1\r\n")
+        head = choose.choice(heads)
         return [head * choose.choice((2, 8, 9, 10, 100, 1000)) + b"$4\r\nPING\r\n"]
 
     def _inline(self) -> list[bytes]:
@@ -463,7 +485,8 @@ class HostileSource:
         return [self.random.choice((tls, http, post, ssh, memcached))]
 
     def _endless_line(self) -> list[bytes]:
-        head = self.random.choice((b"*", b"$", b"*1\r\n$", b"PING ", b'ECHO "', b"*2\r\n$4\r\nECHO\r\n$"))
+        heads = (b"*", b"$", b"*1\r\n$", b"PING ", b'ECHO "', b"*2\r\n$4\r\nECHO\r\n$")
+        head = self.random.choice(heads)
         size = self.random.choice((65_000, 65_535, 65_537, 70_000, 200_000))
         return [head + self.random.choice((b"1", b"a", b" ", b"\0", b'"')) * size]
 
@@ -471,11 +494,27 @@ class HostileSource:
 
     def hostile_requests(self) -> Attack:
         """A pipeline of well-formed requests, each of which has exactly one reply."""
-        count = self.random.randint(1, 60)
-        requests = [self._request(TEMPLATES) for _ in range(count)]
+        count = self.random.randint(1, 20)
+        requests = self._stage() if self.random.random() < 0.7 else []  # to be hostile to
+        requests += [self._request(TEMPLATES) for _ in range(count)]
+        count = len(requests)
         data = b"".join(map(encode_command, requests))
         chunks = [data] if self.random.random() < 0.7 else self._split(data)
         return Attack("requests", chunks, EOF, count, count, requests)
+
+    def _stage(self) -> list[list[bytes]]:
+        """A stream with entries, groups and pending entries; one reply each."""
+        key = self._key()
+        requests = [b"DEL %b" % key]
+        requests += [b"XADD %b %d-%d f v" % (key, ms, seq) for ms in (1, 2, 3) for seq in (1, 2, 3)]
+        requests += [b"XGROUP CREATE %b %b 0" % (key, group) for group in (b"g1", b"g2", b"g3")]
+        requests += [
+            b"XREADGROUP GROUP %b %b COUNT 3 STREAMS %b >" % (group, consumer, key)
+            for group in (b"g1", b"g2")
+            for consumer in (b"c1", b"c2")
+        ]
+        self._focus = key
+        return [line.split(b" ") for line in requests]
 
     def wild_requests(self) -> Attack:
         """A pipeline with requests that wait, listen, fall silent or hang up."""
@@ -491,9 +530,13 @@ class HostileSource:
 
     def _request(self, templates: Sequence[Sequence[str]]) -> list[bytes]:
         choose = self.random
-        template = choose.choice(templates)
+        self._evil = choose.choice((0.02, 0.15, 0.15, 0.5))
+        if templates is TEMPLATES and choose.random() < 0.6:
+            template = choose.choice(STREAM_TEMPLATES)
+        else:
+            template = choose.choice(templates)
         args = [self._filled(word) for word in template]
-        while choose.random() < 0.15 and templates is TEMPLATES:
+        while choose.random() < self._evil / 3 and templates is TEMPLATES:
             at = choose.randrange(len(args) + 1)
             how = choose.randrange(4)
             if how == 0:
@@ -514,7 +557,7 @@ class HostileSource:
 
     def _num(self) -> bytes:
         choose = self.random
-        if choose.random() < 0.4:
+        if choose.random() > self._evil:
             return b"%d" % choose.randrange(6)
         if choose.random() < 0.3:
             return b"%d" % (choose.randrange(-(1 << 66), 1 << 66) >> choose.randrange(66))
@@ -522,15 +565,30 @@ class HostileSource:
 
     def _id(self) -> bytes:
         choose = self.random
-        if choose.random() < 0.3:
-            return b"%d-%d" % (choose.randrange(9), choose.randrange(9))
+        if choose.random() > self._evil:
+            return b"%d-%d" % (choose.randrange(5), choose.randrange(4))
         return choose.choice(IDS)
 
     def _key(self) -> bytes:
-        return self.random.choice((b"s1", b"s2", b"s3", b"s4", b"s5", b"k\0\r\n\xff", b"", b"*[s"))
+        if self.random.random() > self._evil:
+            return self._focus
+        if self.random.random() < 0.8:
+            return self.random.choice((b"s1", b"s2", b"s3"))
+        return self._other()
+
+    def _other(self) -> bytes:
+        return self.random.choice((b"s4", b"t1", b"t2", b"k\0\r\n\xff", b"", b"*[s"))
+
+    def _policy(self) -> bytes:
+        return self.random.choice((b"KEEPREF", b"DELREF", b"ACKED"))
+
+    def _nack(self) -> bytes:
+        return self.random.choice((b"SILENT", b"FAIL", b"FATAL"))
 
     def _group(self) -> bytes:
-        return self.random.choice((b"g1", b"g2", b"g3", b"", b"\xff\r\n"))
+        if self.random.random() > self._evil:
+            return self.random.choice((b"g1", b"g1", b"g2"))
+        return self.random.choice((b"g3", b"g4", b"", b"\xff\r\n"))
 
     def _consumer(self) -> bytes:
         return self.random.choice((b"c1", b"c2", b"c3", b"", b"\0\r\n"))
@@ -567,7 +625,7 @@ class HostileSource:
             if how == 0:
                 data[at] ^= 1 << choose.randrange(8)
             elif how == 1:
-                data[at] = choose.choice((0, 1, 0x7F, 0x80, 0x81, 0xC0, 0xC3, 0xF0, 0xF4, 0xFE, 0xFF))
+                data[at] = choose.choice(b"\x00\x01\x7f\x80\x81\xc0\xc3\xf0\xf4\xfe\xff")
             elif how == 2:
                 del data[at : at + choose.randint(1, 8)]
             elif how == 3:

@@ -67,6 +67,8 @@ class Context:
         self.in_exec = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
         self.changes = 0  # what INFO calls rdb_changes_since_last_save
+        self.id_prefix_ms = -1  # the ``ms-`` of the newest ID written out, see XADD
+        self.id_prefix = b""
         self.notify_flags = 0  # keyspace event classes in force, see effects/events.py
 
     def enter(self, session: Session, now_ms: int) -> None:

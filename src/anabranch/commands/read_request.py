@@ -202,7 +202,7 @@ class ReplyBudget:
         """
         if self._left is not None:
             high = min(high, low + self._left)
-        ends = block.ends
+        ends = block.end_offsets()
         base = ends[low - 1] if low else 0
         if self._maxsize is not None and low < high:
             if self._produced >= self._maxsize:
@@ -223,9 +223,9 @@ class ReplyBudget:
         if self._left is not None:
             self._left -= count
 
-    def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes | bytearray], int]:
+    def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes], int]:
         """The bytes and number of entries of these spans that fit."""
-        chunks: list[bytes | bytearray] = []
+        chunks: list[bytes] = []
         count = 0
         if self.limited:
             self.begin(key)
@@ -239,9 +239,9 @@ class ReplyBudget:
         return chunks, count
 
 
-def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes | bytearray], int]]) -> bytes:
+def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes], int]]) -> bytes:
     """``[[key, [entries]], ...]``, or a map of them in RESP3."""
-    parts: list[bytes | bytearray] = []
+    parts: list[bytes] = []
     if ctx.resp3:
         parts.append(map_header(len(served), resp3=True))
         for key, chunks, count in served:

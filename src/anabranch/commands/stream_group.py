@@ -47,6 +47,8 @@ def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool,
             index += 2
         else:
             raise _wrong_form(args)
+    if len(args) > (8 if mkstream_allowed else 7):  # an option given twice
+        raise _wrong_form(args)
     return mkstream, entries_read
 
 
@@ -70,8 +72,6 @@ def _existing_group(ctx: Context, args: list[bytes]) -> tuple[Stream, Group]:
 
 def create(ctx: Context, args: list[bytes]) -> bytes:
     """XGROUP CREATE."""
-    if len(args) > 8:
-        raise _wrong_form(args)
     mkstream, entries_read = _start_and_read(args, mkstream_allowed=True)
     key, name, raw = args[2], args[3], args[4]
     stream = ctx.stream(key)
@@ -101,8 +101,6 @@ def _clamped(entries_read: int | None, added: int) -> int | None:
 
 def set_id(ctx: Context, args: list[bytes]) -> bytes:
     """XGROUP SETID; unlike CREATE it takes ``-`` and ``+`` too, as Redis does."""
-    if len(args) > 7:
-        raise _wrong_form(args)
     _, entries_read = _start_and_read(args, mkstream_allowed=False)
     stream, _ = _existing_group(ctx, args)
     raw = args[4]

@@ -89,7 +89,7 @@ def _nack_options(args: list[bytes]) -> _NackOptions:
             options.force = True
             index += 1
         else:
-            raise CommandError(b"ERR Unrecognized XNACK option '%b'" % args[index])
+            raise CommandError(b"ERR Unrecognized XNACK option '%b'" % texts.shown(args[index]))
     if options.ids is None:
         raise CommandError("ERR syntax error, expected IDS keyword")
     return options
@@ -241,7 +241,7 @@ def _claim_options(args: list[bytes], index: int, now_ms: int) -> _ClaimOptions:
             options.last_id = id_argument(args[index + 1])
             index += 1
         else:
-            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % args[index])
+            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % texts.shown(args[index]))
         index += 1
     if options.delivery_ms is not None and not 0 <= options.delivery_ms <= now_ms:
         options.delivery_ms = now_ms
@@ -301,7 +301,7 @@ class _Claim:
         self._key = key
         self._name = name
         self._consumer = consumer
-        self._parts: list[bytes | bytearray] = []
+        self._parts: list[bytes] = []
         db = ctx.db.index
         if consumer in group.consumers:
             ctx.emit(kinds.SeeConsumer(db, key, name, consumer, ctx.now_ms, active=False))

@@ -66,7 +66,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
     after = [_after(ctx, key, raw) for key, raw in zip(request.keys, request.ids, strict=True)]
     budget = ReplyBudget(request)
-    served: list[tuple[bytes, list[bytes | bytearray], int]] = []
+    served: list[tuple[bytes, list[bytes], int]] = []
     for key, beyond in zip(request.keys, after, strict=True):
         if budget.exhausted:
             break

@@ -33,7 +33,7 @@ _MEANINGLESS = (
 _DELIVERY_BYTES = len(b":0\r\n:0\r\n")
 """What CLAIM adds to a new entry in the reply."""
 
-_Served = list[tuple[bytes, list[bytes | bytearray], int]]
+_Served = list[tuple[bytes, list[bytes], int]]
 _Row = tuple[int, int, int, int]
 
 
@@ -42,7 +42,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     request = parse_read(args, grouped=True, now_ms=ctx.now_ms)
     name = request.group
     assert name is not None
-    plans: list[tuple[bytes, Stream, Group, int | None]] = []
+    plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
     for key, raw in zip(request.keys, request.ids, strict=True):
         stream = ctx.stream(key)
         group = None if stream is None else stream.groups.get(name)
@@ -53,7 +53,8 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             )
         if raw in (b"$", b"+"):
             raise CommandError(_MEANINGLESS.format(raw.decode()))
-        plans.append((key, stream, group, None if raw == b">" else id_argument(raw)))
+        beyond = MAX_ID if raw == b">" else id_argument(raw)
+        plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
     budget = ReplyBudget(request)
     served: _Served = []
     for key, stream, group, after in plans:
@@ -64,8 +65,6 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
             if not count:
                 continue
-        elif after == MAX_ID:  # nothing can lie beyond: Redis leaves the stream out
-            continue
         else:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         served.append((key, chunks, count))
@@ -109,10 +108,10 @@ def _history(
     request: ReadRequest,
     after: int,
     budget: ReplyBudget,
-) -> tuple[list[bytes | bytearray], int]:
+) -> tuple[list[bytes], int]:
     """This consumer's pending entries beyond an ID; a deleted one is ``[id, null]``."""
     consumer = group.consumers[request.consumer]
-    chunks: list[bytes | bytearray] = []
+    chunks: list[bytes] = []
     rows: list[_Row] = []
     budget.begin(key)
     for entry in consumer.between(after + 1, MAX_ID):
@@ -120,7 +119,7 @@ def _history(
             break
         found = stream.find(entry.entry_id)
         if found is None:
-            chunk: bytes | bytearray = b"*2\r\n%b%b" % (
+            chunk: bytes = b"*2\r\n%b%b" % (
                 bulk(text(entry.entry_id)),
                 null_array(ctx.resp3),
             )
@@ -147,9 +146,9 @@ def _claim(
     group: Group,
     request: ReadRequest,
     budget: ReplyBudget,
-) -> list[bytes | bytearray]:
+) -> list[bytes]:
     """Released entries in NACK order, then owned ones idle for long enough, oldest first."""
-    chunks: list[bytes | bytearray] = []
+    chunks: list[bytes] = []
     rows: list[_Row] = []
     for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
         if len(chunks) == request.count or budget.exhausted:
@@ -187,7 +186,7 @@ def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry
     return candidates
 
 
-def _with_delivery(fragment: bytes | bytearray, idle_ms: int, deliveries: int) -> bytes:
+def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
     """An entry as CLAIM replies show it: idle time and delivery count behind the fields."""
     return b"*4\r\n%b:%d\r\n:%d\r\n" % (bytes(fragment[4:]), idle_ms, deliveries)
 
@@ -224,9 +223,9 @@ def _deliver(
     group: Group,
     request: ReadRequest,
     budget: ReplyBudget,
-) -> tuple[list[bytes | bytearray], int]:
+) -> tuple[list[bytes], int]:
     """Claimed entries if asked for, then new ones, together at most COUNT."""
-    chunks: list[bytes | bytearray] = []
+    chunks: list[bytes] = []
     limited = budget.limited
     if limited:
         budget.begin(key)

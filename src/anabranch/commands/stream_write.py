@@ -39,6 +39,7 @@ _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
 
+_SEQUENCE = [b"%d\r\n" % seq for seq in range(1024)]
 _BULK_HEADER = [b"$%d\r\n" % length for length in range(64)]  # an ID's text has at most 41 bytes
 
 
@@ -190,8 +191,14 @@ def _append(
     size = len(packed)
     if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
         raise CommandError(_TOO_LARGE)
-    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
-    reply = _BULK_HEADER[len(text)] + text + b"\r\n"
+    ms = entry_id >> SEQ_BITS
+    if ms != ctx.id_prefix_ms:  # formatted once per millisecond, not once per entry
+        ctx.id_prefix_ms = ms
+        ctx.id_prefix = b"%d-" % ms
+    prefix = ctx.id_prefix
+    seq = entry_id & MAX_SEQ
+    end = _SEQUENCE[seq] if seq < len(_SEQUENCE) else b"%d\r\n" % seq
+    reply = _BULK_HEADER[len(prefix) + len(end) - 2] + prefix + end
     database = ctx.db
     settings = ctx.settings
     if stream is None:

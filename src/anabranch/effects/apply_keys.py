@@ -47,6 +47,9 @@ def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
 def _bind(keyspace: Keyspace, db: int, key: bytes, value: Value, deadline: int | None) -> None:
     target = keyspace.databases[db]
     target.put(key, value)
+    if isinstance(value, Stream):
+        for log in value.logs.values():
+            keyspace.unsealed.extend(log.full_blocks())
     if deadline is not None:
         target.deadlines[key] = deadline
 

@@ -37,7 +37,10 @@ def append_entry(
 
     XADD calls this directly while nobody wants a record of the effect.
     """
-    stream.local.append(entry_id, fragment, weight, opens)
+    log = stream.local
+    if opens and log.tail is not None:
+        database.unsealed.append(log.tail)
+    log.append(entry_id, fragment, weight, opens)
     stream.last_id = entry_id
     if stream.entries_added < MAX_ENTRIES_ADDED:
         stream.entries_added += 1

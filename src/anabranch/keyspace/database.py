@@ -7,12 +7,14 @@ the key may have become servable).
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
+from anabranch.stream.block import Block
 
 __all__ = ["Database", "Watcher"]
 
@@ -30,16 +32,28 @@ class Database:
     way: ``order`` has to hear of it.
     """
 
-    __slots__ = ("deadlines", "index", "order", "ready", "values", "waiters", "watchers")
+    __slots__ = (
+        "deadlines",
+        "index",
+        "order",
+        "ready",
+        "unsealed",
+        "values",
+        "waiters",
+        "watchers",
+    )
 
-    def __init__(self, index: int, ready: dict[tuple[int, bytes], None]) -> None:
+    def __init__(
+        self, index: int, ready: dict[tuple[int, bytes], None], unsealed: deque[Block]
+    ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
         self.deadlines = Deadlines()
         self.order = KeyOrder()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
-        self.ready = ready  # shared by all databases, see Keyspace
+        self.ready = ready  # these two are shared by all databases, see Keyspace
+        self.unsealed = unsealed
 
     def touch(self, key: bytes) -> None:
         """A key's value changed: break transactions that watch it."""

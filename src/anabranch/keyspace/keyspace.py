@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.waiters import Waiters
+from anabranch.stream.block import Block
 
 __all__ = ["Keyspace"]
 
@@ -11,12 +14,14 @@ __all__ = ["Keyspace"]
 class Keyspace:
     """All databases, and everybody blocked on their keys."""
 
-    __slots__ = ("databases", "ready", "waiters")
+    __slots__ = ("databases", "ready", "unsealed", "waiters")
 
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
-        self.databases = [Database(index, self.ready) for index in range(count)]
+        # full blocks that maintenance has not got round to, oldest first
+        self.unsealed: deque[Block] = deque()
+        self.databases = [Database(index, self.ready, self.unsealed) for index in range(count)]
         self.waiters = Waiters(self)
 
     def swap(self, first: int, second: int) -> None:

@@ -74,6 +74,8 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
 
 def _block_bytes(block: Block) -> int:
     size = getsizeof(block) + getsizeof(block.data) + getsizeof(block.dead)
+    if block.parts is not None:
+        size += getsizeof(block.parts) + sum(map(getsizeof, block.parts))
     if isinstance(block.ids, PackedIds):
         size += getsizeof(block.ids) + block.ids.packed_bytes + getsizeof(block.ends)
     else:

@@ -15,11 +15,12 @@ class CommandStats:
     __slots__ = ("failed", "histogram", "rejected", "total_ns")
 
     def __init__(self) -> None:
+        self.histogram = [0] * 64
         self.reset()
 
     def reset(self) -> None:
-        """CONFIG RESETSTAT."""
-        self.histogram = [0] * 64
+        """CONFIG RESETSTAT. The list stays the same: the dispatching loop holds on to it."""
+        self.histogram[:] = [0] * 64
         self.total_ns = 0
         self.rejected = 0
         self.failed = 0

@@ -28,11 +28,12 @@ from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
-from anabranch.region import maintenance
+from anabranch.region.maintenance import Maintenance
 from anabranch.resp.encode import QUEUED
 
 if TYPE_CHECKING:
     from anabranch.commands.host import Clock, Host
+    from anabranch.commands.spec import CommandFunction
     from anabranch.config.settings import Settings
 
 __all__ = ["Region"]
@@ -67,7 +68,7 @@ class Region:
         self.rates = Rates()
         self.context.region = self
         self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
-        self.producers_due_ms = 0  # next sweep of old idempotent IDs
+        self._maintenance = Maintenance(self)
         self._next_session_id = 1
 
     # -- sessions -----------------------------------------------------------------------------
@@ -126,21 +127,31 @@ class Region:
         ticks = self.clock.ticks_ns
         out = session.outbox
         entry: Entry | None = None
+        name: bytes | None = None  # pipelines repeat a command: its row is looked up once
+        low = high = 0
+        function: CommandFunction | None = None
+        histogram: list[int] = []
         rest = iter(requests)
         started = ticks()
         for args in rest:
-            entry = entries.get(args[0])
             try:
-                if entry is None or not entry.low <= len(args) <= entry.high:
-                    entry = self._resolve(args)
+                if args[0] != name or not low <= len(args) <= high:
+                    name = None
+                    entry = entries.get(args[0])
+                    if entry is None or not entry.low <= len(args) <= entry.high:
+                        entry = self._resolve(args)
+                    else:
+                        name, low, high = args[0], entry.low, entry.high
+                    function = entry.function
+                    histogram = entry.histogram
                 if guards or not session.plain:
-                    reply = dispatcher.guarded(entry, args)
+                    reply = dispatcher.guarded(entry, args)  # type: ignore[arg-type]
                     if reply is QUEUED:  # EXEC will call it, and account for that
                         self._say(session, entry, reply)
                         started = ticks()
                         continue
                 else:
-                    reply = entry.function(ctx, args)  # type: ignore[misc]
+                    reply = function(ctx, args)  # type: ignore[misc]
             except RequestRefused as refusal:
                 self._say(session, entry, dispatcher.failed(refusal))
                 started = ticks()
@@ -162,7 +173,7 @@ class Region:
                 session.backlog.extend(rest)
                 break
             entry.total_ns += spent  # type: ignore[union-attr]
-            entry.histogram[spent.bit_length()] += 1  # type: ignore[union-attr]
+            histogram[spent.bit_length()] += 1
             if spent >= slower_than_ns:
                 self.slow(session, entry, args, spent)  # type: ignore[arg-type]
             if ready:
@@ -305,7 +316,7 @@ class Region:
                 self.release(waiter, waiter.timeout_reply)
             else:
                 self._retry(waiter, now_ms)
-        maintenance.run(self, now_ms)
+        self._maintenance.run(now_ms)
         if self.keyspace.ready:
             self.serve_ready(now_ms)
 

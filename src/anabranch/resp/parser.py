@@ -23,13 +23,13 @@ from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, RequestLimits
 
 __all__ = ["CarefulParser", "RequestParser"]
 
-# What hiredis must not see: counts of seven digits and more (it would allocate what a hostile
+# What hiredis must not see: counts of five digits and more (it would allocate what a hostile
 # header declares), negative or zero counts, and elements of other types. A payload may look like
 # that too; then the careful parser does the work and finds nothing wrong. Lengths need no look: a
 # hostile one is never complete, and what is not complete is checked. Both patterns begin with
 # a literal, so they are searched at memory speed; the second is only tried when one of its rare
 # characters occurs. Its look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
-_BAD_COUNT = re.compile(rb"\*(?:[0-9]{7}|[-0])")
+_BAD_COUNT = re.compile(rb"\*(?:[0-9]{5}|[-0])")
 _OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
 _OTHER_SIGNS = b"+(=~%>|"
 _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
@@ -89,6 +89,8 @@ class RequestParser:
             payload = len(b"".join(chain.from_iterable(requests)))
         except (hiredis.ProtocolError, TypeError):
             return self._be_careful(data)
+        if not all(requests):  # "$0" between two requests: to hiredis a reply, to us a word
+            return self._be_careful(data)
         # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
         # exactly between two elements does not, so ask with an empty request.
         if not reader.has_data() and _is_idle(reader):
@@ -96,12 +98,19 @@ class RequestParser:
             return requests
         rest = (partial + data)[_encoded_size(requests, payload) :]
         careful = CarefulParser(self._limits)
-        careful.feed(rest)  # hiredis would wait for the end of a line that is wrong already
+        more = careful.feed(rest)  # hiredis would wait for the end of a line that is wrong already
         self._reader = hiredis.Reader()
-        if careful.error is not None or len(rest) > _PARTIAL_MAX:
+        if (
+            more
+            or careful.error is not None
+            or rest[:1] != b"*"
+            or len(rest) > _PARTIAL_MAX
+            or (partial and not requests)  # byte by byte: do not look at the same bytes each time
+        ):
             self.error = careful.error
             self._careful = careful
             self._partial = b""
+            requests += more
             return requests
         self._reader.feed(rest)
         self._reader.gets()
@@ -153,10 +162,14 @@ def _encoded_size(requests: list[list[bytes]], payload: int) -> int:
     return size
 
 
+_ARGUMENT_BYTES = 41
+"""What an argument takes beside its payload: a list slot and the head of a bytes object."""
+
+
 class CarefulParser:
     """Every rule of Redis's request parser, in Python."""
 
-    __slots__ = ("_args", "_buffer", "_bulk", "_missing", "_scanned", "error", "limits")
+    __slots__ = ("_args", "_buffer", "_bulk", "_held", "_missing", "_scanned", "error", "limits")
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
@@ -165,12 +178,13 @@ class CarefulParser:
         self._scanned = 0  # no line end before this offset
         self._missing = 0  # arguments the current request still lacks
         self._args: list[bytes] = []
+        self._held = 0  # about how many bytes of memory these arguments take
         self._bulk = -1  # declared length of the argument being read, -1: header comes next
 
     @property
     def buffered(self) -> int:
-        """Bytes received and not yet turned into arguments."""
-        return len(self._buffer)
+        """About how many bytes are kept of what is not yet a complete request."""
+        return len(self._buffer) + self._held
 
     @property
     def in_request(self) -> bool:
@@ -230,6 +244,7 @@ class CarefulParser:
             return self._fail(b"unauthenticated multibulk length")
         self._missing = max(count, 0)
         self._args = []
+        self._held = 0
         return end + 2
 
     def _bulk_header(self, start: int) -> int:
@@ -255,11 +270,13 @@ class CarefulParser:
         if len(self._buffer) < stop + 2:
             return -1
         self._args.append(bytes(self._buffer[start:stop]))
+        self._held += self._bulk + _ARGUMENT_BYTES
         self._bulk = -1
         self._missing -= 1
         if not self._missing:
             requests.append(self._args)
             self._args = []
+            self._held = 0
         return stop + 2  # as in Redis, the two bytes behind a payload are skipped unread
 
     def _inline(self, start: int, requests: list[list[bytes]]) -> int:

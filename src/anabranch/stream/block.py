@@ -9,21 +9,27 @@ A block is also a Redis *node*: approximate trimming drops whole blocks, and
 two figures those limits look at; they count deleted entries too, as Redis does. Entries are
 appended by the region log.
 
-Invariants (see :meth:`Block.check`): IDs ascend strictly; ``ends`` are the end offsets of the
-fragments in ``data``; ``dead`` holds indexes of removed entries.
+A block begins with its fragments in a list (``parts``), where adding one is cheapest. Once the next
+block has been opened it may be *sealed*: one ``bytes`` of all fragments, their end offsets and
+their IDs in compact arrays. Sealing costs as much as adding did, so it is left to maintenance.
+
+Invariants (see :meth:`Block.check`): IDs ascend strictly; in a sealed block ``ends`` are the end
+offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["Block"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
+_NO_ENDS: array[int] = array("H")
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
 
 
@@ -38,6 +44,8 @@ class Block:
         "first_position",
         "gaps",
         "ids",
+        "is_open",
+        "parts",
         "positions",
         "weight",
     )
@@ -46,8 +54,10 @@ class Block:
         self.first_id = first_id  # key in the region log; stays when the first entry dies
         self.first_position = first_position
         self.ids: list[int] | PackedIds = []
-        self.ends: list[int] | array[int] = []
-        self.data: bytearray | bytes = bytearray()
+        self.is_open = True  # the newest of its log: entries may be added
+        self.parts: list[bytes] | None = []  # None once sealed
+        self.data = b""
+        self.ends = _NO_ENDS
         self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries that a rewrite has closed up
         self.weight = 0
@@ -135,32 +145,60 @@ class Block:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def fragment(self, index: int) -> bytearray | bytes:
+    def fragment(self, index: int) -> bytes:
         """The wire bytes of one entry."""
+        if self.parts is not None:
+            return self.parts[index]
         ends = self.ends
         return self.data[ends[index - 1] if index else 0 : ends[index]]
 
-    def slice(self, low: int, high: int) -> bytearray | bytes:
+    def fragments(self, low: int, high: int) -> list[bytes]:
+        """The wire bytes of the entries ``[low, high)``, one by one."""
+        if self.parts is not None:
+            return self.parts[low:high]
+        data = self.data
+        begin = self.ends[low - 1] if low else 0
+        found = []
+        for end in self.ends[low:high]:
+            found.append(data[begin:end])
+            begin = end
+        return found
+
+    def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
+        if self.parts is not None:
+            return b"".join(self.parts[low:high])
         ends = self.ends
-        if low == 0 and high == len(ends) and type(self.data) is bytes:
+        if low == 0 and high == len(ends):
             return self.data
         return self.data[ends[low - 1] if low else 0 : ends[high - 1]]
+
+    def end_offsets(self) -> Sequence[int]:
+        """Where each fragment ends, counted from the block's first byte."""
+        if self.parts is not None:
+            return list(accumulate(map(len, self.parts)))
+        return self.ends
 
     # -- sealing ------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """No entry will be added: hold what there is in as little memory as reading allows."""
-        self.data = bytes(self.data)
-        self.ends = array("H" if len(self.data) < 1 << 16 else "I", self.ends)
-        if not isinstance(self.ids, PackedIds):
-            self.ids = PackedIds.pack(self.ids) or self.ids
+        """Hold a full block in as little memory as reading allows; an open one stays as it is."""
+        if self.is_open or self.parts is None:
+            return
+        ends = self.end_offsets()
+        self.data = b"".join(self.parts)
+        self.ends = array("H" if len(self.data) < 1 << 16 else "Q", ends)
+        self.ids = PackedIds.pack(self.ids) or self.ids
+        self.parts = None
 
     def reopen(self) -> None:
         """Entries may be added again (the block behind this one went)."""
-        self.data = bytearray(self.data)
-        self.ends = list(self.ends)
-        self.ids = list(self.ids)
+        self.is_open = True
+        if self.parts is None:
+            self.parts = self.fragments(0, len(self.ids))
+            self.ids = list(self.ids)
+            self.data = b""
+            self.ends = _NO_ENDS
 
     # -- removing -----------------------------------------------------------------------------
 
@@ -178,19 +216,13 @@ class Block:
         if not self.live:
             return
         keep = [index for index in range(len(self.ids)) if index not in self.dead]
-        slots = self.positions
-        data = bytearray()
-        ends = []
-        for index in keep:
-            data += self.fragment(index)
-            ends.append(len(data))
-        self.positions = [index if slots is None else slots[index] for index in keep]
+        sealed = self.parts is None
+        offsets = self.positions
+        self.positions = [index if offsets is None else offsets[index] for index in keep]
         self.gaps += len(self.dead)
         ids = self.ids
-        sealed = type(self.data) is bytes
+        self.parts = [self.fragment(index) for index in keep]
         self.ids = [ids[index] for index in keep]
-        self.ends = ends
-        self.data = data
         self.dead = _NONE
         if sealed:
             self.seal()
@@ -205,8 +237,10 @@ class Block:
         other = Block(self.first_id, self.first_position)
         # Sealed parts never change, so they can be shared.
         other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
-        other.ends = self.ends.copy() if isinstance(self.ends, list) else self.ends
-        other.data = self.data.copy() if isinstance(self.data, bytearray) else self.data
+        other.is_open = self.is_open
+        other.parts = None if self.parts is None else self.parts.copy()
+        other.ends = self.ends
+        other.data = self.data
         other.dead = self.dead if self.dead is _NONE else set(self.dead)
         other.gaps = self.gaps
         other.weight = self.weight
@@ -215,10 +249,11 @@ class Block:
 
     def check(self) -> None:
         """Assert every invariant of a block."""
-        assert len(self.ids) == len(self.ends)
         assert all(a < b for a, b in zip(self.ids, self.ids[1:], strict=False))
-        assert all(a < b for a, b in zip(self.ends, self.ends[1:], strict=False))
-        assert not self.ends or self.ends[-1] == len(self.data)
+        ends = self.end_offsets()
+        assert len(self.ids) == len(ends)
+        assert all(a < b for a, b in pairwise(ends))
+        assert self.parts is not None or ends[-1] == len(self.data)
         assert all(0 <= index < len(self.ids) for index in self.dead)
         assert not self.ids or self.first_id <= self.ids[0]
         assert self.positions is None or len(self.positions) == len(self.ids)

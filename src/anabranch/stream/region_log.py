@@ -43,14 +43,12 @@ class RegionLog:
         position = self.next_position
         if opens or tail is None:
             if tail is not None:
-                tail.seal()
+                tail.is_open = False
             tail = self.tail = self.blocks[entry_id] = Block(entry_id, position)
         elif tail.positions is not None:
             tail.positions.append(position - tail.first_position)
-        data = tail.data
-        data += fragment  # an open block: bytearray and lists
+        tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
         tail.ids.append(entry_id)  # type: ignore[union-attr]
-        tail.ends.append(len(data))
         tail.weight += weight
         self.next_position = position + 1
         self.length += 1
@@ -199,12 +197,17 @@ class RegionLog:
         other.length = self.length
         return other
 
+    def full_blocks(self) -> Iterator[Block]:
+        """Blocks to which nothing will be added."""
+        return (block for block in self.blocks.values() if not block.is_open)
+
     def check(self) -> None:
         """Assert every invariant of a region log."""
         previous = -1
         live = 0
         for key, block in self.blocks.items():
             block.check()
+            assert block.is_open == (block is self.tail)
             assert key == block.first_id
             assert block.live > 0
             assert previous < block.ids[0]

@@ -106,7 +106,7 @@ class Stream:
                 return region, *found
         return None
 
-    def fragment(self, entry_id: int) -> bytearray | bytes | None:
+    def fragment(self, entry_id: int) -> bytes | None:
         """The wire bytes of the live entry with this ID, or None."""
         found = self.find(entry_id)
         return None if found is None else found[1].fragment(found[2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from hiredis import pack_command
 
 from anabranch.effects.apply_stream import append_entry
@@ -26,7 +28,7 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     entry_id = make(ms, 0)
     data = fragment(entry_id, *pairs)
     weight = len(pack_command(pairs)) - 4 * len(pairs)
-    append_entry(Database(0, {}), b"k", stream, entry_id, data, weight, opens)
+    append_entry(Database(0, {}, deque()), b"k", stream, entry_id, data, weight, opens)
     return entry_id
 
 
