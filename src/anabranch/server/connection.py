@@ -72,6 +72,8 @@ class ClientConnection(asyncio.Protocol):
         if parser.error is not None and not session.closing:
             if parser.error:
                 session.outbox.append(error(parser.error))
+            else:  # a browser's request: it gets no word from us, not even for its first line
+                session.outbox.clear()
             session.closing = True
         if parser.buffered > self._server.settings.client_query_buffer_limit:
             session.closing = True

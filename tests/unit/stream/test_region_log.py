@@ -3,112 +3,87 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
 
 from anabranch.stream import block as block_module
 from anabranch.stream.entry_id import MAX_ID, make
 from tests.support.engine_model import ModelledLog, contents, contents_reversed, id_steps
 
-_REWRITE_DEAD_MIN = block_module._REWRITE_DEAD_MIN
+ACTS = st.sampled_from(
+    ["append"] * 5
+    + ["remove"] * 3
+    + ["remove some", "remove newest", "drop block", "lower last id", "copy"]
+)
+STEPS = st.lists(
+    st.tuples(ACTS, st.integers(0, 1000), st.integers(0, 1000), id_steps()),
+    min_size=1,
+    max_size=30,
+)
 
 
-class LogMachine(RuleBasedStateMachine):
-    """Random life of one region log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.subject = ModelledLog()
-
-    @initialize(rewrite_min=st.sampled_from([1, 2, 5, 64]))
-    def rewrite_early(self, rewrite_min: int) -> None:
-        block_module._REWRITE_DEAD_MIN = rewrite_min
-
-    def teardown(self) -> None:
-        block_module._REWRITE_DEAD_MIN = _REWRITE_DEAD_MIN
-
-    def _some_id(self, data: st.DataObject) -> int:
-        """A live ID, its neighbour, or any ID."""
-        live = sorted(self.subject.live) or [0]
-        near = st.sampled_from(live).flatmap(
-            lambda entry_id: st.sampled_from([max(entry_id - 1, 0), entry_id, entry_id + 1])
-        )
-        chosen: int = data.draw(st.one_of(near, st.sampled_from([0, make(5, 0), MAX_ID])))
-        return min(chosen, MAX_ID)
-
-    @rule(
-        steps=st.lists(id_steps(), min_size=1, max_size=6),
-        opens=st.booleans(),
-        size=st.integers(0, 40),
-    )
-    def append(self, steps: list[int], opens: bool, size: int) -> None:
-        for step in steps:
-            if self.subject.last_id + step <= MAX_ID:
-                self.subject.append(self.subject.last_id + step, opens=opens, size=size)
-            opens = False
-
-    @rule(data=st.data())
-    def remove(self, data: st.DataObject) -> None:
-        self.subject.remove(self._some_id(data))
-
-    @rule(data=st.data(), share=st.integers(1, 4))
-    def remove_many(self, data: st.DataObject, share: int) -> None:
-        for entry_id in sorted(self.subject.live)[:: -share if data.draw(st.booleans()) else share]:
-            self.subject.remove(entry_id)
-
-    @precondition(lambda self: self.subject.live)
-    @rule()
-    def remove_the_newest(self) -> None:
-        self.subject.remove(max(self.subject.live))
-
-    @precondition(lambda self: self.subject.live)
-    @rule()
-    def drop_the_oldest_block(self) -> None:
-        log = self.subject.log
-        block = log.drop_oldest_block()
+def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> None:
+    """One random step; ``one`` and ``other`` choose whatever there is to choose."""
+    live = sorted(subject.live)
+    if act == "append":
+        for number in range(1 + one % 4):
+            new = subject.last_id + step
+            if new < MAX_ID:
+                subject.append(new, opens=number == 0 and other % 3 == 0, size=other % 20)
+    elif act == "lower last id":  # XSETID: down to the newest live entry
+        low = max(subject.live, default=0)
+        subject.last_id = [low, (low + subject.last_id) // 2, subject.last_id][one % 3]
+        subject.log.reopen_at(subject.last_id)
+    elif act == "copy":
+        copy = subject.log.copy()
+        subject.log.append(MAX_ID, b"x", 1, other % 2 == 0)  # must not show in the copy
+        subject.log = copy
+    elif not live:
+        return
+    elif act == "remove":
+        subject.remove(live[one % len(live)])
+        subject.remove(live[one % len(live)] + 1)  # mostly not there
+    elif act == "remove some":
+        for entry_id in live[one % len(live) :: 1 + other % 2]:
+            subject.remove(entry_id)
+    elif act == "remove newest":
+        subject.remove(live[-1])
+    else:
+        block = subject.log.drop_oldest_block()
         for low, high in block.runs(0, len(block.ids)):
             for entry_id in block.ids[low:high]:
-                del self.subject.live[entry_id]
-
-    @rule(data=st.data())
-    def lower_the_last_id(self, data: st.DataObject) -> None:
-        """XSETID: anywhere between the newest live entry and the last ID."""
-        low = max(self.subject.live, default=0)
-        last = data.draw(st.integers(low, self.subject.last_id))
-        self.subject.log.reopen_at(last)
-        self.subject.last_id = last
-
-    @rule()
-    def go_on_with_a_copy(self) -> None:
-        copy = self.subject.log.copy()
-        self.subject.log.append(MAX_ID, b"x", 1, False)  # must not show in the copy
-        self.subject.log = copy
-
-    @rule(data=st.data(), limit=st.one_of(st.just(-1), st.integers(0, 12)))
-    def read(self, data: st.DataObject, limit: int) -> None:
-        start, end = self._some_id(data), self._some_id(data)
-        live = self.subject.live
-        ids = self.subject.between(start, end)
-        cut = len(ids) if limit < 0 else limit
-        log = self.subject.log
-        assert contents(log.spans(start, end, limit)) == [(i, live[i][1]) for i in ids[:cut]]
-        backwards = contents_reversed(log.spans_reversed(start, end, limit))
-        assert backwards == [(i, live[i][1]) for i in ids[::-1][:cut]]
-
-    @invariant()
-    def agree(self) -> None:
-        self.subject.check()
+                del subject.live[entry_id]
 
 
-TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+def _bound(subject: ModelledLog, choice: int) -> int:
+    """A live ID or its neighbour, the ID of a dead entry, or one of the ends."""
+    live = sorted(subject.live)
+    if not live or choice % 7 == 0:
+        return [0, MAX_ID, subject.last_id, subject.last_id // 2][choice % 4]
+    return live[choice % len(live)] + choice % 3 - 1
+
+
+@settings(max_examples=250, deadline=None)
+@given(rewrite_min=st.sampled_from([1, 2, 5, 64]), block_entries=st.integers(1, 9), steps=STEPS)
+def test_a_region_log_agrees_with_a_list(
+    rewrite_min: int, block_entries: int, steps: list[tuple[str, int, int, int]]
+) -> None:
+    """After every step: all entries, their positions, and some interval in both directions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_module, "_REWRITE_DEAD_MIN", rewrite_min)
+        subject = _log(12, block_entries)
+        for act, one, other, step in steps:
+            _act(subject, act, one, other, step)
+            subject.check()
+            start, end = _bound(subject, one), _bound(subject, other)
+            limit = (one + other) % 14 - 1
+            ids = subject.between(start, end)
+            entries = [(entry_id, subject.live[entry_id][1]) for entry_id in ids]
+            cut = len(ids) if limit < 0 else limit
+            spans = subject.log.spans(start, end, limit)
+            assert contents(spans) == entries[:cut]
+            spans = subject.log.spans_reversed(start, end, limit)
+            assert contents_reversed(spans) == entries[::-1][:cut]
 
 
 # -- examples ---------------------------------------------------------------------------------
