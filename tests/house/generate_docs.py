@@ -16,9 +16,7 @@ from tests.support.servers import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 
-_NOTICE = (
-    "<!-- Made by `python -m tests.house.generate_docs` from {source}. Do not edit. -->\n\n"
-)
+_NOTICE = "<!-- Made by `python -m tests.house.generate_docs` from {source}. Do not edit. -->\n\n"
 
 COMMAND_GROUPS = {
     "stream": "Streams",

@@ -105,7 +105,7 @@ def test_hostile_bytes_harm_nobody(capsys: pytest.CaptureFixture[str]) -> None:
         wait_until(lambda: open_files(server) == files, "their files are closed")
         grown = calm(server, client) - settled
         with capsys.disabled():
-            print(
+            print(  # noqa: T201 - figures for whoever runs it
                 f"\n{storm.sequences.total()} hostile sequences, {storm.connections} connections, "
                 f"{storm.replies.total()} replies; {canary.round_trips} round trips of another "
                 f"client, the slowest {canary.worst_seconds * 1000:.0f} ms; memory grew by "

@@ -167,6 +167,8 @@ class Context:
             if recheck_ms:
                 waiters.recheck_at(self.waiter, recheck_ms)
             return
+        if deadline_ms and self.clock.now_us() % 1000:
+            deadline_ms += 1  # the present was rounded down, and nobody is let go too early
         session = self.session
         index = self.db.index
         waiter = Waiter(

@@ -52,6 +52,11 @@ class ReadRequest:
         self.keys: list[bytes] = []
         self.ids: list[bytes] = []
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether MAXCOUNT or MAXSIZE was given."""
+        return self.maxcount is not None or self.maxsize is not None
+
     def deadline_ms(self, now_ms: int) -> int:
         """When a blocked reader gives up; 0 is never."""
         return now_ms + self.block_ms if self.block_ms else 0
@@ -180,11 +185,6 @@ class ReplyBudget:
         self._name_bytes = 0  # of a stream that has no entry in the reply yet
 
     @property
-    def limited(self) -> bool:
-        """Whether any limit applies."""
-        return self._left is not None or self._maxsize is not None
-
-    @property
     def exhausted(self) -> bool:
         """Whether no further entry fits."""
         if self._left is not None and self._left <= 0:
@@ -227,10 +227,9 @@ class ReplyBudget:
         """The bytes and number of entries of these spans that fit."""
         chunks: list[bytes] = []
         count = 0
-        if self.limited:
-            self.begin(key)
+        self.begin(key)
         for block, low, high in spans:
-            stop = self.cut(block, low, high) if self.limited else high
+            stop = self.cut(block, low, high)
             if stop > low:
                 chunks.append(block.slice(low, stop))
                 count += stop - low

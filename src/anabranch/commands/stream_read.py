@@ -64,24 +64,30 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     """Entries of several streams beyond an ID each; may wait for them."""
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
-    after = [_after(ctx, key, raw) for key, raw in zip(request.keys, request.ids, strict=True)]
-    budget = ReplyBudget(request)
+    looked = [_look(ctx, key, request.ids[at]) for at, key in enumerate(request.keys)]
+    budget = ReplyBudget(request) if request.is_limited else None
     served: list[tuple[bytes, list[bytes], int]] = []
-    for key, beyond in zip(request.keys, after, strict=True):
-        if budget.exhausted:
+    for at, key in enumerate(request.keys):
+        if budget is not None and budget.exhausted:
             break
-        stream = ctx.read(key)  # the second look counts too, as in Redis
-        if type(stream) is not Stream:
+        stream, beyond = looked[at]
+        if stream is None:
+            ctx.miss(key)  # the second look counts too, as in Redis
             continue
+        ctx.stats.keyspace_hits += 1
         limit = request.count
         if beyond is None:  # "+": the last live entry, whatever COUNT says
-            if not stream.length:
-                continue
             beyond = stream.last_live_id - 1
             limit = 1
-        if beyond >= stream.last_live_id:
-            continue
-        chunks, count = budget.take(key, stream.spans(beyond + 1, MAX_ID, limit))
+        spans = stream.spans(beyond + 1, MAX_ID, limit)
+        if budget is None:
+            chunks = []
+            count = 0
+            for block, low, high in spans:
+                chunks.append(block.slice(low, high))
+                count += high - low
+        else:
+            chunks, count = budget.take(key, spans)
         if count:
             served.append((key, chunks, count))
     if served:
@@ -89,7 +95,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     if request.block_ms is None or ctx.in_exec:
         return null_array(ctx.resp3)
     if ctx.waiter is None:
-        args = _resolved(args, request, after)
+        args = _resolved(args, request, [beyond for _, beyond in looked])
     ctx.block(
         request.keys,
         args,
@@ -100,16 +106,16 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     return None
 
 
-def _after(ctx: Context, key: bytes, raw: bytes) -> int | None:
-    """The ID to read beyond: ``$`` is the newest ever, ``+`` (None) the last live entry."""
+def _look(ctx: Context, key: bytes, raw: bytes) -> tuple[Stream | None, int | None]:
+    """A stream and the ID to read beyond: ``$`` is its newest ever, ``+`` (None) its last entry."""
     stream = ctx.read_stream(key)
     if raw == b"$":
-        return 0 if stream is None else stream.last_id
+        return stream, 0 if stream is None else stream.last_id
     if raw == b"+":
-        return None
+        return stream, None
     if raw == b">":
         raise CommandError(_ONLY_WITH_GROUP)
-    return id_argument(raw)
+    return stream, id_argument(raw)
 
 
 def _resolved(args: list[bytes], request: ReadRequest, after: list[int | None]) -> list[bytes]:

@@ -55,18 +55,24 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             raise CommandError(_MEANINGLESS.format(raw.decode()))
         beyond = MAX_ID if raw == b">" else id_argument(raw)
         plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
-    budget = ReplyBudget(request)
+    budget = ReplyBudget(request) if request.is_limited else None
     served: _Served = []
     for key, stream, group, after in plans:
-        if budget.exhausted:
+        if budget is not None and budget.exhausted:
             break
-        _see_consumer(ctx, key, name, group, request.consumer)
-        if after is None:
-            chunks, count = _deliver(ctx, key, stream, group, request, budget)
-            if not count:
-                continue
-        else:
+        is_new = _create_consumer(ctx, key, name, group, request.consumer)
+        if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
+        else:
+            chunks, count = _deliver(ctx, key, stream, group, request, budget)
+        if not is_new and (after is not None or not count):  # a delivery has said it already
+            ctx.emit(
+                kinds.SeeConsumer(
+                    ctx.db.index, key, name, request.consumer, ctx.now_ms, active=False
+                )
+            )
+        if after is None and not count:
+            continue
         served.append((key, chunks, count))
     if served:
         return read_reply(ctx, served)
@@ -89,12 +95,13 @@ def _any_value(value: Value | None) -> bool:
     return True
 
 
-def _see_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> None:
+def _create_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> bool:
+    """Create a consumer on its first read, whether it gets anything or not."""
     if consumer in group.consumers:
-        ctx.emit(kinds.SeeConsumer(ctx.db.index, key, name, consumer, ctx.now_ms, active=False))
-    else:
-        ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
-        ctx.changes += 1
+        return False
+    ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
+    ctx.changes += 1
+    return True
 
 
 # -- history ----------------------------------------------------------------------------------
@@ -107,15 +114,16 @@ def _history(
     group: Group,
     request: ReadRequest,
     after: int,
-    budget: ReplyBudget,
+    budget: ReplyBudget | None,
 ) -> tuple[list[bytes], int]:
     """This consumer's pending entries beyond an ID; a deleted one is ``[id, null]``."""
     consumer = group.consumers[request.consumer]
     chunks: list[bytes] = []
     rows: list[_Row] = []
-    budget.begin(key)
+    if budget is not None:
+        budget.begin(key)
     for entry in consumer.between(after + 1, MAX_ID):
-        if len(chunks) == request.count or budget.exhausted:
+        if len(chunks) == request.count or (budget is not None and budget.exhausted):
             break
         found = stream.find(entry.entry_id)
         if found is None:
@@ -128,7 +136,8 @@ def _history(
             chunk = block.fragment(index)
             count = min(entry.delivery_count + 1, MAX_DELIVERIES)
             rows.append((entry.entry_id, region, ctx.now_ms, count))
-        budget.spend(len(chunk))
+        if budget is not None:
+            budget.spend(len(chunk))
         chunks.append(chunk)
     if rows:
         assert request.group is not None
@@ -145,13 +154,13 @@ def _claim(
     stream: Stream,
     group: Group,
     request: ReadRequest,
-    budget: ReplyBudget,
+    budget: ReplyBudget | None,
 ) -> list[bytes]:
     """Released entries in NACK order, then owned ones idle for long enough, oldest first."""
     chunks: list[bytes] = []
     rows: list[_Row] = []
     for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
-        if len(chunks) == request.count or budget.exhausted:
+        if len(chunks) == request.count or (budget is not None and budget.exhausted):
             break
         found = stream.find(entry.entry_id)
         if found is None:
@@ -162,7 +171,8 @@ def _claim(
         )
         count = min(entry.delivery_count + 1, MAX_DELIVERIES)
         rows.append((entry.entry_id, region, ctx.now_ms, count))
-        budget.spend(len(chunk))
+        if budget is not None:
+            budget.spend(len(chunk))
         chunks.append(chunk)
     if rows:
         assert request.group is not None
@@ -222,12 +232,11 @@ def _deliver(
     stream: Stream,
     group: Group,
     request: ReadRequest,
-    budget: ReplyBudget,
+    budget: ReplyBudget | None,
 ) -> tuple[list[bytes], int]:
     """Claimed entries if asked for, then new ones, together at most COUNT."""
     chunks: list[bytes] = []
-    limited = budget.limited
-    if limited:
+    if budget is not None:
         budget.begin(key)
     limit = request.count
     if request.claim_ms is not None:
@@ -239,7 +248,7 @@ def _deliver(
     by_region: dict[int, list[int]] = {}
     ordered: list[int] = []
     for region, (block, low, span_high) in stream.spans_beyond(group.cursors, limit):
-        high = budget.cut(block, low, span_high, extra) if limited else span_high
+        high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)

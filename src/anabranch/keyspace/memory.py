@@ -67,8 +67,8 @@ def _log_bytes(log: RegionLog, samples: int) -> int:
     if not count:
         return getsizeof(log) + getsizeof(blocks)
     step = 1 if not samples else -(-count // samples)
-    measured = [_block_bytes(blocks.peekitem(index)[1]) for index in range(0, count, step)]
-    spine = getsizeof(blocks) + count * (_SORTED_SLOT_BYTES + _ID_BYTES)
+    measured = [_block_bytes(blocks[index]) for index in range(0, count, step)]
+    spine = getsizeof(blocks) + getsizeof(log.first_ids) + count * _ID_BYTES
     return getsizeof(log) + spine + sum(measured) * count // len(measured)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientConnection"]
 
+_JOIN_BELOW_BYTES = 64 * 1024
+
 BACKLOG_MAX = 10_000
 """Requests kept behind a blocked one before we stop reading the client."""
 
@@ -104,10 +106,15 @@ class ClientConnection(asyncio.Protocol):
         session = self.session
         outbox = session.outbox
         if outbox:
-            data = outbox[0] if len(outbox) == 1 else b"".join(outbox)
+            size = sum(map(len, outbox))
+            self._region.stats.net_output_bytes += size
+            if len(outbox) == 1:
+                self.transport.write(outbox[0])
+            elif size < _JOIN_BELOW_BYTES:
+                self.transport.write(b"".join(outbox))
+            else:
+                self.transport.writelines(outbox)  # saves a copy; small pieces cost more than that
             outbox.clear()
-            self._region.stats.net_output_bytes += len(data)
-            self.transport.write(data)
             if self._stalled and self._server.output_limit_exceeded(self):
                 self.transport.abort()
                 return

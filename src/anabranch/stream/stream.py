@@ -132,7 +132,7 @@ class Stream:
         log = self.logs[region]
         before = log.length
         while log.tail is not None:
-            block: Block = log.blocks.peekitem(0)[1]
+            block = log.blocks[0]
             if block.first_position >= below_position:
                 break
             if block.position(len(block.ids) - 1) < below_position:

@@ -1,0 +1,105 @@
+"""Pages lead where they say, and say nothing that is true on one machine only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.house.markdown import anchors, code_spans, links, pages, path_of
+from tests.support.servers import REPOSITORY
+
+_ONE_MACHINE = re.compile(r"(?<![\w.~])/(?:home|root|work|Users)/")
+_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?:\.(?:py|md|tsv|toml|conf|yaml|json)|/)")
+_NAME = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[a-z]+(?:_[a-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+"
+)
+_EXAMPLES = ("my.conf", "server.crt", "server.key", "requests.py")
+"""Files that only exist in an example."""
+
+CODE_PAGES = [
+    name
+    for name in pages()
+    if name in {"ARCHITECTURE.md", "CONTRIBUTING.md"}
+    or name.startswith("docs/decisions/")
+    or name in {"docs/performance.md", "docs/testing.md", "docs/limits.md"}
+]
+"""Pages that speak about the code by name."""
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_resolve(page: str) -> None:
+    for target in links(pages()[page]):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (path_of(page).parent / unquote(file)).resolve() if file else path_of(page)
+        assert path.exists(), f"{page} links to {target}"
+        assert path.is_relative_to(REPOSITORY), f"{page} links out of the repository: {target}"
+        if anchor:
+            assert anchor in anchors(path.read_text("utf-8")), f"{page} links to {target}"
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached = set()
+    waiting = [REPOSITORY / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        name = str(page.relative_to(REPOSITORY))
+        if name in reached or name not in pages():
+            continue
+        reached.add(name)
+        for target in links(pages()[name]):
+            if not re.match(r"[a-z]+:|#", target):
+                waiting.append((page.parent / target.partition("#")[0]).resolve())
+    assert reached == set(pages())
+
+
+def test_nothing_is_said_of_one_machine_only() -> None:
+    for path in sources("py", "md", "toml", "yaml", "sh", "tsv", "Makefile", "Dockerfile"):
+        if path != Path(__file__):
+            assert not _ONE_MACHINE.search(path.read_text("utf-8")), path
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_files_that_are_named_exist(page: str) -> None:
+    everything = {str(path.relative_to(REPOSITORY)) for path in sources()}
+    folders = {str(Path(name).parent) + "/" for name in everything}
+    for span in code_spans(pages()[page]):
+        if not _PATH.fullmatch(span) or span in _EXAMPLES or span.startswith(".."):
+            continue
+        ending = f"/{span}"
+        assert any(
+            f"/{name}".endswith(ending) or f"/{name}".startswith(ending)
+            for name in everything | folders
+        ), f"{page} names {span}"
+
+
+@pytest.mark.parametrize("page", CODE_PAGES)
+def test_names_that_are_used_occur_in_the_code(page: str) -> None:
+    words = {
+        word
+        for path in sources("py", "toml", "Makefile")
+        for word in re.findall(r"\w+", path.read_text("utf-8"))
+    }
+    for span in code_spans(pages()[page]):
+        name = span.partition("(")[0]
+        if _NAME.fullmatch(name) and not _PATH.fullmatch(name) and "my_" not in name:
+            missing = [part for part in name.split(".") if part not in words]
+            assert not missing, f"{page} speaks of {span}"
+
+
+def sources(*endings: str) -> list[Path]:
+    """Files of the repository that people write."""
+    found = [path for path in REPOSITORY.iterdir() if path.is_file()]
+    for folder in ("src", "tests", "docs", "docker", "benchmarks"):
+        found += [path for path in (REPOSITORY / folder).rglob("*") if path.is_file()]
+    return [
+        path
+        for path in sorted(found)
+        if not any(part.endswith("cache__") or "_cache" in part for part in path.parts)
+        and path.suffix not in {".pyc", ".png", ".gz"}
+        and (not endings or path.name.endswith(endings))
+    ]

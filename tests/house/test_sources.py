@@ -1,0 +1,54 @@
+"""What every file of the code owes its reader, and a few tables that must be whole."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from anabranch.effects import kinds
+from anabranch.effects.apply import APPLY
+from tests.support.servers import REPOSITORY
+
+MODULES = [
+    path
+    for folder in ("src/anabranch", "tests", "benchmarks")
+    for path in sorted((REPOSITORY / folder).rglob("*.py"))
+]
+_MENTION = re.compile(r"\b(?:docs|tests|benchmarks)/[\w./-]+\.(?:py|md)\b")
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_bytes()))]
+    assert silent == []
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks"])
+def test_files_that_the_code_mentions_exist(folder: str) -> None:
+    gone = [
+        f"{path.relative_to(REPOSITORY)}: {mention}"
+        for path in (REPOSITORY / folder).rglob("*.py")
+        if path != Path(__file__)
+        for mention in _MENTION.findall(path.read_text("utf-8"))
+        if not (REPOSITORY / mention).exists()
+    ]
+    assert gone == []
+
+
+def effect_kinds() -> list[type[kinds.Effect]]:
+    return [
+        value
+        for value in vars(kinds).values()
+        if isinstance(value, type) and issubclass(value, kinds.Effect) and value is not kinds.Effect
+    ]
+
+
+def test_every_effect_kind_has_a_number_of_its_own_and_an_apply_function() -> None:
+    assert set(APPLY) == set(effect_kinds())
+    tags = Counter(kind.__struct_config__.tag for kind in effect_kinds())
+    assert [tag for tag, count in tags.items() if count > 1] == []
+    assert {kind.__name__ for kind in effect_kinds()} | {"Effect"} == set(kinds.__all__)
+    assert all(kind.__doc__ for kind in effect_kinds())

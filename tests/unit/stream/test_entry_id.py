@@ -1,0 +1,71 @@
+"""Entry IDs as text and as numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, InvalidId, make, parse, text
+
+halves = st.one_of(st.integers(0, MAX_SEQ), st.sampled_from([0, 1, MAX_SEQ]))
+
+
+@given(ms=halves, seq=halves)
+def test_text_and_back(ms: int, seq: int) -> None:
+    entry_id = make(ms, seq)
+    assert text(entry_id) == f"{ms}-{seq}".encode()
+    assert parse(text(entry_id)) == entry_id
+    assert parse(str(ms).encode(), seq) == entry_id
+
+
+@given(one=st.tuples(halves, halves), other=st.tuples(halves, halves))
+def test_numbers_compare_like_pairs(one: tuple[int, int], other: tuple[int, int]) -> None:
+    assert (make(*one) < make(*other)) == (one < other)
+
+
+_HALF = rb"[ \t\n\v\f\r]*\+?[0-9]+"
+_ID = re.compile(rb"(%b)(?:-(%b))?" % (_HALF, _HALF), re.DOTALL)
+
+
+def _naive(raw: bytes) -> int | None:
+    """The rules of the specification in one expression (§1.3)."""
+    if len(raw) > 127:
+        return None
+    match = _ID.fullmatch(raw.split(b"\0")[0])
+    if match is None:
+        return None
+    ms, seq = (int(half or b"0") for half in match.groups())
+    return make(ms, seq) if max(ms, seq) <= MAX_SEQ else None
+
+
+ALPHABET = st.sampled_from(b"0123456789999-+-- \t\0x*.")
+
+
+@given(raw=st.one_of(st.lists(ALPHABET, max_size=30).map(bytes), st.binary(max_size=140)))
+@example(raw=b"")
+@example(raw=b"-")
+@example(raw=b"1-")
+@example(raw=b"+-1")
+@example(raw=b"1-+")
+@example(raw=b" 1")
+@example(raw=b"1 -1")
+@example(raw=b"++1")
+@example(raw=b"18446744073709551616-0")
+@example(raw=b"0-18446744073709551616")
+@example(raw=b"9999999999999999999-9999999999999999999")
+@example(raw=b"18446744073709551615-18446744073709551615")
+@example(raw=b"0" * 127)
+@example(raw=b"0" * 128)
+@example(raw=b"\xb2-1")
+@example(raw="٣-1".encode())
+def test_parse_follows_the_rules(raw: bytes) -> None:
+    expected = _naive(raw)
+    if expected is None:
+        with pytest.raises(InvalidId):
+            parse(raw)
+    else:
+        assert parse(raw) == expected
+        assert expected <= MAX_ID

@@ -1,0 +1,203 @@
+"""Groups and pending lists against dictionaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.stream import pending as pending_module
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.group import Group
+from anabranch.stream.pending import PendingEntry, PendingList
+
+# -- pending lists ----------------------------------------------------------------------------
+
+LIST_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "add", "extend", "extend", "pop", "pop many", "first", "last"]),
+        st.integers(0, 40),
+        st.integers(1, 6),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sweep_min=st.sampled_from([0, 3, 64]), steps=LIST_STEPS)
+def test_a_pending_list_agrees_with_a_dictionary(
+    sweep_min: int, steps: list[tuple[str, int, int]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pending_module, "_SWEEP_MIN", sweep_min)
+        subject = PendingList()
+        model: dict[int, PendingEntry] = {}
+        for act, one, many in steps:
+            if act == "add" and one not in model:
+                model[one] = PendingEntry(one, None, 0, 1, 0)
+                subject.add(model[one])
+            elif act == "extend":
+                fresh = {i: PendingEntry(i, None, 0, 1, 0) for i in range(one, one + many)}
+                fresh = {i: entry for i, entry in fresh.items() if i not in model}
+                subject.extend(fresh)
+                model |= fresh
+            elif act == "pop":
+                assert subject.pop(one) is model.pop(one, None)
+            elif act == "pop many":
+                ids = [one + 2 * index for index in range(many)]
+                expected = [model.pop(i) for i in ids if i in model]
+                assert subject.pop_all(ids) == expected
+            elif act == "first":
+                assert subject.first() is (model[min(model)] if model else None)
+            elif act == "last":
+                assert subject.last() is (model[max(model)] if model else None)
+            subject.check()
+            assert len(subject) == len(model)
+            assert [entry.entry_id for entry in subject.between(one, one + 9)] == sorted(
+                i for i in model if one <= i <= one + 9
+            )
+            assert (one in subject) == (one in model)
+            assert subject.get(one) is model.get(one)
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Model:
+    """ID -> [region, owner, delivery ms, count], in the order of the last update."""
+
+    pending: dict[int, tuple[int, str | None, int, int]] = field(default_factory=dict)
+    consumers: set[str] = field(default_factory=set)
+
+    def put(self, entry_id: int, region: int, owner: str | None, at_ms: int, count: int) -> None:
+        self.pending.pop(entry_id, None)
+        self.pending[entry_id] = (region, owner, at_ms, count)
+
+    @property
+    def released(self) -> list[int]:
+        return [entry_id for entry_id, row in self.pending.items() if row[1] is None]
+
+    @property
+    def by_age(self) -> list[int]:
+        owned = [entry_id for entry_id, row in self.pending.items() if row[1] is not None]
+        return sorted(
+            owned, key=lambda entry_id: self.pending[entry_id][2]
+        )  # stable: ties by update
+
+
+GROUP_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["deliver"] * 3 + ["assign"] * 3 + ["release"] * 2 + ["acknowledge"] * 2
+            + ["remove consumer", "ask for age", "copy"]
+        ),
+        st.integers(0, 60),
+        st.integers(1, 5),
+        st.sampled_from("abc"),
+        st.integers(0, 4),
+    ),
+    min_size=10,
+    max_size=40,
+)  # fmt: skip
+
+
+def _region(entry_id: int, regions: int) -> int:
+    """The region that wrote an entry."""
+    return entry_id % regions
+
+
+def _act(group: Group, model: _Model, step: tuple[str, int, int, str, int], regions: int) -> Group:
+    act, one, many, name, at_ms = step
+    model.consumers.add(name)
+    consumer = group.consumer(name.encode(), 0)
+    home = _region(one, regions)
+    if act == "deliver":
+        ids = [i for i in range(one, one + many * regions) if _region(i, regions) == home]
+        group.deliver(home, ids, consumer, at_ms)
+        for entry_id in ids:
+            model.put(entry_id, home, name, at_ms, 1)
+    elif act == "assign":
+        group.assign(home, one, consumer, at_ms, many)
+        model.put(one, home, name, at_ms, many)
+    elif act == "release":
+        group.assign(home, one, None, 0, many)
+        model.put(one, home, None, 0, many)
+    elif act == "acknowledge":
+        ids = list(range(one, one + many))
+        known = [entry_id for entry_id in ids if entry_id in model.pending]
+        assert group.pending_among(ids + ids) == known
+        assert group.acknowledge(ids) == len(known)
+        for entry_id in known:
+            del model.pending[entry_id]
+    elif act == "remove consumer":
+        mine = [entry_id for entry_id, row in model.pending.items() if row[1] == name]
+        assert group.remove_consumer(name.encode()) == len(mine)
+        model.consumers.remove(name)
+        for entry_id in mine:
+            del model.pending[entry_id]
+    elif act == "copy":
+        old, group = group, group.copy()
+        old.acknowledge([entry.entry_id for entry in old.between(0, MAX_ID)])
+        old.remove_consumer(name.encode())
+        old.move_to(999)
+    else:
+        group.oldest_first()
+    return group
+
+
+def _agree(group: Group, model: _Model) -> None:
+    group.check()
+    rows = [
+        (e.entry_id, None if e.consumer is None else e.consumer.name.decode(), e.delivery_ms,
+         e.delivery_count)
+        for e in group.between(0, MAX_ID)
+    ]  # fmt: skip
+    assert rows == sorted(
+        ((entry_id, *row[1:]) for entry_id, row in model.pending.items()), key=lambda row: row[0]
+    )
+    assert {name.decode() for name in group.consumers} == model.consumers
+    assert list(group.released) == model.released
+    assert group.pending_count == len(model.pending)
+    ends = group.first_pending(), group.last_pending()
+    assert [end and end.entry_id for end in ends] == (
+        [min(model.pending), max(model.pending)] if model.pending else [None, None]
+    )
+    for name, consumer in group.consumers.items():
+        mine = [i for i, row in model.pending.items() if row[1] == name.decode()]
+        assert [entry.entry_id for entry in consumer.between(0, MAX_ID)] == sorted(mine)
+        assert consumer.pending_count == len(mine)
+
+
+@settings(max_examples=250, deadline=None)
+@given(regions=st.sampled_from([1, 1, 2, 3]), steps=GROUP_STEPS)
+def test_a_group_agrees_with_a_dictionary(
+    regions: int, steps: list[tuple[str, int, int, str, int]]
+) -> None:
+    """Owned and released entries, their order, and who holds what."""
+    group = Group(7, 3)
+    for region in range(1, regions):
+        group.pending[region] = PendingList()
+        group.cursors[region] = 7
+    model = _Model()
+    for step in steps:
+        group = _act(group, model, step, regions)
+        _agree(group, model)
+        entry_id = step[1]
+        entry = group.find(entry_id)
+        assert (entry is None) == (entry_id not in model.pending)
+        assert group.region_of(entry_id) == (None if entry is None else _region(entry_id, regions))
+    assert (group.last_delivered_id, group.entries_read) == (7, 3)
+    if regions == 1:  # copies order the entries of several regions one region after the other
+        assert [entry_id for _, _, entry_id in group.oldest_first()] == model.by_age
+
+
+def test_the_greatest_cursor_is_the_last_delivered_id() -> None:
+    group = Group(5, None)
+    group.cursors[3] = 9
+    assert group.last_delivered_id == 9
+    group.move_to(2)
+    assert group.cursors == {0: 2, 3: 2}
