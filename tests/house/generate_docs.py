@@ -63,8 +63,7 @@ def commands_page() -> str:
         parts.append(f"\n## {heading}\n")
         if group in _GROUP_NOTES:
             parts.append(f"\n{_GROUP_NOTES[group]}\n")
-        for command in sorted(groups[group], key=lambda each: each.name):
-            parts.append(_command(command))
+        parts += map(_command, sorted(groups[group], key=lambda each: each.name))
     return "".join(parts)
 
 

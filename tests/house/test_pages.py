@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +20,9 @@ _NAME = re.compile(
 )
 _EXAMPLES = ("my.conf", "server.crt", "server.key", "requests.py")
 """Files that only exist in an example."""
+
+_VARIABLES = {"ctx": "Context", "dispatcher": "Dispatcher"}
+"""What is meant by names that the code gives to instances."""
 
 CODE_PAGES = [
     name
@@ -51,9 +56,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         if name in reached or name not in pages():
             continue
         reached.add(name)
-        for target in links(pages()[name]):
-            if not re.match(r"[a-z]+:|#", target):
-                waiting.append((page.parent / target.partition("#")[0]).resolve())
+        waiting += [
+            (page.parent / target.partition("#")[0]).resolve()
+            for target in links(pages()[name])
+            if not re.match(r"[a-z]+:|#", target)
+        ]
     assert reached == set(pages())
 
 
@@ -79,16 +86,52 @@ def test_files_that_are_named_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", CODE_PAGES)
 def test_names_that_are_used_occur_in_the_code(page: str) -> None:
-    words = {
-        word
-        for path in sources("py", "toml", "Makefile")
-        for word in re.findall(r"\w+", path.read_text("utf-8"))
-    }
+    everywhere, inside = names_in_the_code()
     for span in code_spans(pages()[page]):
         name = span.partition("(")[0]
-        if _NAME.fullmatch(name) and not _PATH.fullmatch(name) and "my_" not in name:
-            missing = [part for part in name.split(".") if part not in words]
-            assert not missing, f"{page} speaks of {span}"
+        if not _NAME.fullmatch(name) or _PATH.fullmatch(name) or "my_" in name:
+            continue
+        *owners, last = name.split(".")
+        missing = [part for part in (*owners, last) if part not in everywhere]
+        assert not missing, f"{page} speaks of {span}"
+        owner = _VARIABLES.get(owners[-1], owners[-1]) if owners else ""
+        if owner in inside and name not in events():
+            assert last in inside[owner], f"{page} speaks of {span}"
+
+
+@cache
+def events() -> frozenset[str]:
+    """Dotted names that are text in the code: events of the log."""
+    texts = (path.read_text("utf-8") for path in sources("py"))
+    return frozenset(name for text in texts for name in re.findall(r'"([a-z_]+\.[a-z_]+)"', text))
+
+
+@cache
+def names_in_the_code() -> tuple[frozenset[str], dict[str, set[str]]]:
+    """All words of the code, and what is named inside each class and module."""
+    words: set[str] = set()
+    inside: dict[str, set[str]] = {}
+    for path in sources("py", "toml", "Makefile"):
+        text = path.read_text("utf-8")
+        words.update(re.findall(r"\w+", text))
+        if path.suffix == ".py" and path.is_relative_to(REPOSITORY / "src"):
+            tree = ast.parse(text)
+            inside.setdefault(path.stem, set()).update(_defined(tree))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    inside.setdefault(node.name, set()).update(_defined(node))
+    return frozenset(words), inside
+
+
+def _defined(tree: ast.AST) -> set[str]:
+    """Functions, classes and variables that are made in a piece of code."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names
 
 
 def sources(*endings: str) -> list[Path]:

@@ -109,13 +109,13 @@ def test_the_example_of_the_readme_prints_what_it_shows(server: AnabranchServer)
     assert "port=6379" in code.body
     ask(server, "FLUSHALL")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code.body.replace("port=6379", f"port={server.port}"), {})  # noqa: S102
+        exec(code.body.replace("port=6379", f"port={server.port}"), {})
     assert printed.getvalue() == shown.body
 
 
 def test_the_test_of_the_testing_page_passes() -> None:
     (code,) = fences(pages()["docs/testing.md"], "python")
-    exec(code.body, {})  # noqa: S102
+    exec(code.body, {})
 
 
 # -- the shell ----------------------------------------------------------------------------------
@@ -157,8 +157,9 @@ def test_the_settings_of_the_example_are_shown_as_they_are(tmp_path: Path) -> No
         if fence.body.startswith("$ ANABRANCH_HZ=20 ")
     ]
     command, _, expected = shown.partition("\n")
-    arguments = shlex.split(command.replace("my.conf", str(path)))[3:]
-    result = CliRunner().invoke(main.command, ["config", *arguments], env={"ANABRANCH_HZ": "20"})
+    arguments = shlex.split(command.replace("my.conf", str(path)))
+    assert arguments[:4] == ["$", "ANABRANCH_HZ=20", "anabranch", "config"]
+    result = CliRunner().invoke(main.command, arguments[3:], env={"ANABRANCH_HZ": "20"})
     assert result.output.replace(f"{path}:", "my.conf:") == expected
 
 
@@ -179,5 +180,3 @@ def test_help_is_there(arguments: list[str]) -> None:
     result = CliRunner().invoke(main.command, [*arguments, "--help"], prog_name="anabranch")
     assert result.exit_code == 0
     assert result.output.startswith("Usage: anabranch")
-    page = pages()["docs/operations.md"]
-    assert not arguments or f"anabranch {arguments[0]}" in page + pages()["CHANGELOG.md"] or True

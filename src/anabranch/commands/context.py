@@ -6,7 +6,7 @@ family, which hides keys past their deadline, and change it through :meth:`Conte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.commands import texts
@@ -148,7 +148,7 @@ class Context:
 
     def block(
         self,
-        keys: list[bytes],
+        keys: Sequence[bytes],
         args: list[bytes],
         deadline_ms: int,
         wants: Callable[[Value | None], bool],

@@ -25,37 +25,22 @@ _NAME_FRAME_BYTES = 16
 
 
 class ReadRequest:
-    """A parsed XREAD or XREADGROUP. ``count`` of -1 is unlimited; None means not given."""
+    """A parsed XREAD or XREADGROUP. ``count`` of -1 is unlimited; None means not given.
 
-    __slots__ = (
-        "block_ms",
-        "claim_ms",
-        "consumer",
-        "count",
-        "group",
-        "ids",
-        "keys",
-        "maxcount",
-        "maxsize",
-        "noack",
-    )
+    Defaults stand in the class: most requests set three attributes, and this is a hot path.
+    """
 
-    def __init__(self) -> None:
-        self.count = -1
-        self.maxcount: int | None = None
-        self.maxsize: int | None = None
-        self.block_ms: int | None = None
-        self.claim_ms: int | None = None
-        self.noack = False
-        self.group: bytes | None = None
-        self.consumer = b""
-        self.keys: list[bytes] = []
-        self.ids: list[bytes] = []
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether MAXCOUNT or MAXSIZE was given."""
-        return self.maxcount is not None or self.maxsize is not None
+    count = -1
+    maxcount: int | None = None
+    maxsize: int | None = None
+    is_limited = False  # by MAXCOUNT or MAXSIZE
+    block_ms: int | None = None
+    claim_ms: int | None = None
+    noack = False
+    group: bytes | None = None
+    consumer = b""
+    keys: Sequence[bytes] = ()
+    ids: Sequence[bytes] = ()
 
     def deadline_ms(self, now_ms: int) -> int:
         """When a blocked reader gives up; 0 is never."""
@@ -107,8 +92,10 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             _group_option(request, word, args, index, grouped=grouped)
         elif word == b"MAXCOUNT":
             request.maxcount = _positive(args[index + 1], "MAXCOUNT")
+            request.is_limited = True
         elif word == b"MAXSIZE":
             request.maxsize = _positive(args[index + 1], "MAXSIZE")
+            request.is_limited = True
         else:
             raise CommandError(texts.SYNTAX)
         index += _OPTION_WIDTH.get(word, 1)

@@ -39,7 +39,8 @@ _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
 
-_SEQUENCE = [b"%d\r\n" % seq for seq in range(1024)]
+_SEQUENCE_SIZE = 1024
+_SEQUENCE = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
 _BULK_HEADER = [b"$%d\r\n" % length for length in range(64)]  # an ID's text has at most 41 bytes
 
 
@@ -140,53 +141,40 @@ def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
 def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     """Append an entry; see docs/compatibility.md for the order of checks.
 
-    The most frequent command of all: ``XADD key * field value ...`` never meets the options, and
-    the look-up that other commands leave to the context is written out.
+    The most frequent command of all, so it is one function: look-ups and the node limits are
+    written out, and ``XADD key * field value ...`` never meets the options.
     """
-    if args[2] != b"*":
-        return _add_with_options(ctx, args)
-    pairs = tuple(args[3:])
-    if len(pairs) & 1:
-        raise texts.wrong_arity("xadd")
-    database = ctx.db
-    stream = database.values.get(args[1])
-    if database.deadlines or type(stream) is not Stream:
-        stream = ctx.stream(args[1])
-    last = 0 if stream is None else stream.last_id
-    now_ms = ctx.now_ms
-    if now_ms > last >> SEQ_BITS:
-        return _append(ctx, args[1], stream, now_ms << SEQ_BITS, pairs)
-    if last == MAX_ID:
-        raise CommandError(_EXHAUSTED)
-    return _append(ctx, args[1], stream, last + 1, pairs)
-
-
-def _add_with_options(ctx: Context, args: list[bytes]) -> bytes:
-    options = _add_options(ctx, args)
-    pairs = tuple(args[options.fields_at :])
-    if len(pairs) < 2 or len(pairs) & 1:
-        raise texts.wrong_arity("xadd")
-    if options.given_id == 0:
-        raise CommandError(_ZERO_ID)
     key = args[1]
-    stream = ctx.stream(key)
-    if stream is None or options.pid:
-        answer = _answered(ctx, key, stream, options, pairs)
-        if answer is not None:
-            return answer
-    entry_id = _next_id(options, 0 if stream is None else stream.last_id, ctx.now_ms)
-    reply = _append(ctx, key, stream, entry_id, pairs)
-    if options.pid:
-        ctx.emit(kinds.Remember(ctx.db.index, key, options.pid, options.iid, entry_id, ctx.now_ms))
-    if options.trim is not None:
-        _trim(ctx, key, options.trim)
-    return reply
-
-
-def _append(
-    ctx: Context, key: bytes, stream: Stream | None, entry_id: int, pairs: tuple[bytes, ...]
-) -> bytes:
-    """Add the entry, creating the stream if there is none; the ID as a bulk string."""
+    now_ms = ctx.now_ms
+    database = ctx.db
+    stream = database.values.get(key)
+    options = None
+    if args[2] == b"*":
+        pairs = tuple(args[3:])
+        if len(pairs) & 1:
+            raise texts.wrong_arity("xadd")
+        if database.deadlines or type(stream) is not Stream:
+            stream = ctx.stream(key)
+        last = 0 if stream is None else stream.last_id
+        if now_ms > last >> SEQ_BITS:
+            entry_id = now_ms << SEQ_BITS
+        else:
+            entry_id = last + 1
+            if last == MAX_ID:
+                raise CommandError(_EXHAUSTED)
+    else:
+        options = _add_options(ctx, args)
+        pairs = tuple(args[options.fields_at :])
+        if len(pairs) < 2 or len(pairs) & 1:
+            raise texts.wrong_arity("xadd")
+        if options.given_id == 0:
+            raise CommandError(_ZERO_ID)
+        stream = ctx.stream(key)
+        if stream is None or options.pid:
+            answer = _answered(ctx, key, stream, options, pairs)
+            if answer is not None:
+                return answer
+        entry_id = _next_id(options, 0 if stream is None else stream.last_id, now_ms)
     packed = pack_command(pairs)  # type: ignore[arg-type]
     size = len(packed)
     if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
@@ -197,9 +185,9 @@ def _append(
         ctx.id_prefix = b"%d-" % ms
     prefix = ctx.id_prefix
     seq = entry_id & MAX_SEQ
-    end = _SEQUENCE[seq] if seq < len(_SEQUENCE) else b"%d\r\n" % seq
+    end = _SEQUENCE[seq] if seq < _SEQUENCE_SIZE else b"%d\r\n" % seq
     reply = _BULK_HEADER[len(prefix) + len(end) - 2] + prefix + end
-    database = ctx.db
+    fragment = b"*2\r\n" + reply + packed
     settings = ctx.settings
     if stream is None:
         ctx.emit(
@@ -209,19 +197,27 @@ def _append(
         )
         stream = ctx.stream(key)
         assert stream is not None
-    stream.accessed_ms = ctx.now_ms
+    stream.accessed_ms = now_ms
     # A packed argument carries six bytes of framing where a Redis node spends about two.
     weight = size - 4 * len(pairs)
     tail = stream.local.tail
-    opens = tail is None or tail.is_full(
-        settings.stream_node_max_entries, settings.stream_node_max_bytes, weight
+    opens = (
+        tail is None
+        or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
+        or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    fragment = b"*2\r\n" + reply + packed
     if ctx.record is None and not ctx.notify_flags:
         append_entry(database, key, stream, entry_id, fragment, weight, opens)
     else:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     ctx.changes += 1
+    if options is not None:
+        if options.pid:
+            ctx.emit(
+                kinds.Remember(database.index, key, options.pid, options.iid, entry_id, now_ms)
+            )
+        if options.trim is not None:
+            _trim(ctx, key, options.trim)
     return reply
 
 

@@ -74,11 +74,6 @@ class Block:
         """Entries that are not deleted."""
         return len(self.ids) - len(self.dead)
 
-    def is_full(self, entries_max: int, bytes_max: int, weight: int) -> bool:
-        """Whether the next entry must open another block (limits of 0 are none)."""
-        slots = len(self.ids) + self.gaps
-        return slots >= entries_max > 0 or self.weight + weight >= bytes_max > 0
-
     # -- finding ------------------------------------------------------------------------------
 
     def index_from(self, entry_id: int) -> int:

@@ -146,7 +146,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         assert block is not None
         block.keep_positions()
         block.gaps = deleted
-        log.next_position += deleted
+        log.skip_positions(deleted)
 
 
 def _group(stream: Stream, image: GroupImage) -> Group:

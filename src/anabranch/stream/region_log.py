@@ -23,7 +23,7 @@ Span = tuple[Block, int, int]
 class RegionLog:
     """The entries that one region added, in ID order."""
 
-    __slots__ = ("blocks", "first_ids", "length", "next_position", "tail")
+    __slots__ = ("_gone", "blocks", "first_ids", "next_position", "tail")
 
     def __init__(self, first_position: int = 0) -> None:
         # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
@@ -31,8 +31,8 @@ class RegionLog:
         self.blocks: list[Block] = []
         self.first_ids: list[int] = []
         self.tail: Block | None = None
-        self.length = 0
         self.next_position = first_position
+        self._gone = first_position  # positions without a live entry
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -55,7 +55,16 @@ class RegionLog:
         tail.ids.append(entry_id)  # type: ignore[union-attr]
         tail.weight += weight
         self.next_position = position + 1
-        self.length += 1
+
+    @property
+    def length(self) -> int:
+        """Live entries."""
+        return self.next_position - self._gone
+
+    def skip_positions(self, count: int) -> None:
+        """Count entries that were added and deleted before anybody here saw them."""
+        self.next_position += count
+        self._gone += count
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -157,7 +166,7 @@ class RegionLog:
     def remove(self, block: Block, index: int) -> None:
         """Remove one live entry that :meth:`find` or :meth:`spans` named."""
         block.kill(index)
-        self.length -= 1
+        self._gone += 1
         if not block.live:
             self._drop(block)
 
@@ -165,7 +174,7 @@ class RegionLog:
         """Remove the oldest block with all its entries."""
         block = self.blocks[0]
         del self.blocks[0], self.first_ids[0]
-        self.length -= block.live
+        self._gone += block.live
         if not self.blocks:
             self.tail = None
         return block
@@ -195,7 +204,7 @@ class RegionLog:
         other.blocks = [block.copy() for block in self.blocks]
         other.first_ids = self.first_ids.copy()
         other.tail = other.blocks[-1] if other.blocks else None
-        other.length = self.length
+        other._gone = self._gone
         return other
 
     def full_blocks(self) -> Iterator[Block]:

@@ -232,10 +232,11 @@ def test_a_history_never_blocks_and_ignores_claim_and_noack() -> None:
     assert s.run("XREADGROUP GROUP g c STREAMS s 0")[0][1][0] == ["1-0", ["f", "v"]]
 
 
-def test_a_stream_asked_beyond_the_greatest_id_is_left_out() -> None:
-    """§4.2 (recorded): nothing can lie beyond."""
+def test_the_greatest_id_reads_new_entries() -> None:
+    """§4.2 (recorded): Redis keeps ``>`` as the greatest ID, so the ID itself means the same."""
     s = _grouped(1)
     top = "18446744073709551615-18446744073709551615"
+    assert _ids(s.run(f"XREADGROUP GROUP g c STREAMS s {top}")) == ["1-0"]
     assert s.run(f"XREADGROUP GROUP g c STREAMS s {top}") is None
 
 

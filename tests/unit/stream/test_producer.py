@@ -12,7 +12,7 @@ STEPS = st.lists(
         st.sampled_from(["remember"] * 4 + ["find", "sweep", "configure", "copy"]),
         st.sampled_from([b"p", b"q"]),
         st.sampled_from([b"a", b"b", b"c", b"d", b"e"]),
-        st.integers(0, 1500),
+        st.integers(0, 6).map(lambda quarters: quarters * 250),
     ),
     max_size=40,
 )

@@ -96,25 +96,6 @@ def _log(count: int, block_entries: int = 100) -> ModelledLog:
     return subject
 
 
-@pytest.mark.parametrize("entries_max", [1, 2, 7])
-def test_a_block_is_full_by_its_slots_dead_or_live(entries_max: int) -> None:
-    subject = _log(entries_max)
-    block = subject.log.tail
-    assert block is not None
-    assert block.is_full(entries_max, 0, 1)
-    assert not block.is_full(entries_max + 1, 0, 1)
-    assert not block.is_full(0, 0, 1)
-    if entries_max > 1:
-        subject.remove(make(1, 0))
-        assert block.is_full(entries_max, 0, 1)
-
-
-def test_a_block_is_full_when_the_next_entry_reaches_its_bytes() -> None:
-    block = _log(5).log.tail  # weight 1 each
-    assert block is not None
-    assert [block.is_full(0, 10, weight) for weight in (4, 5, 6)] == [False, True, True]
-
-
 def test_many_deletions_give_memory_back_but_no_slot() -> None:
     subject = _log(1000, 1000)
     subject.append(make(2000, 0), opens=True)
