@@ -27,7 +27,7 @@ def fragment(entry_id: int, size: int = 1) -> bytes:
 
 
 def id_steps() -> st.SearchStrategy[int]:
-    """By how much the next ID is above the last: mostly a little, sometimes out of all proportion."""
+    """By how much the next ID is above the last: mostly a little, sometimes enormously."""
     return st.one_of(
         st.integers(1, 3),
         st.integers(1, 3).map(lambda ms: make(ms, 0)),

@@ -38,7 +38,7 @@ class RequestRefused(CommandError):
 class Entry(CommandStats):
     """A command of this server: its row, its function, its figures."""
 
-    __slots__ = ("command", "function", "high", "low", "subcommands")
+    __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
 
     def __init__(self, command: Command) -> None:
         super().__init__()
@@ -49,6 +49,8 @@ class Entry(CommandStats):
         if command.subcommands:  # no count fits: the dispatcher must look at the second word
             self.low, self.high = 1 << 31, 0
         self.subcommands: dict[bytes, Entry] = {}
+        # Works on streams only: it cannot change who the client is, nor what it may do next.
+        self.is_tame = command.group == "stream"
 
 
 class Dispatcher:

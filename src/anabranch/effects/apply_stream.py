@@ -6,7 +6,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
-from anabranch.stream.stream import MAX_ENTRIES_ADDED, Stream
+from anabranch.stream.stream import Stream
 
 __all__ = ["append_entry", "stream_of"]
 
@@ -38,12 +38,19 @@ def append_entry(
     XADD calls this directly while nobody wants a record of the effect.
     """
     log = stream.local
-    if opens and log.tail is not None:
-        database.unsealed.append(log.tail)
-    log.append(entry_id, fragment, weight, opens)
+    tail = log.tail
+    if opens or tail is None:
+        if tail is not None:
+            database.unsealed.append(tail)
+        log.append(entry_id, fragment, weight, True)
+    elif tail.positions is not None:
+        log.append(entry_id, fragment, weight, False)
+    else:  # RegionLog.append written out for the usual case: this runs once per entry ever added
+        tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
+        tail.ids.append(entry_id)  # type: ignore[union-attr]
+        tail.weight += weight
+        log.next_position += 1
     stream.last_id = entry_id
-    if stream.entries_added < MAX_ENTRIES_ADDED:
-        stream.entries_added += 1
     if database.watchers or database.waiters:
         database.changed(key)
 

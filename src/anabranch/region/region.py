@@ -129,6 +129,7 @@ class Region:
         entry: Entry | None = None
         name: bytes | None = None  # pipelines repeat a command: its row is looked up once
         low = high = 0
+        gated = True  # whether the gates may have changed since the last request
         function: CommandFunction | None = None
         histogram: list[int] = []
         rest = iter(requests)
@@ -144,7 +145,8 @@ class Region:
                         name, low, high = args[0], entry.low, entry.high
                     function = entry.function
                     histogram = entry.histogram
-                if guards or not session.plain:
+                    gated = not entry.is_tame or bool(guards) or not session.plain
+                if gated and (guards or not session.plain):
                     reply = dispatcher.guarded(entry, args)  # type: ignore[arg-type]
                     if reply is QUEUED:  # EXEC will call it, and account for that
                         self._say(session, entry, reply)
@@ -165,10 +167,10 @@ class Region:
             spent = ended - started
             started = ended
             if reply is not None:
-                if session.plain:
-                    out.append(reply)
-                else:
+                if gated and not session.plain:
                     self._say(session, entry, reply)
+                else:
+                    out.append(reply)
             elif session.waiter is not None or session in dispatcher.postponed:
                 session.backlog.extend(rest)
                 break
@@ -180,7 +182,7 @@ class Region:
                 self.serve_ready(now_ms)
                 ctx.enter(session, now_ms)
                 started = ticks()
-            if session.closing:
+            if gated and session.closing:
                 break
         if entry is not None:
             session.last_command = entry.command.full_name

@@ -30,8 +30,8 @@ __all__ = ["CarefulParser", "RequestParser"]
 # a literal, so they are searched at memory speed; the second is only tried when one of its rare
 # characters occurs. Its look-behinds let the everyday payloads "+" and "(5-0" of XRANGE pass.
 _BAD_COUNT = re.compile(rb"\*(?:[0-9]{5}|[-0])")
-_OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
-_OTHER_SIGNS = b"+(=~%>|"
+_OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
+_OTHER_SIGNS = b"+(=~%>|#"
 _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
 
 _PARTIAL_MAX = 64 * 1024
@@ -86,7 +86,7 @@ class RequestParser:
             while request is not False:
                 requests.append(request)
                 request = reader.gets()
-            payload = len(b"".join(chain.from_iterable(requests)))
+            b"".join(chain.from_iterable(requests))  # a quick check: it takes nothing but bytes
         except (hiredis.ProtocolError, TypeError):
             return self._be_careful(data)
         if not all(requests):  # "$0" between two requests: to hiredis a reply, to us a word
@@ -96,7 +96,7 @@ class RequestParser:
         if not reader.has_data() and _is_idle(reader):
             self._partial = b""
             return requests
-        rest = (partial + data)[_encoded_size(requests, payload) :]
+        rest = (partial + data)[_encoded_size(requests) :]
         careful = CarefulParser(self._limits)
         more = careful.feed(rest)  # hiredis would wait for the end of a line that is wrong already
         self._reader = hiredis.Reader()
@@ -152,13 +152,13 @@ def _is_idle(reader: hiredis.Reader) -> bool:
         return False
 
 
-def _encoded_size(requests: list[list[bytes]], payload: int) -> int:
+def _encoded_size(requests: list[list[bytes]]) -> int:
     """Bytes that requests took on the wire; hiredis accepts canonical headers only."""
-    size = payload
+    size = 0
     for request in requests:
         size += len(b"*%d\r\n" % len(request))
         for arg in request:
-            size += 5 + len(str(len(arg)))
+            size += len(arg) + 5 + len(str(len(arg)))
     return size
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientConnection"]
 
-_JOIN_BELOW_BYTES = 64 * 1024
+_LARGE_REPLY_BYTES = 4096
 
 BACKLOG_MAX = 10_000
 """Requests kept behind a blocked one before we stop reading the client."""
@@ -106,14 +106,13 @@ class ClientConnection(asyncio.Protocol):
         session = self.session
         outbox = session.outbox
         if outbox:
-            size = sum(map(len, outbox))
-            self._region.stats.net_output_bytes += size
-            if len(outbox) == 1:
-                self.transport.write(outbox[0])
-            elif size < _JOIN_BELOW_BYTES:
-                self.transport.write(b"".join(outbox))
-            else:
-                self.transport.writelines(outbox)  # saves a copy; small pieces cost more than that
+            if len(outbox) == 1 or len(outbox[-1]) < _LARGE_REPLY_BYTES:
+                data = b"".join(outbox)
+                self._region.stats.net_output_bytes += len(data)
+                self.transport.write(data)
+            else:  # not joining saves a copy; with small pieces that costs more than it saves
+                self._region.stats.net_output_bytes += sum(map(len, outbox))
+                self.transport.writelines(outbox)
             outbox.clear()
             if self._stalled and self._server.output_limit_exceeded(self):
                 self.transport.abort()

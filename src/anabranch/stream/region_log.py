@@ -37,10 +37,7 @@ class RegionLog:
     # -- adding -------------------------------------------------------------------------------
 
     def append(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
-        """Add the newest entry; ``opens`` starts a new block (the node limits were reached).
-
-        Runs once per entry ever added, so it works on the block itself instead of calling it.
-        """
+        """Add the newest entry; ``opens`` starts a new block (the node limits were reached)."""
         tail = self.tail
         position = self.next_position
         if opens or tail is None:

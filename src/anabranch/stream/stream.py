@@ -24,8 +24,8 @@ class Stream:
     """The value behind a stream key."""
 
     __slots__ = (
+        "_added_surplus",
         "accessed_ms",
-        "entries_added",
         "groups",
         "last_id",
         "local",
@@ -41,10 +41,22 @@ class Stream:
         self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
-        self.entries_added = 0
+        self._added_surplus = 0  # what XSETID made of entries-added
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
         self.accessed_ms = 0  # for OBJECT IDLETIME only
+
+    # -- counters -----------------------------------------------------------------------------
+
+    @property
+    def entries_added(self) -> int:
+        """Entries ever added, deleted ones included; the positions count them."""
+        added = self._added_surplus + sum([log.next_position for log in self.logs.values()])
+        return min(added, MAX_ENTRIES_ADDED)
+
+    @entries_added.setter
+    def entries_added(self, count: int) -> None:
+        self._added_surplus = count - sum(log.next_position for log in self.logs.values())
 
     # -- reading ------------------------------------------------------------------------------
 

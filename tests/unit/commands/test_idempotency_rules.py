@@ -1,4 +1,4 @@
-"""XADD IDMP and IDMPAUTO: duplicates, expiry, capacity, life cycle (idempotency page §1-§5, §7, §8)."""
+"""XADD IDMP and IDMPAUTO: duplicates, expiry, life cycle (idempotency page §1-§5, §7, §8)."""
 
 from __future__ import annotations
 

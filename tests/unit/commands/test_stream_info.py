@@ -128,7 +128,9 @@ def _lengths(full: list[Any]) -> list[int]:
     stream = as_map(full)
     group = as_map(stream["groups"][1])
     return [
-        len(stream["entries"]), len(group["pending"]), len(as_map(group["consumers"][1])["pending"]),
+        len(stream["entries"]),
+        len(group["pending"]),
+        len(as_map(group["consumers"][1])["pending"]),
     ]  # fmt: skip
 
 
