@@ -79,9 +79,7 @@ def test_group_round_trip(client: Client) -> None:
     for n in range(1, 5):
         client.xadd("s", {"n": n}, id=f"{n}-0")
     first = client.xreadgroup("g", "alice", {"s": ">"}, count=3, block=1000)
-    assert streams(first) == {
-        "s": [("1-0", {"n": "1"}), ("2-0", {"n": "2"}), ("3-0", {"n": "3"})]
-    }
+    assert streams(first) == {"s": [("1-0", {"n": "1"}), ("2-0", {"n": "2"}), ("3-0", {"n": "3"})]}
     assert streams(client.xreadgroup("g", "bob", {"s": ">"})) == {"s": [("4-0", {"n": "4"})]}
     assert streams(client.xreadgroup("g", "bob", {"s": ">"})) == {}
     assert client.xack("s", "g", "1-0", "9-9") == 1

@@ -125,9 +125,7 @@ def test_ten_thousand_idle_and_a_thousand_blocked(capsys: pytest.CaptureFixture[
                         lambda wanted=waiting: number(client, "blocked_clients") == wanted,
                         "blocked",
                     )
-                news, news_seconds = served(
-                    client, readers, [("XADD", "news", "*", "f", "extra!")]
-                )
+                news, news_seconds = served(client, readers, [("XADD", "news", "*", "f", "extra!")])
                 (added,) = news[0]
                 expected = ("*", [("*", [("$", b"news"), ("*", [entry(added, "f", "extra!")])])])
                 assert news[1] == [expected] * READERS

@@ -17,6 +17,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
 from anabranch.resp.encode import encode
+from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class Context:
         self.in_exec = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
         self.changes = 0  # what INFO calls rdb_changes_since_last_save
-        self.id_prefix_ms = -1  # the ``ms-`` of the newest ID written out, see XADD
-        self.id_prefix = b""
+        self.now_id = 0  # the first ID of this millisecond
+        self.id_heads_ms = -1  # of the newest ID written out, see XADD
+        self.id_heads: list[bytes | None] = []
         self.notify_flags = 0  # keyspace event classes in force, see effects/events.py
 
     def enter(self, session: Session, now_ms: int) -> None:
@@ -76,7 +78,13 @@ class Context:
         self.session = session
         self.db = self.keyspace.databases[session.db]
         self.resp3 = session.resp3
+        if now_ms != self.now_ms:
+            self.set_time(now_ms)
+
+    def set_time(self, now_ms: int) -> None:
+        """The time of day for what follows."""
         self.now_ms = now_ms
+        self.now_id = now_ms << SEQ_BITS
 
     # -- reading ------------------------------------------------------------------------------
 

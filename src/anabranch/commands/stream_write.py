@@ -39,9 +39,10 @@ _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
 
+_ONE_FIELD = b"*2\r\n%b*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 _SEQUENCE_SIZE = 1024
 _SEQUENCE = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
-_BULK_HEADER = [b"$%d\r\n" % length for length in range(64)]  # an ID's text has at most 41 bytes
+_SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one to count from zero
 
 
 class _AddOptions:
@@ -138,6 +139,12 @@ def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
     return new
 
 
+def _id_head(ms: int, seq_digits: int) -> bytes:
+    """``$length``, millisecond and dash of an ID: the same for many IDs of one millisecond."""
+    prefix = b"%d-" % ms
+    return b"$%d\r\n%b" % (len(prefix) + seq_digits, prefix)
+
+
 def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     """Append an entry; see docs/compatibility.md for the order of checks.
 
@@ -156,9 +163,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if database.deadlines or type(stream) is not Stream:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
-        if now_ms > last >> SEQ_BITS:
-            entry_id = now_ms << SEQ_BITS
-        else:
+        entry_id = ctx.now_id
+        if entry_id <= last:
             entry_id = last + 1
             if last == MAX_ID:
                 raise CommandError(_EXHAUSTED)
@@ -175,19 +181,24 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             if answer is not None:
                 return answer
         entry_id = _next_id(options, 0 if stream is None else stream.last_id, now_ms)
-    packed = pack_command(pairs)  # type: ignore[arg-type]
-    size = len(packed)
-    if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
-        raise CommandError(_TOO_LARGE)
     ms = entry_id >> SEQ_BITS
-    if ms != ctx.id_prefix_ms:  # formatted once per millisecond, not once per entry
-        ctx.id_prefix_ms = ms
-        ctx.id_prefix = b"%d-" % ms
-    prefix = ctx.id_prefix
+    if ms != ctx.id_heads_ms:
+        ctx.id_heads_ms = ms
+        ctx.id_heads = [None] * _SEQUENCE_TEXT_MAX
     seq = entry_id & MAX_SEQ
     end = _SEQUENCE[seq] if seq < _SEQUENCE_SIZE else b"%d\r\n" % seq
-    reply = _BULK_HEADER[len(prefix) + len(end) - 2] + prefix + end
-    fragment = b"*2\r\n" + reply + packed
+    head = ctx.id_heads[len(end)]
+    if head is None:
+        head = ctx.id_heads[len(end)] = _id_head(ms, len(end) - 2)
+    reply = head + end
+    if len(pairs) == 2:  # one field: the usual payload, and faster in one go
+        field, value = pairs
+        fragment = _ONE_FIELD % (reply, len(field), field, len(value), value)
+    else:
+        fragment = b"*2\r\n" + reply + pack_command(pairs)  # type: ignore[arg-type]
+    size = len(fragment) - len(reply)
+    if size > ENTRY_BYTES_MAX and sum(map(len, pairs)) > ENTRY_BYTES_MAX:
+        raise CommandError(_TOO_LARGE)
     settings = ctx.settings
     if stream is None:
         ctx.emit(

@@ -46,7 +46,7 @@ class Maintenance:
     def run(self, now_ms: int) -> None:
         """One slice of everything."""
         region = self._region
-        region.context.now_ms = now_ms
+        region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
             region.unpause()
         if region.active_expire and region.stats.expire_on_access:
