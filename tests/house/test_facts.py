@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.commands import stream_pending, stream_write
+from anabranch.commands import stream_add, stream_pending
 from anabranch.config.settings import ROWS
 from anabranch.resp import limits
 from anabranch.server import connection
@@ -75,7 +75,7 @@ def test_the_limits_are_what_the_page_says() -> None:
     assert f"{limits.UNAUTHENTICATED.bulk_bytes_max:,}" in page
     assert limits.UNAUTHENTICATED.arguments_max == 10
     assert f"{connection.BACKLOG_MAX:,}" in page
-    assert stream_write.ENTRY_BYTES_MAX == 1 << 30
+    assert stream_add.ENTRY_BYTES_MAX == 1 << 30
     assert stream_pending.AUTOCLAIM_COUNT_MAX == 1 << 40
     assert entry_id.text(entry_id.MAX_ID).decode() in page
     for name in re.findall(r"\[`([a-z-]+)`", page):

@@ -22,7 +22,10 @@ _MENTION = re.compile(r"\b(?:docs|tests|benchmarks)/[\w./-]+\.(?:py|md)\b")
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_bytes()))]
+    texts = {path: path.read_text("utf-8") for path in MODULES}
+    silent = [
+        path for path, text in texts.items() if text and not ast.get_docstring(ast.parse(text))
+    ]
     assert silent == []
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, integer, integer_or_none
+from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.references import Policy
-from anabranch.stream.trimming import TrimRule, limit_default
+from anabranch.stream.trimming import TrimRule, limit_default, plan_trim
 
 if TYPE_CHECKING:
     from anabranch.commands.context import Context
@@ -25,6 +26,7 @@ __all__ = [
     "no_group",
     "settle_trim",
     "stream_and_group",
+    "trim_stream",
     "trim_threshold",
 ]
 
@@ -151,3 +153,28 @@ def stream_and_group(ctx: Context, key: bytes, name: bytes) -> tuple[Stream, Gro
     if stream is None or group is None:
         raise no_group(key, name)
     return stream, group
+
+
+def trim_stream(ctx: Context, key: bytes, rule: TrimRule) -> int:
+    """Carry out a trimming rule; returns how many entries went."""
+    stream = ctx.stream(key)
+    assert stream is not None
+    plan = plan_trim(stream, rule)
+    if plan is None:
+        return 0
+    before = stream.length
+    db = ctx.db.index
+    if plan.below:
+        ctx.emit(kinds.Trim(db, key, plan.below))
+    if plan.ids:
+        ctx.emit(
+            kinds.Remove(
+                db,
+                key,
+                plan.ids,
+                counted=False,
+                dereferenced=rule.policy is Policy.DELREF,
+                trimmed=True,
+            )
+        )
+    return before - stream.length

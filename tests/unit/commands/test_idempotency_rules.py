@@ -134,9 +134,9 @@ def test_a_duplicate_wins_over_exhausted_ids() -> None:
 
 def test_a_refused_add_leaves_no_empty_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """§5 (#15840): created only when something is stored."""
-    from anabranch.commands import stream_write
+    from anabranch.commands import stream_add
 
-    monkeypatch.setattr(stream_write, "ENTRY_BYTES_MAX", 100)
+    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 100)
     s = Streams()
     s.fill("s", "1-0")
     assert s.fails(f"XADD s IDMP p i * f {'v' * 200}").endswith("too large to be stored")

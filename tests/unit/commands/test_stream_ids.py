@@ -354,9 +354,9 @@ def test_the_clock_stands_still_within_a_transaction() -> None:
 
 def test_an_entry_may_not_be_larger_than_a_gibibyte(monkeypatch: pytest.MonkeyPatch) -> None:
     """§1.5, with a smaller limit than 2^30; the key is not created."""
-    from anabranch.commands import stream_write
+    from anabranch.commands import stream_add
 
-    monkeypatch.setattr(stream_write, "ENTRY_BYTES_MAX", 1000)
+    monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 1000)
     s = Streams()
     assert s.error("XADD", "s", "*", "f", "v" * 1000) == "ERR Elements are too large to be stored"
     assert s.run("EXISTS s") == 0
@@ -366,6 +366,6 @@ def test_an_entry_may_not_be_larger_than_a_gibibyte(monkeypatch: pytest.MonkeyPa
 
 def test_the_limit_of_an_entry_is_a_gibibyte() -> None:
     """§1.5."""
-    from anabranch.commands import stream_write
+    from anabranch.commands import stream_add
 
-    assert stream_write.ENTRY_BYTES_MAX == 2**30
+    assert stream_add.ENTRY_BYTES_MAX == 2**30

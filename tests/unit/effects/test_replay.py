@@ -20,52 +20,12 @@ from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
+from tests.support.random_life import STREAM_LINES, random_life
 from tests.support.streams import Streams, words
 
 AnyEffect = Union[tuple(APPLY)]  # noqa: UP007  (the kinds are a list)
 
-# {k} {l} keys, {i} {j} IDs, {n} a small number, {g} group, {c} consumer, {p} producer
-LINES = """
-XADD {k} {i}-{n} f {j}
-XADD {k} * f {j} g {i}
-XADD {k} {i}-* f v
-XADD {k} MAXLEN {n} * f v
-XADD {k} MAXLEN ~ {n} * f v
-XADD {k} MINID {i} ACKED * f v
-XADD {k} DELREF MAXLEN {n} * f v
-XADD {k} IDMP {p} {n} * f v
-XADD {k} IDMPAUTO {p} * f {n}
-XTRIM {k} MAXLEN {j}
-XTRIM {k} MAXLEN ~ {j}
-XTRIM {k} MINID {i} DELREF
-XTRIM {k} MAXLEN {n} ACKED
-XDEL {k} {i}-{n} {j}-{n}
-XDELEX {k} DELREF IDS 2 {i}-{n} {j}-{n}
-XDELEX {k} ACKED IDS 2 {i}-{n} {j}-{n}
-XACKDEL {k} {g} KEEPREF IDS 2 {i}-{n} {j}-{n}
-XSETID {k} {i}-0 ENTRIESADDED {i}{j} MAXDELETEDID {n}
-XCFGSET {k} IDMP-DURATION {i} IDMP-MAXSIZE {i}
-XIDMPRECORD {k} {p} {j} {i}-{n}
-XGROUP CREATE {k} {g} {i} MKSTREAM
-XGROUP CREATE {k} {g} 0 MKSTREAM
-XGROUP CREATE {k} {g} 0 ENTRIESREAD {n}
-XGROUP SETID {k} {g} {i}-0
-XGROUP DESTROY {k} {g}
-XGROUP CREATECONSUMER {k} {g} {c}
-XGROUP DELCONSUMER {k} {g} {c}
-XREADGROUP GROUP {g} {c} COUNT {i} STREAMS {k} >
-XREADGROUP GROUP {g} {c} COUNT {i} STREAMS {k} >
-XREADGROUP GROUP {g} {c} NOACK COUNT {n} STREAMS {k} >
-XREADGROUP GROUP {g} {c} STREAMS {k} {l} 0 >
-XREADGROUP GROUP {g} {c} CLAIM 5 COUNT {i} STREAMS {k} >
-XREADGROUP GROUP {g} {c} BLOCK 30 STREAMS {k} >
-XREADGROUP GROUP {g} {c} BLOCK 0 CLAIM 20 STREAMS {k} >
-XREAD BLOCK 0 STREAMS {k} $
-XACK {k} {g} 1-0 1-{i} {j}-{n}
-XNACK {k} {g} FAIL IDS 2 1-{i} {j}-{n} FORCE
-XCLAIM {k} {g} {c} 0 {i}-{n} {j}-{n} FORCE
-XCLAIM {k} {g} {c} 0 {i}-{n} {j}-0 LASTID {n}
-XAUTOCLAIM {k} {g} {c} 0 - COUNT {i}
+OTHER_LINES = """
 DEL {k}
 EXPIRE {k} {n}
 PERSIST {k}
@@ -80,12 +40,11 @@ LPUSH {k} {n} {i}
 LPOP {k}
 SADD {k} {n} {i}
 RESTORE
-ADVANCE {n}
 ADVANCE {i}000
 """.strip().splitlines()
 
 ENOUGH = [
-    *LINES, "SET a b", "INCR n", "RPUSH l 1 2", "LPOP l", "SADD m 1", "RESTORE",
+    *STREAM_LINES, *OTHER_LINES, "SET a b", "INCR n", "RPUSH l 1 2", "LPOP l", "SADD m 1", "RESTORE",
     "XGROUP CREATE r g 0 MKSTREAM", "XADD r 1-0 f v", "XADD r 2-0 f v", "XADD r 3-0 f v",
     "XREADGROUP GROUP g c STREAMS r >", "XCLAIM r g c 0 1-0 LASTID 9", "XDEL r 2-0",
     "XDELEX r DELREF IDS 1 2-0", "XACK r g 3-0", "XGROUP SETID r g 0", "XGROUP DELCONSUMER r g c",
@@ -204,24 +163,10 @@ def _check(recorder: Recorder) -> None:
                 value.check()
 
 
-def _life(chance: random.Random) -> list[str]:
-    """A hundred random commands, some of them in transactions."""
-    lines = [f"XADD {key} * f {number}" for key in "st" for number in range(8)]
-    lines += [f"XGROUP CREATE {key} {group} 0" for key in "st" for group in "gh"]
-    for _ in range(100):
-        line = chance.choice(LINES[:40] * 3 + LINES[40:]).format(
-            k=chance.choice("sst"), l=chance.choice("stu"), i=chance.randint(1, 9),
-            j=chance.randint(1, 9), n=chance.randint(0, 3), g=chance.choice("gh"),
-            c=chance.choice("cd"), p=chance.choice("pq"),
-        )  # fmt: skip
-        lines += ["MULTI", line, line, "EXEC"] if chance.random() < 0.1 else [line]
-    return lines
-
-
 @pytest.mark.parametrize("seed", range(80))
 def test_a_life_replayed_from_its_effects_is_the_same(seed: int) -> None:
     recorder = Recorder()
-    for line in _life(random.Random(seed)):
+    for line in random_life(random.Random(seed), *OTHER_LINES):
         recorder.run(line)
     recorder.server.check()
     _check(recorder)
