@@ -98,7 +98,7 @@ class Context:
     def expire_if_due(self, db: Database, key: bytes) -> None:
         """Remove a key whose deadline has passed."""
         deadline = db.deadlines.get(key)
-        if deadline is not None and deadline <= self.now_ms and self.stats.expire_on_access:
+        if deadline is not None and deadline <= self.now_ms:
             self.stats.expired_keys += 1
             self.emit(kinds.Delete(db.index, key, True))
 

@@ -34,7 +34,7 @@ def keys(ctx: Context, args: list[bytes]) -> bytes:
         matches = compile_glob(pattern).fullmatch
         found = [key for key in found if matches(key)]
     deadlines = db.deadlines
-    if deadlines.first_due(ctx.now_ms) is not None and ctx.stats.expire_on_access:
+    if deadlines.first_due(ctx.now_ms) is not None:
         now_ms = ctx.now_ms
         found = [key for key in found if deadlines.get(key, now_ms + 1) > now_ms]
     return ctx.reply(found)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from anabranch.config.settings import ROWS
+
 if TYPE_CHECKING:
     from anabranch.commands.spec import Command
 
@@ -16,7 +18,7 @@ __all__ = ["HIDDEN", "hidden", "redacted"]
 HIDDEN: Final = b"(redacted)"
 
 _SECRET_SETTINGS: Final = frozenset(
-    {b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass"}
+    name.encode() for name, row in ROWS.items() if row.secret and name != "user"
 )
 
 

@@ -268,7 +268,7 @@ def _rows() -> dict[str, Row]:
                 effect=False,
                 immutable=more.startswith("!"),
                 protected=more == "%",
-                secret=name in {"masterauth", "tls-client-key-file-pass"},
+                secret=name in {"masterauth", "masteruser", "tls-client-key-file-pass"},
                 aliases=tuple(filter(None, [more.strip("!%")])),
             )
     for name, kind, default, refused, sentence in _REFUSED:

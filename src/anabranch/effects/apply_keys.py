@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
@@ -49,7 +51,7 @@ def _bind(keyspace: Keyspace, db: int, key: bytes, value: Value, deadline: int |
     target.put(key, value)
     if isinstance(value, Stream):
         for log in value.logs.values():
-            keyspace.unsealed.extend(log.full_blocks())
+            keyspace.unsealed.extend(map(ref, log.full_blocks()))
     if deadline is not None:
         target.deadlines[key] = deadline
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
@@ -41,7 +43,7 @@ def append_entry(
     tail = log.tail
     if opens or tail is None:
         if tail is not None:
-            database.unsealed.append(tail)
+            database.unsealed.append(ref(tail))
         log.append(entry_id, fragment, weight, True)
     elif tail.positions is not None:
         log.append(entry_id, fragment, weight, False)

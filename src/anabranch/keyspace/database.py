@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Protocol
+from weakref import ref
 
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.scan import KeyOrder
@@ -44,7 +45,7 @@ class Database:
     )
 
     def __init__(
-        self, index: int, ready: dict[tuple[int, bytes], None], unsealed: deque[Block]
+        self, index: int, ready: dict[tuple[int, bytes], None], unsealed: deque[ref[Block]]
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}

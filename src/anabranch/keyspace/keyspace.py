@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from weakref import ref
 
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.waiters import Waiters
@@ -19,8 +20,8 @@ class Keyspace:
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
-        # full blocks that maintenance has not got round to, oldest first
-        self.unsealed: deque[Block] = deque()
+        # full blocks that maintenance has not got round to, oldest first, unless they are gone
+        self.unsealed: deque[ref[Block]] = deque()
         self.databases = [Database(index, self.ready, self.unsealed) for index in range(count)]
         self.waiters = Waiters(self)
 

@@ -35,7 +35,6 @@ class Stats:
     """Counters of a server. Attributes are plain integers."""
 
     def __init__(self) -> None:
-        self.expire_on_access = True  # DEBUG SET-ACTIVE-EXPIRE does not touch this; see expiry
         self.started_ms = 0
         self.reset()
 

@@ -1,7 +1,7 @@
 """Background work in bounded slices.
 
 Keys past their deadline, idempotent IDs past their age, full blocks to be sealed, the end of a
-CLIENT PAUSE: ``run`` is called ten times a second, and each call does at most one slice of each
+CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice of each
 kind, so that no client waits for it.
 """
 
@@ -49,7 +49,7 @@ class Maintenance:
         region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
             region.unpause()
-        if region.active_expire and region.stats.expire_on_access:
+        if region.active_expire:
             self._expire_keys(now_ms)
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
@@ -91,5 +91,12 @@ class Maintenance:
         busy = commands - self._commands_before > BUSY_COMMANDS
         self._commands_before = commands
         unsealed = self._region.keyspace.unsealed
-        for _ in range(min(len(unsealed), SEAL_BLOCKS_BUSY_MAX if busy else SEAL_BLOCKS_MAX)):
-            unsealed.popleft().seal()
+        left = SEAL_BLOCKS_BUSY_MAX if busy else SEAL_BLOCKS_MAX
+        while unsealed:
+            block = unsealed[0]()
+            if block is not None:
+                if not left:
+                    return
+                left -= 1
+                block.seal()
+            unsealed.popleft()

@@ -37,6 +37,7 @@ class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
     __slots__ = (
+        "__weakref__",  # the queue of blocks to seal must not keep deleted ones alive
         "data",
         "dead",
         "ends",
