@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.streams import INVALID_ID, NOT_INTEGER, NOW, SYNTAX, WRONGTYPE, Streams
@@ -28,10 +30,10 @@ def _grouped(last: int = 5) -> Streams:
     return s
 
 
-def _ids(reply: list[list[object]]) -> list[object]:
+def _ids(reply: list[list[Any]]) -> list[object]:
     """The IDs of a reply of one stream."""
     [[_, entries]] = reply
-    return [entry[0] for entry in entries]  # type: ignore[index, union-attr]
+    return [entry[0] for entry in entries]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The shape of every reply in RESP2 and RESP3 (specification §2.4, §2.5, reply columns of §3-§5)."""
+"""The shape of every reply in RESP2 and RESP3 (specification §2.4, §2.5 and all reply columns)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from anabranch.stream.stream import Stream
 from tests.support.random_life import STREAM_LINES, random_life
 from tests.support.streams import Streams, words
 
-AnyEffect = Union[tuple(APPLY)]  # noqa: UP007  (the kinds are a list)
+AnyEffect: Any = Union[tuple(APPLY)]  # noqa: UP007  (the kinds are a list)
 
 OTHER_LINES = """
 DEL {k}
@@ -44,7 +44,8 @@ ADVANCE {i}000
 """.strip().splitlines()
 
 ENOUGH = [
-    *STREAM_LINES, *OTHER_LINES, "SET a b", "INCR n", "RPUSH l 1 2", "LPOP l", "SADD m 1", "RESTORE",
+    *STREAM_LINES, *OTHER_LINES,
+    "SET a b", "INCR n", "RPUSH l 1 2", "LPOP l", "SADD m 1", "RESTORE",
     "XGROUP CREATE r g 0 MKSTREAM", "XADD r 1-0 f v", "XADD r 2-0 f v", "XADD r 3-0 f v",
     "XREADGROUP GROUP g c STREAMS r >", "XCLAIM r g c 0 1-0 LASTID 9", "XDEL r 2-0",
     "XDELEX r DELREF IDS 1 2-0", "XACK r g 3-0", "XGROUP SETID r g 0", "XGROUP DELCONSUMER r g c",
@@ -147,7 +148,7 @@ def replayed(effects: list[kinds.Effect]) -> Keyspace:
     keyspace = Keyspace()
     for effect in effects:
         data = msgspec.json.encode(effect)
-        again: kinds.Effect = msgspec.json.decode(data, type=AnyEffect)  # type: ignore[arg-type]
+        again: kinds.Effect = msgspec.json.decode(data, type=AnyEffect)
         assert again == effect
         apply(keyspace, again)
     return keyspace

@@ -43,7 +43,11 @@ FORMS: list[tuple[Any, bytes, bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "resp2", "resp3"), FORMS, ids=[repr(row[0]) for row in FORMS])
+@pytest.mark.parametrize(
+    ("value", "resp2", "resp3"),
+    FORMS,
+    ids=[f"{at}-{type(row[0]).__name__}" for at, row in enumerate(FORMS)],
+)
 def test_the_form_of_every_type(value: Any, resp2: bytes, resp3: bytes) -> None:
     assert enc.encode(value, False) == resp2
     assert enc.encode(value, True) == resp3
