@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Channels:
     def __init__(self) -> None:
         self.channels: dict[bytes, dict[Session, None]] = {}
         self.patterns: dict[bytes, dict[Session, None]] = {}
+        self._matchers: dict[bytes, re.Pattern[bytes]] = {}  # of the patterns, compiled once
         self.shards: dict[bytes, dict[Session, None]] = {}
         self.pending: dict[Session, None] = {}  # sessions with messages to write out
 
@@ -63,9 +65,17 @@ class Channels:
         count = self.send(self.channels.get(channel, ()), [b"message", channel, message])
         for pattern, sessions in self.patterns.items():
             # The channel without name is matched by the pattern without name alone, as in Redis.
-            if (channel or not pattern) and compile_glob(pattern).fullmatch(channel):
+            if (channel or not pattern) and self._matcher(pattern).fullmatch(channel):
                 count += self.send(sessions, [b"pmessage", pattern, channel, message])
         return count
+
+    def _matcher(self, pattern: bytes) -> re.Pattern[bytes]:
+        matcher = self._matchers.get(pattern)
+        if matcher is None:
+            if len(self._matchers) > 2 * len(self.patterns):  # patterns come and go
+                self._matchers.clear()
+            matcher = self._matchers[pattern] = compile_glob(pattern)
+        return matcher
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         """Deliver to shard subscribers of the channel."""

@@ -54,6 +54,7 @@ class Session:
         self.last_ms = 0  # last request
         self.last_command = ""
         self.commands = 0
+        self.stalled = False  # the client does not read what it is sent
         self.closing = False  # close once the outbox is written
         self.connection: Any = None  # the transport side, opaque to the core
         self.plain = False

@@ -7,6 +7,8 @@ whole command before anything is delivered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument
 from anabranch.commands.context import Context
@@ -82,7 +84,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        _any_value,
+        _wants(name, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
         recheck_ms=_next_claim(ctx, plans, request),
@@ -90,9 +92,20 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     return None
 
 
-def _any_value(value: Value | None) -> bool:
-    """Whatever became of the key, a blocked XREADGROUP must run again: to read, or to fail."""
-    return True
+def _wants(name: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
+    """Whether running again can end the wait, seen from one key that changed.
+
+    A key or group that is gone must be reported. Otherwise there must be something to read: of
+    many readers of a group only as many run again as there is work for.
+    """
+
+    def wants(value: Value | None) -> bool:
+        if type(value) is not Stream:
+            return True
+        group = value.groups.get(name)
+        return group is None or claims or value.has_beyond(group.cursors)
+
+    return wants
 
 
 def _create_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["compile_glob", "glob_match"]
+__all__ = ["compile_glob"]
+
+_CACHED_BYTES_MAX = 256
+"""Patterns people write are shorter; a thousand of these stay below a few megabytes."""
 
 
 def _class(pattern: bytes, index: int) -> tuple[str, int]:
@@ -33,13 +36,20 @@ def _class(pattern: bytes, index: int) -> tuple[str, int]:
     return f"[{'^' if negate else ''}{body}]", index + 1
 
 
-@lru_cache(maxsize=1024)
 def compile_glob(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes]:
     """A compiled matcher; use its ``fullmatch``.
 
     Each piece between stars commits to its earliest match (an atomic group), which is always a
     best choice for globs: a hostile pattern with many stars stays linear instead of exponential.
+    Short patterns are kept compiled; long ones are not, because the cache counts patterns and not
+    bytes. Compile once and match often.
     """
+    if len(pattern) > _CACHED_BYTES_MAX:
+        return _compile(pattern, ignore_case)
+    return _compile_cached(pattern, ignore_case)
+
+
+def _compile(pattern: bytes, ignore_case: bool) -> re.Pattern[bytes]:
     pieces: list[list[str]] = [[]]
     index = 0
     while index < len(pattern):
@@ -65,6 +75,4 @@ def compile_glob(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[byt
     return re.compile(regex.encode("ascii"), flags)
 
 
-def glob_match(pattern: bytes, text: bytes, *, ignore_case: bool = False) -> bool:
-    """Whether the whole text matches the pattern."""
-    return compile_glob(pattern, ignore_case=ignore_case).fullmatch(text) is not None
+_compile_cached = lru_cache(maxsize=1024)(_compile)

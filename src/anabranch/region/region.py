@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Region"]
 
+OUTPUT_SLICE_BYTES = 4 * 1024 * 1024
+"""Replies made for one connection before they are written and the others have their turn."""
+
+ATTENTION_NS = 20_000
+"""Requests quicker than this cannot have made a reply that counts towards the slice."""
+
 
 class Region:
     """One region's replica: the pure whole."""
@@ -52,6 +58,7 @@ class Region:
         self.acl = AclRegistry(settings.requirepass, COMMANDS)
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
+        self.unfinished: dict[Session, None] = {}  # with requests to go on with next turn
         self.context = Context(
             keyspace=self.keyspace,
             settings=settings,
@@ -92,6 +99,7 @@ class Region:
         self.channels.forget(session)
         self.dispatcher.monitors.pop(session, None)
         self.dispatcher.postponed.pop(session, None)
+        self.unfinished.pop(session, None)
         if not self.dispatcher.monitors:
             self.dispatcher.guarded_by.discard("monitor")
 
@@ -124,6 +132,8 @@ class Region:
         guards = dispatcher.guarded_by
         ready = self.keyspace.ready
         slower_than_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
+        attention_ns = min(slower_than_ns, ATTENTION_NS)
+        produced = 0
         ticks = self.clock.ticks_ns
         out = session.outbox
         entry: Entry | None = None
@@ -176,8 +186,16 @@ class Region:
                 break
             entry.total_ns += spent  # type: ignore[union-attr]
             histogram[spent.bit_length()] += 1
-            if spent >= slower_than_ns:
-                self.slow(session, entry, args, spent)  # type: ignore[arg-type]
+            if spent >= attention_ns:  # long enough for the slow log, or for a large reply
+                if spent >= slower_than_ns:
+                    self.slow(session, entry, args, spent)  # type: ignore[arg-type]
+                produced += len(reply or b"")
+                if produced > OUTPUT_SLICE_BYTES:
+                    session.backlog.extend(rest)
+                    self.unfinished[session] = None
+                    if ready:
+                        self.serve_ready(now_ms)
+                    break
             if ready:
                 self.serve_ready(now_ms)
                 ctx.enter(session, now_ms)
@@ -289,8 +307,13 @@ class Region:
         self.channels.pending[session] = None
 
     def resume(self, session: Session) -> None:
-        """Run what a connection sent while it was blocked or paused."""
-        if session.backlog and session.waiter is None and session not in self.dispatcher.postponed:
+        """Run what a connection sent while it was blocked, paused or not reading."""
+        if (
+            session.backlog
+            and session.waiter is None
+            and not session.stalled
+            and session not in self.dispatcher.postponed
+        ):
             requests = list(session.backlog)
             session.backlog.clear()
             self._run(session, requests, self.clock.now_us() // 1000)

@@ -57,6 +57,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None  # what the timer is set to
+        self._continuing = False  # a further slice of unfinished work is scheduled
         self._rss_bytes = 0
         self.region.dispatcher.memory_exceeded = self._memory_exceeded
 
@@ -138,8 +139,23 @@ class Server:
         """After requests of a connection: others may have got something, or wait anew."""
         if self.region.channels.pending:
             self.flush_pending()
+        if self.region.unfinished and not self._continuing:
+            self._continuing = True
+            asyncio.get_running_loop().call_soon(self._continue)
         if self.region.next_timer_ms() != self._timer_ms:
             self.rearm()
+
+    def _continue(self) -> None:
+        """Another slice of work for clients whose requests make large replies."""
+        self._continuing = False
+        region = self.region
+        sessions = list(region.unfinished)
+        region.unfinished.clear()
+        for session in sessions:
+            region.resume(session)
+            if session.connection is not None:
+                session.connection.flush()
+        self.end_turn()
 
     def flush_pending(self) -> None:
         """Write out what sessions got from others' requests; run what they had held back."""

@@ -25,6 +25,9 @@ _LARGE_REPLY_BYTES = 4096
 BACKLOG_MAX = 10_000
 """Requests kept behind a blocked one before we stop reading the client."""
 
+BACKLOG_BYTES_MAX = 16 * 1024 * 1024
+"""The same in bytes: more than any pipeline needs, less than many clients could do harm with."""
+
 
 class ClientConnection(asyncio.Protocol):
     """The asyncio side of one session."""
@@ -34,7 +37,8 @@ class ClientConnection(asyncio.Protocol):
         self._region = server.region
         self._parser: RequestParser
         self._authenticated = False
-        self._stalled = False  # the transport's write buffer is over its high-water mark
+        self._held_bytes = 0  # received since the backlog began
+        self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
         self.transport: asyncio.Transport
@@ -71,28 +75,29 @@ class ClientConnection(asyncio.Protocol):
             requests = parser.set_limits(self._limits())
             if requests:
                 region.execute(session, requests)
-        if parser.error is not None and not session.closing:
-            if parser.error:
-                session.outbox.append(error(parser.error))
-            else:  # a browser's request: it gets no word from us, not even for its first line
-                session.outbox.clear()
-            session.closing = True
+        if session.backlog:
+            self._held_bytes += len(data)
+            if self._held_bytes > BACKLOG_BYTES_MAX or len(session.backlog) > BACKLOG_MAX:
+                self._pause_reading()
         if parser.buffered > self._server.settings.client_query_buffer_limit:
             session.closing = True
         self.flush()
-        if session.backlog and len(session.backlog) > BACKLOG_MAX:
-            self._pause_reading()
         self._server.end_turn()
 
     def pause_writing(self) -> None:
-        """The client does not read: stop reading from it."""
-        self._stalled = True
+        """The client does not read: stop reading from it, and working for it."""
+        self.session.stalled = True
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
-        self._stalled = False
-        self._resume_reading()
+        session = self.session
+        session.stalled = False
+        if session.backlog:
+            self._region.unfinished[session] = None
+            self._server.end_turn()
+        else:
+            self._resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, by its will or ours."""
@@ -105,6 +110,12 @@ class ClientConnection(asyncio.Protocol):
         """Write what the session has for the client; close it if that was the last word."""
         session = self.session
         outbox = session.outbox
+        if self._parser.error is not None and not session.backlog and not session.closing:
+            if self._parser.error:
+                outbox.append(error(self._parser.error))
+            else:  # a browser's request: it gets no word from us, not even for its first line
+                outbox.clear()
+            session.closing = True
         if outbox:
             if len(outbox) == 1 or len(outbox[-1]) < _LARGE_REPLY_BYTES:
                 data = b"".join(outbox)
@@ -114,13 +125,25 @@ class ClientConnection(asyncio.Protocol):
                 self._region.stats.net_output_bytes += sum(map(len, outbox))
                 self.transport.writelines(outbox)
             outbox.clear()
-            if self._stalled and self._server.output_limit_exceeded(self):
+            if session.stalled and self._server.output_limit_exceeded(self):
                 self.transport.abort()
                 return
         if session.closing:
             self.transport.close()
-        elif not self._reading and not self._stalled and len(session.backlog) <= BACKLOG_MAX:
-            self._resume_reading()
+        elif not session.backlog:
+            self._held_bytes = 0
+            if self._finishing:
+                self.close()
+            elif not self._reading and not session.stalled:
+                self._resume_reading()
+
+    def finish(self) -> None:
+        """Close once the requests that have come are answered, but for those that block."""
+        if self.session.backlog and not self.session.blocked:
+            self._finishing = True
+            self._pause_reading()
+        else:
+            self.close()
 
     def close(self) -> None:
         """Close once everything is written."""

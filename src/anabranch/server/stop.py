@@ -53,7 +53,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     server.stop_timers()
     server.flush_pending()
     for connection in list(server.connections):
-        connection.close()
+        connection.finish()
     timeout = server.settings.shutdown_timeout if patient else 0
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):

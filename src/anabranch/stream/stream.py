@@ -110,6 +110,10 @@ class Stream:
         for span in limited(merge_spans(sources), limit):
             yield owner[id(span[0])], span
 
+    def has_beyond(self, cursors: dict[int, int]) -> bool:
+        """Whether :meth:`spans_beyond` would give anything; O(regions)."""
+        return any(log.last_id > cursors.get(region, 0) for region, log in self.logs.items())
+
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
         """``(region, block, index)`` of the live entry with this ID, or None."""
         for region, log in self.logs.items():
