@@ -7,6 +7,7 @@ import statistics
 import time
 from contextlib import ExitStack
 
+import hiredis
 import pytest
 
 from tests.support.canary import Canary
@@ -188,6 +189,32 @@ def test_a_client_that_does_not_read_its_replies_is_not_read_from() -> None:
             if part:
                 assert lazy.read_reply() == ("$", b"x" * size)
             assert lazy.call("PING") == ("+", b"PONG")
+        canary.check(CANARY_SECONDS)
+        assert not mistakes(server)
+
+
+@pytest.mark.skipif(not has_proc(), reason="looks at the process under /proc")
+def test_one_burst_of_large_reads_is_worked_off_as_it_is_read() -> None:
+    """Two thousand replies of half a megabyte: made slice by slice, all of them delivered."""
+    count, size = 2000, 500_000
+    with AnabranchServer() as server, server.client() as client:
+        client.call("XADD", "s", "1-1", "f", b"x" * size)
+        before = rss_bytes(server)
+        with Canary(server.port) as canary, server.client() as lazy:
+            lazy.send_raw(encode_command(["XRANGE", "s", "-", "+"]) * count)
+            lazy.send_raw(encode_command(["PING"]))
+            wait_until(lambda: number(client, "total_net_output_bytes") > 4 * size, "replies")
+            lazy.timeout = 30.0
+            reader = hiredis.Reader()
+            replies = 0
+            while replies <= count:
+                reader.feed(lazy.socket.recv(1 << 20))
+                while (reply := reader.gets()) is not False:
+                    assert reply == (
+                        b"PONG" if replies == count else [[b"1-1", [b"f", b"x" * size]]]
+                    )
+                    replies += 1
+            assert rss_bytes(server) - before < 64 << 20
         canary.check(CANARY_SECONDS)
         assert not mistakes(server)
 
