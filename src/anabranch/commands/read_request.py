@@ -81,12 +81,14 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
         if word == b"STREAMS" and index + 1 < size:
             _streams(request, args, index + 1, grouped=grouped)
             break
-        if index + _OPTION_WIDTH.get(word, 1) > size:
-            raise CommandError(texts.SYNTAX)
-        if word == b"COUNT":
+        if word == b"COUNT" and index + 1 < size:
             count = integer(args[index + 1])
             request.count = count if count > 0 else -1
-        elif word == b"BLOCK":
+            index += 2
+            continue
+        if index + _OPTION_WIDTH.get(word, 1) > size:
+            raise CommandError(texts.SYNTAX)
+        if word == b"BLOCK":
             request.block_ms = _timeout(args[index + 1], now_ms)
         elif word in (b"GROUP", b"NOACK", b"CLAIM"):
             _group_option(request, word, args, index, grouped=grouped)
