@@ -84,7 +84,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
         request.keys,
         args,
         request.deadline_ms(ctx.now_ms),
-        _wants(name, claims=request.claim_ms is not None),
+        _wants(name, request.consumer, claims=request.claim_ms is not None),
         null_array(ctx.resp3),
         fails_without_key=True,
         recheck_ms=_next_claim(ctx, plans, request),
@@ -92,18 +92,21 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     return None
 
 
-def _wants(name: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
+def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
     """Whether running again can end the wait, seen from one key that changed.
 
-    A key or group that is gone must be reported. Otherwise there must be something to read: of
-    many readers of a group only as many run again as there is work for.
+    A key or group that is gone must be reported, and a group that does not know the consumer (it
+    came with another stream) gets to know it. Otherwise there must be something to read: of many
+    readers of a group only as many run again as there is work for.
     """
 
     def wants(value: Value | None) -> bool:
         if type(value) is not Stream:
             return True
         group = value.groups.get(name)
-        return group is None or claims or value.has_beyond(group.cursors)
+        if group is None or consumer not in group.consumers:
+            return True
+        return claims or value.has_beyond(group.cursors)
 
     return wants
 
