@@ -64,16 +64,15 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     """Entries of several streams beyond an ID each; may wait for them."""
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
-    looked = [_look(ctx, key, request.ids[at]) for at, key in enumerate(request.keys)]
     budget = ReplyBudget(request) if request.is_limited else None
     served: list[tuple[bytes, list[bytes], int]] = []
     for at, key in enumerate(request.keys):
-        if budget is not None and budget.exhausted:
-            break
-        stream, beyond = looked[at]
+        stream, beyond = _look(ctx, key, request.ids[at])
         if stream is None:
-            ctx.miss(key)  # the second look counts too, as in Redis
+            ctx.miss(key)  # Redis looks twice, and counts both
             continue
+        if budget is not None and budget.exhausted:
+            continue  # what follows is not read, but it may still be wrong
         ctx.stats.keyspace_hits += 1
         limit = request.count
         if beyond is None:  # "+": the last live entry, whatever COUNT says
@@ -95,7 +94,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     if request.block_ms is None or ctx.in_exec:
         return null_array(ctx.resp3)
     if ctx.waiter is None:
-        args = _resolved(args, request, [beyond for _, beyond in looked])
+        args = _resolved(ctx, args, request)
     ctx.block(
         request.keys,
         args,
@@ -118,9 +117,14 @@ def _look(ctx: Context, key: bytes, raw: bytes) -> tuple[Stream | None, int | No
     return stream, id_argument(raw)
 
 
-def _resolved(args: list[bytes], request: ReadRequest, after: list[int | None]) -> list[bytes]:
+def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request as it runs again later: ``$`` means the moment of blocking."""
-    ids = [b"+" if beyond is None else text(beyond) for beyond in after]
+    ids = []
+    for key, raw in zip(request.keys, request.ids, strict=True):
+        if raw == b"$":
+            stream = ctx.stream(key)
+            raw = text(0 if stream is None else stream.last_id)
+        ids.append(raw)
     return args[: len(args) - len(ids)] + ids
 
 

@@ -163,7 +163,9 @@ class Block:
     def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
         if self.parts is not None:
-            return b"".join(self.parts[low:high])
+            if self.is_open:
+                return b"".join(self.parts[low:high])
+            self._flatten()  # who is read once will be read again
         ends = self.ends
         if low == 0 and high == len(ends):
             return self.data
@@ -179,13 +181,18 @@ class Block:
 
     def seal(self) -> None:
         """Hold a full block in as little memory as reading allows; an open one stays as it is."""
-        if self.is_open or self.parts is None:
-            return
-        ends = self.end_offsets()
-        self.data = b"".join(self.parts)
-        self.ends = array("H" if len(self.data) < 1 << 16 else "Q", ends)
-        self.ids = PackedIds.pack(self.ids) or self.ids
-        self.parts = None
+        if not self.is_open:
+            self._flatten()
+            if isinstance(self.ids, list):
+                self.ids = PackedIds.pack(self.ids) or self.ids
+
+    def _flatten(self) -> None:
+        """Put the fragments into one piece: the cheap half of sealing, and the one readers need."""
+        if self.parts is not None:
+            ends = self.end_offsets()
+            self.data = b"".join(self.parts)
+            self.ends = array("H" if len(self.data) < 1 << 16 else "Q", ends)
+            self.parts = None
 
     def reopen(self) -> None:
         """Entries may be added again (the block behind this one went)."""

@@ -89,6 +89,7 @@ def test_the_remembered_id_never_falls() -> None:
         ("IDS -1 1-0", NOT_POSITIVE),
         ("IDS x 1-0", NOT_POSITIVE),
         ("IDS 2 1-0", TOO_FEW),
+        ("KEEPREF IDS 1", TOO_FEW),
         ("IDS 3 1-0 2-0", TOO_FEW),
         ("IDS 1 1-0 2-0", SYNTAX),
         ("IDS 1 1-0 KEEPREF DELREF", SYNTAX),

@@ -124,6 +124,8 @@ def test_options_of_create_may_come_in_either_order() -> None:
         "XGROUP CREATE s g 0 ENTRIESREAD 0 MKSTREAM", "XGROUP CREATE s h 0 MKSTREAM ENTRIESREAD 0"
     )
     assert s.group(name="h")["entries-read"] == 0
+    s.run("XGROUP CREATE t g 0 MKSTREAM ENTRIESREAD 9")
+    assert s.group("t")["entries-read"] == 0
 
 
 def test_setid_moves_the_last_delivered_id_only() -> None:

@@ -315,6 +315,7 @@ def test_xadd_refuses_an_id_not_above_the_last(last: str, form: str, error: str)
 def test_the_first_automatic_sequence_of_millisecond_zero_is_one() -> None:
     """§1.5."""
     assert Streams().run("XADD s 0-* f v") == "0-1"
+    assert Streams().run("XADD s 0-1 f v") == "0-1"
 
 
 def test_the_zero_id_is_refused_before_the_key_is_looked_at() -> None:

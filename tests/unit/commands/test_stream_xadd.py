@@ -28,6 +28,8 @@ IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gene
         ("XADD s MAXLEN 5 1-1", ARITY),
         ("XADD s NOMKSTREAM KEEPREF NOMKSTREAM", ARITY),
         ("XADD s IDMP p i *", ARITY),
+        ("XADD s NOMKSTREAM IDMP p i", ARITY),
+        ("XADD s KEEPREF IDMPAUTO p", ARITY),
         ("XADD s 0-0 f", ARITY),
         # MAXLEN, MINID, LIMIT
         ("XADD s MAXLEN -1 * f v", "ERR The MAXLEN argument must be >= 0."),
