@@ -13,6 +13,7 @@ from anabranch.stream import entry_id
 
 __all__ = ["id_argument", "id_list", "integer", "integer_or_none"]
 
+_SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
 _INT_MAX = (1 << 63) - 1
 
@@ -22,6 +23,8 @@ def integer_or_none(raw: bytes) -> int | None:
 
     Redis refuses leading zeros, ``+5``, ``-0`` and blanks; so do we.
     """
+    if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the everyday number
+        return int(raw)
     if not raw or len(raw) > 20:
         return None
     digits = raw[1:] if raw[0] == 45 else raw

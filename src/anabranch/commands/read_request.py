@@ -229,6 +229,10 @@ class ReplyBudget:
 
 def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes], int]]) -> bytes:
     """``[[key, [entries]], ...]``, or a map of them in RESP3."""
+    if len(served) == 1:  # the usual case, and a hot path
+        key, chunks, count = served[0]
+        head = b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n"
+        return b"".join([head, b"$%d\r\n%b\r\n*%d\r\n" % (len(key), key, count), *chunks])
     parts: list[bytes] = []
     if ctx.resp3:
         parts.append(map_header(len(served), resp3=True))

@@ -139,6 +139,7 @@ class Region:
         entry: Entry | None = None
         name: bytes | None = None  # pipelines repeat a command: its row is looked up once
         low = high = 0
+        total_ns = 0  # of the entry's calls since it was looked up
         gated = True  # whether the gates may have changed since the last request
         function: CommandFunction | None = None
         histogram: list[int] = []
@@ -148,6 +149,9 @@ class Region:
             try:
                 if args[0] != name or not low <= len(args) <= high:
                     name = None
+                    if entry is not None:
+                        entry.total_ns += total_ns
+                        total_ns = 0
                     entry = entries.get(args[0])
                     if entry is None or not entry.low <= len(args) <= entry.high:
                         entry = self._resolve(args)
@@ -184,7 +188,7 @@ class Region:
             elif session.waiter is not None or session in dispatcher.postponed:
                 session.backlog.extend(rest)
                 break
-            entry.total_ns += spent  # type: ignore[union-attr]
+            total_ns += spent
             histogram[spent.bit_length()] += 1
             if spent >= attention_ns:  # long enough for the slow log, or for a large reply
                 if spent >= slower_than_ns:
@@ -203,6 +207,7 @@ class Region:
             if gated and session.closing:
                 break
         if entry is not None:
+            entry.total_ns += total_ns
             session.last_command = entry.command.full_name
         count = len(requests) - len(session.backlog)
         session.commands += count

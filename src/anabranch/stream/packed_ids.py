@@ -82,10 +82,9 @@ class PackedIds(Sequence[int]):
     def index_from(self, entry_id: int) -> int:
         """Index of the first ID >= ``entry_id``; O(log n)."""
         ms = (entry_id >> SEQ_BITS) - self._base_ms
-        if ms < 0:
-            return 0
-        if ms >= _MS_END:
-            return len(self._words)
-        # A sequence number too large for a word lies behind all of its millisecond.
-        seq = min(entry_id & MAX_SEQ, _SEQ_END)
-        return bisect_left(self._words, (ms << _SEQ_BITS) + seq)
+        if 0 <= ms < _MS_END:
+            seq = entry_id & MAX_SEQ
+            # A sequence number too large for a word lies behind all of its millisecond.
+            word = (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
+            return bisect_left(self._words, word)
+        return 0 if ms < 0 else len(self._words)
