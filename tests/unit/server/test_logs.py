@@ -95,8 +95,11 @@ def test_tracebacks_are_kept_and_user_data_is_left_out_where_asked(tmp_path: Pat
         assert (secret in path.read_text()) is not hide
 
 
-def test_embedders_see_the_records_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_embedders_see_the_records_too(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     logger = logging.getLogger("anabranch")
+    monkeypatch.setattr(logger, "propagate", False)  # the handler hangs on the root logger too
     logger.addHandler(caplog.handler)
     try:
         logger.setLevel(logging.INFO)
