@@ -140,6 +140,13 @@ def test_maxsize_stops_before_the_entry_that_follows_the_limit(
     assert maxsize - 40 <= len(reply) <= maxsize + entry + 80
 
 
+def test_maxsize_is_reached_by_the_byte() -> None:
+    """§4.2: an entry of 31 bytes, and 17 for the name ``a`` and what frames it."""
+    s = _two_streams(1)
+    sizes = [_sizes(s.run(f"XREAD MAXSIZE {size} STREAMS a b 0 0")) for size in (48, 49)]
+    assert sizes == [{"a": 1}, {"a": 1, "b": 1}]
+
+
 def test_an_entry_that_is_not_given_is_not_delivered() -> None:
     """§4.2: the next read has it."""
     s = _two_streams()

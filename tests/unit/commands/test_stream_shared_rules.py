@@ -326,6 +326,7 @@ def test_replies_that_depend_on_the_moment_say_so(name: str) -> None:
         ("XREAD COUNT 1 BLOCK 0 STREAMS a 0", "a"),
         ("XREADGROUP GROUP STREAMS c STREAMS a b > >", "a b"),
         ("XREADGROUP GROUP g STREAMS STREAMS a >", "a"),
+        ("XREADGROUP GROUP g c NOACK STREAMS a >", "a"),
         ("XREADGROUP NOACK GROUP g c CLAIM 5 MAXCOUNT 5 MAXSIZE 5 STREAMS STREAMS >", "STREAMS"),
     ],
 )

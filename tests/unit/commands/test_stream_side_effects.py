@@ -76,6 +76,7 @@ ROWS = [
     ("XCLAIM s g d 9999 1-0",                     "xgroup-createconsumer s",    False, 1),
     ("XCLAIM s g c 9999 1-0",                     "",                           False, 0),
     ("XCLAIM s g c 0 JUSTID LASTID 9",            "",                           False, 1),
+    ("XCLAIM s g c 0 JUSTID LASTID 3",            "",                           False, 0),
     ("XCLAIM s g c 0 1-0 LASTID 1",               "",                           False, 1),
     ("XAUTOCLAIM s g c 0 -",                      "",                           False, 3),
     ("XAUTOCLAIM s g d 9999 -",                   "xgroup-createconsumer s",    False, 2),
