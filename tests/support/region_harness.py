@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from typing import Any
 
@@ -9,6 +10,8 @@ import hiredis
 
 from anabranch.commands.session import Session
 from anabranch.config.settings import Settings
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
 
 __all__ = ["FakeClock", "FakeHost", "Harness", "ReplyError"]
@@ -31,10 +34,48 @@ class FakeClock:
         return self.ticks
 
 
+class MemoryDisk:
+    """Keeps what is saved in memory: the bytes of a snapshot, no log."""
+
+    def __init__(self) -> None:
+        self.region: Region
+        self.saved = b""
+        self.begun: list[dict[str, bool]] = []
+        self.is_logging = False
+        self.position = 0
+        self.synced_position = 0
+
+    def mark(self) -> int:
+        return self.position
+
+    def synced(self) -> int:
+        return self.synced_position
+
+    def save(self) -> None:
+        self.saved = b"".join(Snapshot(self.region.keyspace, Contents(1)).pieces())
+
+    def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
+        self.begun.append({"rewrite": rewrite, "schedule": schedule})
+        self.save()
+        return True
+
+    def reload(self, *, save: bool) -> None:
+        if save:
+            self.save()
+        keyspace = Keyspace(len(self.region.keyspace.databases))
+        for _ in load_snapshot(io.BytesIO(self.saved), "memory", keyspace):
+            pass
+        self.region.replace_contents(keyspace)
+
+    def facts(self) -> dict[str, int | float | str]:
+        return {"rdb_last_save_time": self.region.stats.started_ms // 1000}
+
+
 class FakeHost:
     """Records what the core wishes from the outside."""
 
     def __init__(self) -> None:
+        self.persistence = MemoryDisk()
         self.random = random.Random(1)
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.closed: list[Session] = []
@@ -90,6 +131,7 @@ class Harness:
         self.host = FakeHost()
         self.settings = Settings()
         self.region = Region(self.settings, self.clock, self.host)
+        self.host.persistence.region = self.region
         self.session = self.connect(resp3=resp3)
 
     def connect(self, *, resp3: bool = False) -> Session:

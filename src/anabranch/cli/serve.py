@@ -13,6 +13,7 @@ import click
 from anabranch.config.load import load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
+from anabranch.oplog.errors import LogError
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def command(ctx: click.Context) -> None:
     try:
         loaded = load(ctx.args, os.environ)
         status = import_module("anabranch.server.app").run_server(loaded)
-    except ConfigError as problem:
+    except (ConfigError, LogError) as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         status = 1
     ctx.exit(status)

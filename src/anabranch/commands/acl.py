@@ -13,6 +13,7 @@ from anabranch.commands.arguments import integer
 from anabranch.commands.help import help_row, wrong_subcommand
 from anabranch.commands.key_extraction import command_of
 from anabranch.commands.spec import Command
+from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk, null
 from anabranch.resp.encode import integer as integer_reply
@@ -90,6 +91,8 @@ def setuser(ctx: Context, args: list[bytes]) -> bytes:
     """ACL SETUSER username [rule ...]."""
     user = _registry(ctx).setuser(args[2], args[3:])
     _follow(ctx, [user])
+    if not ctx.settings.aclfile:  # which would have the last word at the next start
+        ctx.emit(kinds.SetUser(user.name, user.text()))
     return OK
 
 
@@ -99,6 +102,9 @@ def deluser(ctx: Context, args: list[bytes]) -> bytes:
     if DEFAULT_USER in names:
         raise CommandError("ERR The 'default' user cannot be removed")
     gone = [user for name in names if (user := ctx.acl.deluser(name)) is not None]
+    for user in gone:
+        if user.name in ctx.keyspace.users:
+            ctx.emit(kinds.DropUser(user.name))
     _expel(ctx, gone)
     return integer_reply(len(gone))
 

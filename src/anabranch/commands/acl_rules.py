@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.commands.context import Context
     from anabranch.commands.session import Session
     from anabranch.commands.spec import Command
+    from anabranch.config.settings import Settings
 
 __all__ = ["DEFAULT_USER", "AclRegistry", "User"]
 
@@ -165,12 +166,24 @@ class AclRegistry:
             raise ConfigError(_reason(problem)) from None
         self.users.setdefault(name, loaded).adopt(loaded)
 
+    def load_kept(self, lines: Iterable[bytes], settings: Settings) -> None:
+        """Users that commands had set before the restart, unless the configuration has them."""
+        configured = {line.split(maxsplit=1)[0].encode() for line in settings.user if line}
+        if settings.requirepass:
+            configured.add(DEFAULT_USER)
+        kept = [line for line in lines if line.split()[1] not in configured]
+        loaded, problems = self._read(kept, "log")
+        if problems:
+            raise ConfigError(" ".join(problems))
+        for name, user in loaded.items():
+            self.users.setdefault(name, user).adopt(user)
+
     def load(self, text: str, path: str = "aclfile") -> list[User]:
         """Replace all users by those of an ACL file, or none if a line is wrong.
 
         Users keep their object if they keep their name. Returns those that are gone.
         """
-        loaded, problems = self._read(text, path)
+        loaded, problems = self._read(text.encode("utf-8", "surrogateescape").splitlines(), path)
         if problems:
             problems.append(
                 "WARNING: ACL errors detected, no change to the previously active ACL rules was "
@@ -188,11 +201,11 @@ class AclRegistry:
             del self.users[user.name]
         return gone
 
-    def _read(self, text: str, path: str) -> tuple[dict[bytes, User], list[str]]:
+    def _read(self, lines: Iterable[bytes], path: str) -> tuple[dict[bytes, User], list[str]]:
         loaded: dict[bytes, User] = {}
         problems = []
-        for number, line in enumerate(text.splitlines(), 1):
-            words = line.encode("utf-8", "surrogateescape").split()
+        for number, line in enumerate(lines, 1):
+            words = line.split()
             if not words:
                 continue
             if words[0] != b"user" or len(words) < 2:

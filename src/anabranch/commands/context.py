@@ -60,7 +60,9 @@ class Context:
         self.sessions = sessions  # every connection by its client ID
         self.dispatcher: Dispatcher  # set by the dispatcher itself
         self.region: Region  # set by the region itself; for administration (slow log, unpause)
-        self.record: Callable[[kinds.Effect], None] | None = None
+        self.record: Callable[[kinds.Effect], None] | None = None  # for the log
+        self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
+        self.sync_waiters: dict[Waiter, None] = {}  # blocked until the log is on the disk
         self.session: Session
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
@@ -148,6 +150,8 @@ class Context:
         """Apply a decided change, record it, and publish its keyspace events."""
         # What the events are depends on what was there before; they are sent when it is done.
         events = events_of(self.keyspace, effect) if self.notify_flags else ()
+        if self.before is not None:
+            self.before(effect)
         APPLY[type(effect)](self.keyspace, effect)
         if self.record is not None:
             self.record(effect)

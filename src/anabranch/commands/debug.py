@@ -89,53 +89,43 @@ def _object(ctx: Context, args: list[bytes]) -> bytes:
 _FOOTER_BYTES = 11  # type, version and checksum around the value of a payload
 
 
-def _digest(ctx: Context, _args: list[bytes]) -> bytes:
-    return ctx.reply(Status(keyspace_digest(ctx.keyspace).hex()))
+def _digest(ctx: Context, args: list[bytes]) -> bytes:
+    exact = len(args) > 2
+    if exact and args[2].lower() != b"exact":
+        raise wrong_subcommand(args)
+    if len(args) > 3:
+        return _digests(ctx, args[3:], exact=True)
+    return ctx.reply(Status(keyspace_digest(ctx.keyspace, exact=exact).hex()))
 
 
 def _digest_value(ctx: Context, args: list[bytes]) -> bytes:
-    digests = []
-    for key in args[2:]:
-        value = ctx.lookup(key)
-        digests.append(Status("0" * 40 if value is None else value_digest(value).hex()))
-    return ctx.reply(digests)
+    return _digests(ctx, args[2:], exact=False)
 
 
-# -- through the serialised form and back -----------------------------------------------------
+def _digests(ctx: Context, keys: list[bytes], *, exact: bool) -> bytes:
+    values = [ctx.lookup(key) for key in keys]
+    return ctx.reply(
+        [
+            Status("0" * 40 if value is None else value_digest(value, exact=exact).hex())
+            for value in values
+        ]
+    )
+
+
+# -- to the disk and back ---------------------------------------------------------------------
 
 
 def _reload(ctx: Context, args: list[bytes]) -> bytes:
-    if not {arg.lower() for arg in args[2:]} <= {b"merge", b"noflush", b"nosave"}:
+    options = {arg.lower() for arg in args[2:]}
+    if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError(texts.SYNTAX)
-    return _through_payloads(ctx)
+    ctx.host.persistence.reload(save=b"nosave" not in options)
+    return OK
 
 
 def _loadaof(ctx: Context, _args: list[bytes]) -> bytes:
-    return _through_payloads(ctx)
-
-
-def _through_payloads(ctx: Context) -> bytes:
-    """Restoring is no event for anybody but the waiting: nothing changed."""
-    settings = ctx.settings
-    notify_flags, ctx.notify_flags = ctx.notify_flags, 0
-    try:
-        for database in ctx.keyspace.databases:
-            for key, value in list(database.values.items()):
-                accessed_ms = value.accessed_ms
-                ctx.emit(
-                    kinds.Restore(
-                        database.index,
-                        key,
-                        payload_of(value),
-                        database.deadlines.get(key),
-                        ctx.now_ms,
-                        settings.stream_idmp_duration,
-                        settings.stream_idmp_maxsize,
-                    )
-                )
-                database.values[key].accessed_ms = accessed_ms
-    finally:
-        ctx.notify_flags = notify_flags
+    persistence = ctx.host.persistence
+    persistence.reload(save=not persistence.is_logging)
     return OK
 
 
@@ -183,15 +173,16 @@ def _help(ctx: Context, _args: list[bytes]) -> bytes:
 _HELP = [
     ("CHANGE-REPL-ID", "Accepted without effect."),
     ("DIGEST", "Tells a digest of all keys; equal data has equal digests."),
+    ("DIGEST EXACT [key ...]", "The same with times and inner order, of all or of some keys."),
     ("DIGEST-VALUE key [key ...]", "The same for the values of keys."),
     ("ERROR message", "Answers with this error."),
-    ("LOADAOF", "The same as RELOAD."),
+    ("LOADAOF", "Forgets everything and recovers it from the last snapshot and the log."),
     ("LOG message", "Writes a line to the log."),
     ("OBJECT key", "Tells how a value is kept."),
     ("PAUSE-CRON 0 | 1", "Accepted without effect."),
     ("POPULATE count [prefix] [size]", "Makes string keys."),
     ("QUICKLIST-PACKED-THRESHOLD size", "Accepted without effect."),
-    ("RELOAD [MERGE] [NOFLUSH] [NOSAVE]", "Serialises every key and loads it again."),
+    ("RELOAD [MERGE] [NOFLUSH] [NOSAVE]", "Takes a snapshot, forgets everything and recovers it."),
     ("REPLYBUFFER option value", "Accepted without effect."),
     ("SET-ACTIVE-EXPIRE 0 | 1", "Says whether keys expire without being looked at."),
     ("SET-DISABLE-DENY-SCRIPTS 0 | 1", "Accepted without effect."),
@@ -201,7 +192,7 @@ _HELP = [
 _MANY = 1 << 31
 _SUBCOMMANDS: dict[bytes, tuple[Callable[[Context, list[bytes]], bytes], int, int]] = {
     b"change-repl-id": (_accepted, 2, 2),
-    b"digest": (_digest, 2, 2),
+    b"digest": (_digest, 2, _MANY),
     b"digest-value": (_digest_value, 3, _MANY),
     b"error": (_error, 3, 3),
     b"help": (_help, 2, 2),

@@ -24,8 +24,38 @@ class Clock(Protocol):
         """A monotonic clock for durations."""
 
 
+class Persistence(Protocol):
+    """What is kept outside memory. Methods raise :class:`CommandError` with the reply."""
+
+    @property
+    def is_logging(self) -> bool:
+        """Whether every change goes into a log (``appendonly yes``)."""
+
+    def mark(self) -> int:
+        """A position in the log behind everything that has happened so far."""
+
+    def synced(self) -> int:
+        """Everything with a mark up to this one is on the disk."""
+
+    def save(self) -> None:
+        """Write everything now, while all clients wait (SAVE)."""
+
+    def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
+        """Begin to write everything (BGSAVE, or BGREWRITEAOF): False if it begins later."""
+
+    def reload(self, *, save: bool) -> None:
+        """Forget everything and recover it, after saving it if ``save`` (DEBUG RELOAD)."""
+
+    def facts(self) -> dict[str, int | float | str]:
+        """Fields of INFO persistence that the core does not know."""
+
+
 class Host(Protocol):
     """What the process around the core can do for a command."""
+
+    @property
+    def persistence(self) -> Persistence:
+        """What is kept outside memory."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes (ACL GENPASS, run IDs)."""

@@ -1,13 +1,12 @@
-"""SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF.
+"""SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF: snapshots of everything.
 
-Data lives in memory: there is nothing to write to. Tools and test-suites send these commands as a
-matter of course, so they are answered as usual, but each tells the operator in the log that
-nothing was made durable, and INFO and LASTSAVE do not pretend that something was saved.
+A snapshot and the log behind it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
+same: the log before the snapshot is superfluous afterwards.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from anabranch.commands import texts
 from anabranch.commands.spec import Command
@@ -21,38 +20,31 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS"]
 
 
-def save(ctx: Context, args: list[bytes]) -> bytes:
-    """SAVE."""
-    _nothing_saved(ctx, args)
+def save(ctx: Context, _args: list[bytes]) -> bytes:
+    """SAVE: everybody waits."""
+    ctx.host.persistence.save()
     return OK
 
 
 def bgsave(ctx: Context, args: list[bytes]) -> bytes:
     """BGSAVE [SCHEDULE]."""
-    if len(args) > 1 and (len(args) > 2 or args[1].lower() != b"schedule"):
+    schedule = len(args) == 2 and args[1].lower() == b"schedule"
+    if len(args) > 1 and not schedule:
         raise CommandError(texts.SYNTAX)
-    _nothing_saved(ctx, args)
-    return ctx.reply(Status("Background saving started"))
+    started = ctx.host.persistence.begin_save(schedule=schedule)
+    return ctx.reply(Status(f"Background saving {'started' if started else 'scheduled'}"))
 
 
-def bgrewriteaof(ctx: Context, args: list[bytes]) -> bytes:
+def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
     """BGREWRITEAOF."""
-    _nothing_saved(ctx, args)
-    return ctx.reply(Status("Background append only file rewriting started"))
-
-
-def _nothing_saved(ctx: Context, args: list[bytes]) -> None:
-    ctx.host.log(
-        "warning",
-        "save.memory_only",
-        command=args[0].decode("latin-1").lower(),
-        client=ctx.session.address,
-    )
+    started = ctx.host.persistence.begin_save(rewrite=True)
+    how = "started" if started else "scheduled"
+    return ctx.reply(Status(f"Background append only file rewriting {how}"))
 
 
 def lastsave(ctx: Context, _args: list[bytes]) -> bytes:
-    """LASTSAVE: the start of the server, as nothing was saved since."""
-    return integer(ctx.stats.started_ms // 1000)
+    """LASTSAVE: when the newest snapshot was taken, or the server was started, in Unix time."""
+    return integer(cast(int, ctx.host.persistence.facts()["rdb_last_save_time"]))
 
 
 COMMANDS: list[Command] = [
@@ -64,8 +56,8 @@ COMMANDS: list[Command] = [
         categories="admin slow dangerous",
         since="1.0.0",
         group="server",
-        summary="Accepted for compatibility: data lives in memory.",
-        complexity="O(1)",
+        summary="Takes a snapshot while all clients wait.",
+        complexity="O(N), N being all there is.",
     ),
     Command(
         "bgsave",
@@ -75,8 +67,8 @@ COMMANDS: list[Command] = [
         categories="admin slow dangerous",
         since="1.0.0",
         group="server",
-        summary="Accepted for compatibility: data lives in memory.",
-        complexity="O(1)",
+        summary="Takes a snapshot in the background.",
+        complexity="O(N), N being all there is.",
         syntax="[SCHEDULE]",
         history=(("3.2.2", "Takes SCHEDULE."),),
     ),
@@ -100,7 +92,7 @@ COMMANDS: list[Command] = [
         categories="admin slow dangerous",
         since="1.0.0",
         group="server",
-        summary="Accepted for compatibility: data lives in memory.",
+        summary="Takes a snapshot in the background and drops the log before it.",
         complexity="O(1)",
     ),
 ]

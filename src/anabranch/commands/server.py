@@ -63,9 +63,22 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
     timeout_ms = _timeout(args[3])
-    if local and not ctx.settings.value("appendonly"):
+    persistence = ctx.host.persistence
+    if local and not persistence.is_logging:
         raise CommandError(_NO_AOF)
-    return _wait(ctx, args, local + replicas, timeout_ms, _NO_ACKNOWLEDGEMENTS)
+    # What counts is what had happened when the command came, also when it runs again.
+    mark = int(args[4]) if ctx.waiter is not None else persistence.mark()
+    synced = persistence.is_logging and persistence.synced() >= mark
+    reply = ctx.reply([int(synced), 0])
+    if (synced or not local) and not replicas:
+        return reply
+    if ctx.waiter is not None:
+        ctx.waiter.timeout_reply = reply
+        return None
+    waiting = _wait(ctx, [*args[:4], b"%d" % mark], local + replicas, timeout_ms, reply)
+    if waiting is None and ctx.session.waiter is not None:
+        ctx.sync_waiters[ctx.session.waiter] = None
+    return waiting
 
 
 def _timeout(raw: bytes) -> int:

@@ -217,10 +217,12 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
         or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    if ctx.record is None and not ctx.notify_flags:
-        append_entry(database, key, stream, entry_id, fragment, weight, opens)
-    else:
+    if ctx.before is not None or ctx.notify_flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+    else:
+        append_entry(database, key, stream, entry_id, fragment, weight, opens)
+        if ctx.record is not None:
+            ctx.record(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     ctx.changes += 1
     if options is not None:
         if options.pid:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.config.kinds import Choice, Integer, Kind, Memory, SavePoints, Text, Words, YesNo
+from anabranch.config.kinds import Choice, Integer, Kind, Memory, Text, Words, YesNo
 from anabranch.config.rows import Row
 
 __all__ = ["COMPATIBILITY"]
@@ -26,7 +26,7 @@ _DISKLESS = Choice("disabled", "on-empty-db", "swapdb", "flush-before-load")
 _PROPAGATION = Choice("ignore", "panic", "panic-on-replicas")
 _ENDPOINT = Choice("ip", "hostname", "unknown-endpoint")
 _NEVER_EVICTED = "streams are never evicted"
-_NO_FILES = "persistence is not available yet"
+_NO_FILES = "a detail of Redis's own files; see the persistence settings"
 _NO_REPLICAS = "there are no read-only replicas"
 _NO_CLUSTER = "there is no cluster mode"
 _NO_THREADS = "one thread runs all commands"
@@ -55,11 +55,7 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
     (
         _NO_FILES,
         [
-            ("save", SavePoints(), "", ""),
-            ("appendonly", _SWITCH, "no", ""),
-            ("appendfsync", Choice("everysec", "always", "no"), "everysec", ""),
             ("appendfilename", _TEXT, "appendonly.aof", "!"),
-            ("appenddirname", _TEXT, "appendonlydir", "!"),
             ("dbfilename", _TEXT, "dump.rdb", "%"),
             ("rdbcompression", _SWITCH, "yes", ""),
             ("rdbchecksum", _SWITCH, "yes", "!"),
@@ -68,8 +64,6 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("sanitize-dump-payload", Choice("no", "yes", "clients"), "no", ""),
             ("stop-writes-on-bgsave-error", _SWITCH, "yes", ""),
             ("no-appendfsync-on-rewrite", _SWITCH, "no", ""),
-            ("auto-aof-rewrite-percentage", _NUMBER, "100", ""),
-            ("auto-aof-rewrite-min-size", _BYTES, "67108864", ""),
             ("aof-load-truncated", _SWITCH, "yes", ""),
             ("aof-load-corrupt-tail-max-size", _BYTES, "0", ""),
             ("aof-use-rdb-preamble", _SWITCH, "yes", ""),

@@ -22,6 +22,7 @@ from anabranch.config.kinds import (
     Memory,
     Octal,
     OutputLimits,
+    SavePoints,
     Text,
     Words,
     YesNo,
@@ -37,6 +38,7 @@ GROUPS = {
     "access": "Access",
     "clients": "Clients and memory",
     "streams": "Streams",
+    "persistence": "Persistence",
     "watching": "Events and slow log",
     "compatibility": "Accepted without effect, so that files and tools written for Redis work",
     "refused": "Not available; the start says what to do instead",
@@ -277,6 +279,37 @@ class Settings:
     stream_idmp_maxsize: int = row(
         Integer(1, 10000), "100", group="streams",
         sentence="How many idempotent IDs new streams remember per producer.",
+    )
+
+    # -- persistence --------------------------------------------------------------------------
+    appendonly: bool = row(
+        YesNo(), "yes", group="persistence",
+        sentence="Keep a log of all changes, so that a restart loses nothing.",
+    )
+    appendfsync: str = row(
+        Choice("everysec", "always", "no"), "everysec", group="persistence",
+        sentence="When a reply is given: always after the disk has it; else a power failure costs "
+                 "a second (everysec) or what the system had not written (no).",
+    )
+    appenddirname: str = row(
+        Text(), "appendonlydir", group="persistence", immutable=True,
+        sentence="The directory of log and snapshots, within dir.",
+    )
+    save: str = row(
+        SavePoints(), "", group="persistence",
+        sentence="Take a snapshot after so many seconds with so many changes; for use without log.",
+    )
+    auto_aof_rewrite_percentage: int = row(
+        Integer(), "100", group="persistence",
+        sentence="Take a snapshot when the log has grown to this share of the last; 0 never does.",
+    )
+    auto_aof_rewrite_min_size: int = row(
+        Memory(), "67108864", group="persistence",
+        sentence="But not while the log is smaller than this.",
+    )
+    oplog_segment_bytes: int = row(
+        Memory(1 << 12), "67108864", group="persistence", immutable=True,
+        sentence="A file of the log is not written to beyond this size.",
     )
 
     # -- events and slow log ------------------------------------------------------------------

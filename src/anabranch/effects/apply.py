@@ -17,6 +17,7 @@ __all__ = ["APPLY", "apply"]
 APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.CreateStream: apply_stream.create_stream,
     kinds.Add: apply_stream.add,
+    kinds.AddRun: apply_stream.add_run,
     kinds.Trim: apply_stream.trim,
     kinds.Remove: apply_stream.remove,
     kinds.Dereference: apply_stream.dereference,
@@ -46,6 +47,8 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.Push: apply_keys.push,
     kinds.Pop: apply_keys.pop,
     kinds.AddMembers: apply_keys.add_members,
+    kinds.SetUser: apply_keys.set_user,
+    kinds.DropUser: apply_keys.drop_user,
 }
 
 

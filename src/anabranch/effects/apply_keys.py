@@ -1,4 +1,4 @@
-"""Effects on keys as a whole and on the small values. No policy: only carrying out."""
+"""Effects on keys as a whole, on the small values, and on users. No policy: only carrying out."""
 
 from __future__ import annotations
 
@@ -144,3 +144,13 @@ def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
     assert isinstance(value, SetValue)
     value.members.update(effect.members)
     database.touch(effect.key)
+
+
+def set_user(keyspace: Keyspace, effect: kinds.SetUser) -> None:
+    """See :class:`kinds.SetUser`."""
+    keyspace.users[effect.name] = effect.line
+
+
+def drop_user(keyspace: Keyspace, effect: kinds.DropUser) -> None:
+    """See :class:`kinds.DropUser`."""
+    keyspace.users.pop(effect.name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from weakref import ref
 
 from anabranch.effects import kinds
@@ -70,6 +71,23 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
         effect.weight,
         effect.opens,
     )
+
+
+def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
+    """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
+    database = keyspace.databases[effect.db]
+    stream = stream_of(keyspace, effect.db, effect.key)
+    ids, weights = effect.ids, effect.weights
+    ends = accumulate(effect.sizes, initial=0)
+    fragments = [effect.data[low:high] for low, high in pairwise(ends)]
+    opening = set(effect.opens)
+    for low, high in pairwise(sorted({0, *opening, len(ids)})):
+        opens = low in opening
+        append_entry(database, effect.key, stream, ids[low], fragments[low], weights[low], opens)
+        stream.local.extend(
+            ids[low + 1 : high], fragments[low + 1 : high], sum(weights[low + 1 : high])
+        )
+    stream.last_id = ids[-1]
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:

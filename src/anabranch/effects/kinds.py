@@ -1,19 +1,25 @@
 """The vocabulary of change: one small record per thing that can happen.
 
 A command *decides* (validates, picks the ID, picks what to trim) and emits effects that leave
-nothing to choose; ``apply*.py`` carries them out. They are msgspec records written as arrays, so
-the bytes a log or a peer needs are one C call away. ``db`` is a database number, IDs are integers
-(``stream/entry_id.py``), times are wall-clock milliseconds.
+nothing to choose; ``apply*.py`` carries them out. ``codec.py`` turns them into the arrays a log or
+a peer gets, where ``tag`` tells the kind; a kind only ever grows at its end, with defaults. ``db``
+is a database number, times are wall-clock milliseconds.
+
+A kind is *local* if it concerns this region alone: pending entries, consumers, users. Local effects
+have no number and never leave the region.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
 
 __all__ = [
     "Acknowledge",
     "Add",
     "AddMembers",
+    "AddRun",
     "AdvanceGroup",
     "Assign",
     "ConfigureProducers",
@@ -27,7 +33,10 @@ __all__ = [
     "Deliver",
     "Dereference",
     "DestroyGroup",
+    "DropUser",
     "Effect",
+    "EntryId",
+    "EntryIds",
     "Expire",
     "Flush",
     "ForgetProducers",
@@ -41,13 +50,23 @@ __all__ = [
     "SetGroup",
     "SetLastId",
     "SetString",
+    "SetUser",
     "Swap",
     "Trim",
 ]
 
 
+EntryId = Annotated[int, Meta(title="entry ID")]
+"""An ID as one integer (``stream/entry_id.py``); 128 bits, so the codec has to know of it."""
+
+EntryIds = Annotated[list[int], Meta(title="entry IDs")]
+"""Several of them."""
+
+
 class Effect(Struct, array_like=True, gc=False):
     """Base of all effects."""
+
+    local: ClassVar[bool] = False
 
 
 # -- entries ----------------------------------------------------------------------------------
@@ -67,10 +86,26 @@ class Add(Effect, tag=2):
 
     db: int
     key: bytes
-    entry_id: int
+    entry_id: EntryId
     fragment: bytes
     weight: int
     opens: bool
+
+
+class AddRun(Effect, tag=7):
+    """Neighbouring :class:`Add` effects of one key as columns: what logs and peers get.
+
+    ``data`` holds the fragments one behind the other, ``sizes`` their lengths; ``opens`` are the
+    indexes of entries that open a node.
+    """
+
+    db: int
+    key: bytes
+    ids: EntryIds
+    data: bytes
+    sizes: list[int]
+    weights: list[int]
+    opens: list[int]
 
 
 class Trim(Effect, tag=3):
@@ -90,7 +125,7 @@ class Remove(Effect, tag=4):
 
     db: int
     key: bytes
-    ids: list[int]
+    ids: EntryIds
     counted: bool
     dereferenced: bool
     trimmed: bool
@@ -101,7 +136,7 @@ class Dereference(Effect, tag=5):
 
     db: int
     key: bytes
-    ids: list[int]
+    ids: EntryIds
 
 
 class SetLastId(Effect, tag=6):
@@ -109,9 +144,9 @@ class SetLastId(Effect, tag=6):
 
     db: int
     key: bytes
-    last_id: int
+    last_id: EntryId
     entries_added: int | None
-    max_deleted_id: int | None
+    max_deleted_id: EntryId | None
 
 
 # -- idempotent producers ---------------------------------------------------------------------
@@ -124,7 +159,7 @@ class Remember(Effect, tag=10):
     key: bytes
     pid: bytes
     iid: bytes
-    entry_id: int
+    entry_id: EntryId
     at_ms: int
 
 
@@ -162,27 +197,31 @@ class CreateGroup(Effect, tag=20):
     db: int
     key: bytes
     group: bytes
-    start: int
+    start: EntryId
     entries_read: int | None
 
 
 class SetGroup(Effect, tag=21):
     """XGROUP SETID."""
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
-    last_id: int
+    last_id: EntryId
     entries_read: int | None
 
 
 class AdvanceGroup(Effect, tag=22):
     """XCLAIM LASTID: the cursor moves, entries-read does not."""
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
-    last_id: int
+    last_id: EntryId
 
 
 class DestroyGroup(Effect, tag=23):
@@ -196,6 +235,8 @@ class DestroyGroup(Effect, tag=23):
 class CreateConsumer(Effect, tag=24):
     """A consumer appeared, explicitly or by its first read."""
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
@@ -206,6 +247,8 @@ class CreateConsumer(Effect, tag=24):
 class DeleteConsumer(Effect, tag=25):
     """XGROUP DELCONSUMER: its pending entries go with it."""
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
@@ -214,6 +257,8 @@ class DeleteConsumer(Effect, tag=25):
 
 class SeeConsumer(Effect, tag=26):
     """A consumer called; ``active`` when it got something to work on."""
+
+    local = True
 
     db: int
     key: bytes
@@ -229,12 +274,14 @@ class Deliver(Effect, tag=27):
     ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards.
     """
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
     consumer: bytes
     region: int
-    ids: list[int]
+    ids: EntryIds
     now_ms: int
     entries_read: int | None
     pending: bool
@@ -247,20 +294,24 @@ class Assign(Effect, tag=28):
     pending become so.
     """
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
     consumer: bytes | None
-    rows: list[tuple[int, int, int, int]]
+    rows: list[tuple[EntryId, int, int, int]]
 
 
 class Acknowledge(Effect, tag=29):
     """Pending entries are done with."""
 
+    local = True
+
     db: int
     key: bytes
     group: bytes
-    ids: list[int]
+    ids: EntryIds
 
 
 # -- keys -------------------------------------------------------------------------------------
@@ -368,3 +419,23 @@ class AddMembers(Effect, tag=53):
     db: int
     key: bytes
     members: list[bytes]
+
+
+# -- users ------------------------------------------------------------------------------------
+
+
+class SetUser(Effect, tag=60):
+    """An ACL user was created or changed: its name, and its line as ACL LIST writes it."""
+
+    local = True
+
+    name: bytes
+    line: bytes
+
+
+class DropUser(Effect, tag=61):
+    """An ACL user is gone."""
+
+    local = True
+
+    name: bytes

@@ -1,8 +1,9 @@
 """Digests of values and keyspaces: equal data, equal digest.
 
 What counts is what clients can see, not how it is kept: neither nodes nor times of day play a
-part. Digests of keys are combined by exclusive or, so the order of keys does not matter either,
-and an empty keyspace has digest 0.
+part. The *exact* digest adds those: what a restart has to bring back to the last bit. Digests of
+keys are combined by exclusive or, so the order of keys does not matter in either, and an empty
+keyspace has digest 0.
 """
 
 from __future__ import annotations
@@ -26,27 +27,34 @@ __all__ = ["keyspace_digest", "value_digest"]
 _DIGEST_BYTES = 20
 
 
-def keyspace_digest(keyspace: Keyspace) -> bytes:
+def keyspace_digest(keyspace: Keyspace, *, exact: bool = False) -> bytes:
     """One digest of all databases, 20 bytes."""
     total = 0
     for database in keyspace.databases:
         for key, value in database.values.items():
-            total ^= int.from_bytes(_key_digest(database, key, value), "big")
+            total ^= int.from_bytes(_key_digest(database, key, value, exact=exact), "big")
+    if exact:
+        for name, line in keyspace.users.items():
+            digest = sha1(b"user", usedforsecurity=False)
+            _feed(digest, name, line)
+            total ^= int.from_bytes(digest.digest(), "big")
     return total.to_bytes(_DIGEST_BYTES, "big")
 
 
-def _key_digest(database: Database, key: bytes, value: Value) -> bytes:
-    has_deadline = key in database.deadlines
+def _key_digest(database: Database, key: bytes, value: Value, *, exact: bool) -> bytes:
+    deadline = database.deadlines.get(key) if exact else key in database.deadlines
     digest = sha1(usedforsecurity=False)
-    _feed(digest, database.index, key, has_deadline, value_digest(value))
+    _feed(digest, database.index, key, deadline, value_digest(value, exact=exact))
     return digest.digest()
 
 
-def value_digest(value: Value) -> bytes:
+def value_digest(value: Value, *, exact: bool = False) -> bytes:
     """A digest of one value, 20 bytes."""
     digest = sha1(value.type_name, usedforsecurity=False)
     if isinstance(value, Stream):
         _feed_stream(digest, value)
+        if exact:
+            _feed_inside(digest, value)
     elif isinstance(value, StringValue):
         _feed(digest, value.data)
     elif isinstance(value, ListValue):
@@ -86,3 +94,24 @@ def _feed_group(digest: _Hash, group: Group) -> None:
         owner = None if entry.consumer is None else entry.consumer.name
         _feed(digest, entry.entry_id, owner, entry.delivery_count)
     _feed(digest, *group.released)
+
+
+def _feed_inside(digest: _Hash, stream: Stream) -> None:
+    """What clients do not see: blocks, positions, cursors, times, and the order among them."""
+    for region, log in sorted(stream.logs.items()):
+        _feed(digest, region, log.next_position)
+        for block in log.blocks:
+            _feed(digest, block.first_id, block.first_position, block.slots, block.weight)
+            for low, high in block.runs(0, len(block.ids)):
+                _feed(digest, *block.ids[low:high], *map(block.position, range(low, high)))
+    for name in sorted(stream.groups):
+        group = stream.groups[name]
+        _feed(digest, *(part for cursor in sorted(group.cursors.items()) for part in cursor))
+        for consumer in group.consumers.values():
+            _feed(digest, consumer.name, consumer.seen_ms, consumer.active_ms)
+        pending = list(group.between(MIN_ID, MAX_ID))
+        _feed(digest, *(entry.delivery_ms for entry in pending))
+        pending.sort(key=lambda entry: (entry.delivery_ms, entry.stamp))
+        _feed(digest, *(entry.entry_id for entry in pending))
+    for pid in sorted(stream.producers.tables):
+        _feed(digest, *(at_ms for _, at_ms in stream.producers.tables[pid].values()))

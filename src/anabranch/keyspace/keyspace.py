@@ -15,7 +15,7 @@ __all__ = ["Keyspace"]
 class Keyspace:
     """All databases, and everybody blocked on their keys."""
 
-    __slots__ = ("databases", "ready", "unsealed", "waiters")
+    __slots__ = ("databases", "ready", "unsealed", "users", "waiters")
 
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
@@ -24,6 +24,9 @@ class Keyspace:
         self.unsealed: deque[ref[Block]] = deque()
         self.databases = [Database(index, self.ready, self.unsealed) for index in range(count)]
         self.waiters = Waiters(self)
+        # ACL users that were set by command, and their lines as ACL LIST writes them; here because
+        # they are kept on disk as keys are, and of interest to the ACL commands only
+        self.users: dict[bytes, bytes] = {}
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; connections and queues stay with the number."""

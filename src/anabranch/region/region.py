@@ -333,6 +333,27 @@ class Region:
         for session in postponed:
             self.channels.pending[session] = None
 
+    # -- what is kept on disk -----------------------------------------------------------------
+
+    def synced(self) -> None:
+        """More of the log is on the disk: answer who waited for that (WAITAOF)."""
+        waiting = self.context.sync_waiters
+        if waiting:
+            now_ms = self.clock.now_us() // 1000
+            for waiter in list(waiting):
+                if waiter in self.keyspace.waiters.active:
+                    self._retry(waiter, now_ms)
+                if waiter not in self.keyspace.waiters.active:
+                    del waiting[waiter]
+
+    def replace_contents(self, keyspace: Keyspace) -> None:
+        """Have the keys of another keyspace instead of ours; clients and waiters stay."""
+        for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
+            database.exchange(other)
+            for key in database.waiters:
+                self.keyspace.ready[database.index, key] = None
+        self.keyspace.unsealed.extend(keyspace.unsealed)
+
     # -- time ---------------------------------------------------------------------------------
 
     def tick(self) -> None:

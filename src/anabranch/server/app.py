@@ -23,6 +23,7 @@ from anabranch.server.listener import Listeners, keep_alive
 from anabranch.server.logs import close_logs, emit, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
+from anabranch.server.persistence import Persistence
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
@@ -48,6 +49,8 @@ class Server:
         self.clock = RealClock()
         self.host = ServerHost(self)
         self.region = Region(settings, self.clock, self.host)
+        self.persistence = Persistence(self)
+        self.durability = self.persistence.durability
         self.connections: set[ClientConnection] = set()
         self.all_closed = asyncio.Event()
         self.all_closed.set()
@@ -64,9 +67,10 @@ class Server:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take over users and settings, listen, start the timers."""
+        """Recover what was kept, take over users and settings, listen, start the timers."""
         self._stop_requested = asyncio.get_running_loop().create_future()
         config_commands.apply_all(self.region.context)
+        self.persistence.start()
         load_users(self.region, self.settings)
         self.sample_memory()
         await self.listeners.open()
@@ -139,6 +143,7 @@ class Server:
         """After requests of a connection: others may have got something, or wait anew."""
         if self.region.channels.pending:
             self.flush_pending()
+        self.durability.end_turn()
         if self.region.unfinished and not self._continuing:
             self._continuing = True
             asyncio.get_running_loop().call_soon(self._continue)
@@ -181,6 +186,7 @@ class Server:
         self._timer = self._timer_ms = None
         self.region.tick()
         self.flush_pending()
+        self.durability.end_turn()
         self.rearm()
 
     def _tick(self) -> None:
@@ -201,6 +207,8 @@ class Server:
             if self.output_limit_exceeded(connection):
                 connection.transport.abort()
         self.flush_pending()
+        self.durability.end_turn()
+        self.persistence.tick()
         self.rearm()
 
     def _now_ms(self) -> int:
@@ -222,6 +230,8 @@ def load_users(region: Region, settings: Settings) -> None:
     try:
         if settings.aclfile:
             region.acl.load(region.host.read_acl_file())
+        else:
+            region.acl.load_kept(region.keyspace.users.values(), settings)
         for number, line in enumerate(settings.user, 1):
             try:
                 region.acl.load_user(line.split())
@@ -294,6 +304,7 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
         await orderly_stop(server, patient=patient)
     finally:
         server.listeners.close()
+        server.persistence.close()
         process.remove_pid_file(settings.pidfile)
     emit("info", "server.stopped")
     return 0
@@ -309,13 +320,19 @@ def _loop_mistake(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) 
     )
 
 
+def _kept(server: Server) -> str:
+    settings = server.settings
+    if not server.persistence.is_logging:
+        return f"dir {settings.dir}, data lives in memory only (appendonly no)"
+    return f"data in {settings.dir}/{settings.appenddirname}, appendfsync {settings.appendfsync}"
+
+
 def _ready(server: Server) -> None:
     """The one line people and scripts wait for."""
     settings = server.settings
     line = (
         f"anabranch {__version__} ready: standalone on {', '.join(server.listeners.addresses)} "
-        f"(pid {os.getpid()}), dir {settings.dir}, "
-        "data lives in memory only, persistence is not available yet"
+        f"(pid {os.getpid()}), {_kept(server)}"
     )
     on_standard_output = not settings.logfile
     if on_standard_output and settings.log_format == "json":

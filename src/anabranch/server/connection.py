@@ -35,9 +35,11 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._region = server.region
+        self._durability = server.durability
         self._parser: RequestParser
         self._authenticated = False
         self._held_bytes = 0  # received since the backlog began
+        self._held_replies = 0  # how often replies wait until it is safe to give them
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
@@ -117,25 +119,40 @@ class ClientConnection(asyncio.Protocol):
                 outbox.clear()
             session.closing = True
         if outbox:
-            if len(outbox) == 1 or len(outbox[-1]) < _LARGE_REPLY_BYTES:
-                data = b"".join(outbox)
-                self._region.stats.net_output_bytes += len(data)
-                self.transport.write(data)
-            else:  # not joining saves a copy; with small pieces that costs more than it saves
-                self._region.stats.net_output_bytes += sum(map(len, outbox))
-                self.transport.writelines(outbox)
+            if self._durability.must_hold():
+                self._held_replies += 1
+                self._durability.hold(self, outbox[:])
+            else:
+                self._write(outbox)
             outbox.clear()
             if session.stalled and self._server.output_limit_exceeded(self):
                 self.transport.abort()
                 return
         if session.closing:
-            self.transport.close()
+            self.close()
         elif not session.backlog:
             self._held_bytes = 0
             if self._finishing:
                 self.close()
             elif not self._reading and not session.stalled:
                 self._resume_reading()
+
+    def _write(self, parts: list[bytes]) -> None:
+        if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES:
+            data = b"".join(parts)
+            self._region.stats.net_output_bytes += len(data)
+            self.transport.write(data)
+        else:  # not joining saves a copy; with small pieces that costs more than it saves
+            self._region.stats.net_output_bytes += sum(map(len, parts))
+            self.transport.writelines(parts)
+
+    def release(self, parts: list[bytes]) -> None:
+        """Write replies that were held; they were taken from the outbox before."""
+        self._held_replies -= 1
+        if not self.transport.is_closing():
+            self._write(parts)
+            if self.session.closing:
+                self.close()
 
     def finish(self) -> None:
         """Close once the requests that have come are answered, but for those that block."""
@@ -148,7 +165,8 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close once everything is written."""
         self.session.closing = True
-        self.transport.close()
+        if not self._held_replies:
+            self.transport.close()
 
     def limits_changed(self) -> None:
         """``proto-max-bulk-len`` was set."""

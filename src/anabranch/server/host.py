@@ -14,6 +14,7 @@ from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, set_levels
+from anabranch.server.persistence import Persistence
 
 if TYPE_CHECKING:
     from anabranch.commands.session import Session
@@ -30,6 +31,11 @@ class ServerHost:
         self._random = random.SystemRandom()
         self.run_id = secrets.token_hex(20)
         self.startup_rss_bytes = process.rss_bytes()
+
+    @property
+    def persistence(self) -> Persistence:
+        """Log and snapshots."""
+        return self._server.persistence
 
     # -- chance, time, logs -------------------------------------------------------------------
 
@@ -60,7 +66,14 @@ class ServerHost:
         self._server.region.channels.pending[session] = None
 
     def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
-        """Begin an orderly stop; there is nothing to save."""
+        """Begin an orderly stop; one that has to save and cannot raises CommandError."""
+        persistence = self._server.persistence
+        try:
+            if persistence.must_save(asked=save):
+                persistence.save()
+        except CommandError:
+            if not force:
+                raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.") from None
         self._server.request_stop("SHUTDOWN", patient=not now)
 
     def process_info(self) -> dict[str, object]:
@@ -135,6 +148,10 @@ class ServerHost:
                 connection.limits_changed()
         elif name == "maxmemory":
             server.sample_memory()
+        elif name == "appendonly":
+            server.persistence.switch(on=settings.appendonly)
+        elif name == "dir" and server.persistence.is_open:
+            raise ConfigError("the log or a snapshot is in the present directory")
         elif name == "dir":
             process.enter_directory(settings.dir)
             settings.dir = str(Path.cwd())

@@ -1,7 +1,8 @@
 """How a server stops: signals, and the order of an orderly stop.
 
 The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write out what is due, close
-connections once their clients have taken their last replies, at most ``shutdown-timeout`` long.
+connections once their clients have taken their last replies, at most ``shutdown-timeout`` long,
+and sync the log.
 A second signal ends the process at once.
 """
 
@@ -52,6 +53,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     server.listeners.close()
     server.stop_timers()
     server.flush_pending()
+    _settle(server)
     for connection in list(server.connections):
         connection.finish()
     timeout = server.settings.shutdown_timeout if patient else 0
@@ -64,3 +66,12 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
         for connection in left:
             connection.transport.abort()
         await asyncio.sleep(0)
+    _settle(server)
+
+
+def _settle(server: Server) -> None:
+    """Put on the disk what is not there yet; what cannot be was not answered either."""
+    try:
+        server.durability.settle()
+    except OSError as problem:
+        emit("error", "oplog.unwritten_at_stop", reason=problem.strerror)

@@ -25,11 +25,11 @@ _MS_END = 1 << (64 - _SEQ_BITS)
 class PackedIds(Sequence[int]):
     """Ascending IDs, read-only."""
 
-    __slots__ = ("_base_ms", "_words")
+    __slots__ = ("base_ms", "words")
 
     def __init__(self, base_ms: int, words: array[int]) -> None:
-        self._base_ms = base_ms
-        self._words = words
+        self.base_ms = base_ms
+        self.words = words
 
     @classmethod
     def pack(cls, ids: Sequence[int]) -> PackedIds | None:
@@ -54,13 +54,13 @@ class PackedIds(Sequence[int]):
     @property
     def packed_bytes(self) -> int:
         """Memory of the packed words."""
-        return getsizeof(self._words)
+        return getsizeof(self.words)
 
     def __len__(self) -> int:
-        return len(self._words)
+        return len(self.words)
 
     def _unpack(self, word: int) -> int:
-        return ((word >> _SEQ_BITS) + self._base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
+        return ((word >> _SEQ_BITS) + self.base_ms << SEQ_BITS) | (word & (_SEQ_END - 1))
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -68,23 +68,23 @@ class PackedIds(Sequence[int]):
     def __getitem__(self, index: slice) -> list[int]: ...
     def __getitem__(self, index: int | slice) -> int | list[int]:
         if isinstance(index, slice):
-            base_ms = self._base_ms
+            base_ms = self.base_ms
             mask = _SEQ_END - 1
             return [
                 ((word >> _SEQ_BITS) + base_ms << SEQ_BITS) | (word & mask)
-                for word in self._words[index]
+                for word in self.words[index]
             ]
-        return self._unpack(self._words[index])
+        return self._unpack(self.words[index])
 
     def __iter__(self) -> Iterator[int]:
         return iter(self[:])
 
     def index_from(self, entry_id: int) -> int:
         """Index of the first ID >= ``entry_id``; O(log n)."""
-        ms = (entry_id >> SEQ_BITS) - self._base_ms
+        ms = (entry_id >> SEQ_BITS) - self.base_ms
         if 0 <= ms < _MS_END:
             seq = entry_id & MAX_SEQ
             # A sequence number too large for a word lies behind all of its millisecond.
             word = (ms << _SEQ_BITS) + (seq if seq < _SEQ_END else _SEQ_END)
-            return bisect_left(self._words, word)
-        return 0 if ms < 0 else len(self._words)
+            return bisect_left(self.words, word)
+        return 0 if ms < 0 else len(self.words)

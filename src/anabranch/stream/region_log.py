@@ -53,6 +53,26 @@ class RegionLog:
         tail.weight += weight
         self.next_position = position + 1
 
+    def extend(self, ids: list[int], fragments: list[bytes], weight: int) -> None:
+        """Add neighbouring entries to the newest block; ``weight`` is that of all of them."""
+        tail = self.tail
+        assert tail is not None
+        position = self.next_position
+        if tail.positions is not None:
+            first = position - tail.first_position
+            tail.positions.extend(range(first, first + len(ids)))
+        tail.parts.extend(fragments)  # type: ignore[union-attr]  # the tail is open
+        tail.ids.extend(ids)  # type: ignore[union-attr]
+        tail.weight += weight
+        self.next_position = position + len(ids)
+
+    def restore(self, block: Block) -> None:
+        """Put back the newest block of a log whose positions have been counted already."""
+        self.blocks.append(block)
+        self.first_ids.append(block.first_id)
+        self._gone -= block.live
+        self.tail = block
+
     @property
     def length(self) -> int:
         """Live entries."""
@@ -162,6 +182,8 @@ class RegionLog:
 
     def remove(self, block: Block, index: int) -> None:
         """Remove one live entry that :meth:`find` or :meth:`spans` named."""
+        if block.shared:
+            block = self._own(self._block_index(block.first_id))
         block.kill(index)
         self._gone += 1
         if not block.live:
@@ -182,8 +204,15 @@ class RegionLog:
         if block is self.tail:
             self.tail = self.blocks[-1] if self.blocks else None
             if self.tail is not None:  # the dropped block's positions must not be used again
+                if self.tail.shared:
+                    self.tail = self._own(-1)
                 self.tail.reopen()
                 self.tail.keep_positions()
+
+    def _own(self, index: int) -> Block:
+        """Put a copy in the place of a block that a snapshot still has to read as it is."""
+        block = self.blocks[index] = self.blocks[index].copy()
+        return block
 
     def reopen_at(self, last_id: int) -> None:
         """Make room for IDs above ``last_id``, which XSETID may have lowered.

@@ -24,8 +24,8 @@ class Stream:
     """The value behind a stream key."""
 
     __slots__ = (
-        "_added_surplus",
         "accessed_ms",
+        "added_surplus",
         "groups",
         "last_id",
         "local",
@@ -41,7 +41,7 @@ class Stream:
         self.logs: dict[int, RegionLog] = {LOCAL_REGION: self.local}
         self.last_id = 0  # last-generated-id; survives deletion
         self.max_deleted_id = 0
-        self._added_surplus = 0  # what XSETID made of entries-added
+        self.added_surplus = 0  # what XSETID made of entries-added
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
         self.accessed_ms = 0  # for OBJECT IDLETIME only
@@ -51,12 +51,12 @@ class Stream:
     @property
     def entries_added(self) -> int:
         """Entries ever added, deleted ones included; the positions count them."""
-        added = self._added_surplus + sum([log.next_position for log in self.logs.values()])
+        added = self.added_surplus + sum([log.next_position for log in self.logs.values()])
         return min(added, MAX_ENTRIES_ADDED)
 
     @entries_added.setter
     def entries_added(self, count: int) -> None:
-        self._added_surplus = count - sum(log.next_position for log in self.logs.values())
+        self.added_surplus = count - sum(log.next_position for log in self.logs.values())
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -158,7 +158,9 @@ class Stream:
             for first, stop in block.runs(0, len(block.ids)):
                 doomed += [i for i in range(first, stop) if block.position(i) < below_position]
             for entry_id in [block.ids[index] for index in doomed]:
-                log.remove(block, block.find(entry_id))
+                found = log.find(entry_id)
+                assert found is not None
+                log.remove(*found)
             break
         return before - log.length
 

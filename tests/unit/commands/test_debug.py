@@ -70,7 +70,7 @@ def fill(server):
     return produced
 
 
-@pytest.mark.parametrize("command", [["RELOAD"], ["reload", "NOSAVE"], ["LOADAOF"]])
+@pytest.mark.parametrize("command", [["RELOAD"], ["reload", "MERGE"], ["LOADAOF"]])
 def test_everything_survives_its_serialised_form(server, command):
     produced = fill(server)
     seen = [

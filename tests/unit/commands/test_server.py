@@ -144,18 +144,52 @@ def test_this_server_is_nobodys_replica(server):
         assert "Active-Active" in server.error(*command)
 
 
-def test_saving_is_answered_but_not_pretended(server):
-    started = server.do("LASTSAVE")
-    server.advance(5000)
+def test_saving_is_a_wish_to_the_outside(server):
+    disk = server.host.persistence
     server.do("SET", "k", "v")
     assert server.raw("SAVE") == b"+OK\r\n"
-    assert server.raw("BGSAVE", "SCHEDULE") == b"+Background saving started\r\n"
-    assert server.raw("BGREWRITEAOF").startswith(b"+Background append only file rewriting")
-    assert [event for _, event, _ in server.host.logs] == ["save.memory_only"] * 3
-    assert server.do("LASTSAVE") == started
+    assert disk.saved.startswith(b"ANABRSNP")
+    assert server.raw("BGSAVE") == b"+Background saving started\r\n"
+    assert server.raw("BGREWRITEAOF").startswith(b"+Background append only file rewriting started")
+    assert disk.begun == [
+        {"rewrite": False, "schedule": False},
+        {"rewrite": True, "schedule": False},
+    ]
+    disk.begin_save = lambda **_: False
+    assert server.raw("BGSAVE", "SCHEDULE") == b"+Background saving scheduled\r\n"
+    assert server.raw("BGREWRITEAOF").startswith(
+        b"+Background append only file rewriting scheduled"
+    )
+    assert server.do("LASTSAVE") == server.region.stats.started_ms // 1000
     assert b"rdb_changes_since_last_save:1" in server.do("INFO", "persistence")
     assert server.error("BGSAVE", "BAD") == "ERR syntax error"
     assert server.error("SAVE", "extra") == "ERR wrong number of arguments for 'save' command"
+
+
+def test_waitaof_waits_for_what_had_happened_when_it_came(server):
+    disk = server.host.persistence
+    assert server.error("WAITAOF", "1", "0", "0") == (
+        "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+    )
+    disk.is_logging = True
+    disk.position = 10
+    assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
+    other = server.connect()
+    server.raw("WAITAOF", "1", "0", "0", session=other)
+    disk.position = 20  # somebody else goes on
+    disk.synced_position = 9
+    server.region.synced()
+    assert server.replies(other) == []
+    disk.synced_position = 10
+    server.region.synced()
+    assert server.replies(other) == [[1, 0]]
+    assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
+    disk.synced_position = 20
+    assert server.do("WAITAOF", "1", "0", "0") == [1, 0]
+    server.raw("WAITAOF", "1", "1", "100", session=other)
+    server.advance(100)
+    assert server.replies(other) == [[1, 0]]
+    assert not server.region.context.sync_waiters or not server.region.keyspace.waiters.active
 
 
 def test_there_are_no_scripts(server):

@@ -1,0 +1,199 @@
+"""Effects as plain arrays ``[tag, field, ...]``, ready for msgpack, and back.
+
+Two things keep an effect from being written as it stands. Entry IDs have 128 bits and msgpack has
+integers of 64, so an ID becomes ``[ms, seq]`` and a list of IDs becomes *runs*
+``[ms, seq, count, ...]`` of IDs that follow one another. And neighbouring additions to one key
+share everything but the entries themselves, so they become one :class:`kinds.AddRun`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import attrgetter, lt
+from typing import Any, Final, cast, get_type_hints
+
+import msgspec
+
+from anabranch.effects import kinds
+from anabranch.effects.apply import APPLY
+from anabranch.errors import AnabranchError
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+
+__all__ = [
+    "EffectFormatError",
+    "effect_of",
+    "effects_of",
+    "join_ids",
+    "plain",
+    "plain_effects",
+    "runs_of",
+    "split_id",
+]
+
+
+class EffectFormatError(AnabranchError):
+    """An array that is no effect we know."""
+
+
+# -- IDs --------------------------------------------------------------------------------------
+
+
+def split_id(entry_id: int | None) -> list[int] | None:
+    """``[ms, seq]``; None stays None."""
+    return None if entry_id is None else [entry_id >> SEQ_BITS, entry_id & MAX_SEQ]
+
+
+def _join_id(pair: Sequence[int] | None) -> int | None:
+    return None if pair is None else (pair[0] << SEQ_BITS) | pair[1]
+
+
+def runs_of(ids: Sequence[int]) -> list[int]:
+    """``[ms, seq, count, ...]``: IDs as runs in which each is one more than the one before.
+
+    Automatic IDs make a run a millisecond, whatever their number; other IDs one run each.
+    """
+    count = len(ids)
+    if not all(map(lt, ids, islice(ids, 1, None))):
+        return [part for entry_id in ids for part in (entry_id >> SEQ_BITS, entry_id & MAX_SEQ, 1)]
+    found: list[int] = []
+    low = 0
+    while low < count:
+        # IDs ascend, so whether the first and another are as far apart as their places tells
+        # whether all between them follow one another: the end of a run is found by bisection.
+        first = ids[low]
+        ahead = first - low
+        if ids[-1] - count + 1 == ahead:
+            high = count
+        else:
+            high = bisect_right(range(count), ahead, low, key=lambda at: ids[at] - at)
+        found += (first >> SEQ_BITS, first & MAX_SEQ, high - low)
+        low = high
+    return found
+
+
+def join_ids(runs: Sequence[int]) -> list[int]:
+    """The IDs of :func:`runs_of`."""
+    ids: list[int] = []
+    for at in range(0, len(runs), 3):
+        first = (runs[at] << SEQ_BITS) | runs[at + 1]
+        ids += range(first, first + runs[at + 2])
+    return ids
+
+
+def _split_rows(rows: Iterable[tuple[int, int, int, int]]) -> list[list[int]]:
+    return [[row[0] >> SEQ_BITS, row[0] & MAX_SEQ, *row[1:]] for row in rows]
+
+
+def _join_rows(rows: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+    return [((row[0] << SEQ_BITS) | row[1], *row[2:]) for row in rows]
+
+
+# -- which fields of which kind ---------------------------------------------------------------
+
+_Change = tuple[int, Callable[[Any], Any]]
+
+_Form = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+_FORMS: Final[dict[str, _Form]] = {
+    repr(kinds.EntryId): (split_id, _join_id),
+    repr(kinds.EntryId | None): (split_id, _join_id),
+    repr(kinds.EntryIds): (runs_of, join_ids),
+    repr(list[tuple[kinds.EntryId, int, int, int]]): (_split_rows, _join_rows),
+}
+"""By the type a field is declared with: to the wire, and back."""
+
+
+def _changes(kind: type[kinds.Effect], which: int) -> list[_Change]:
+    """``(index, function)`` for each field that does not travel as it stands."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for index, name in enumerate(kind.__struct_fields__):
+        form = _FORMS.get(repr(hints[name]))
+        if form is not None:
+            found.append((index + 1, form[which]))
+        else:
+            assert "entry ID" not in repr(hints[name]), f"{kind.__name__}.{name} has no wire form"
+    return found
+
+
+def _tag(kind: type[kinds.Effect]) -> int:
+    return cast(int, kind.__struct_config__.tag)
+
+
+_KINDS: Final = {_tag(kind): kind for kind in APPLY}
+_SPLIT: Final = {kind: _changes(kind, 0) for kind in APPLY}
+_JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in APPLY}
+_RUN_TAG: Final = _tag(kinds.AddRun)
+
+
+# -- to arrays --------------------------------------------------------------------------------
+
+
+def plain(effect: kinds.Effect) -> list[Any]:
+    """One effect as an array."""
+    array = [_tag(type(effect)), *msgspec.structs.astuple(effect)]
+    for index, split in _SPLIT[type(effect)]:
+        array[index] = split(array[index])
+    return array
+
+
+def plain_effects(effects: Sequence[kinds.Effect]) -> list[list[Any]]:
+    """Effects in order, neighbouring additions to one key as one array."""
+    if set(map(type, effects)) == {kinds.Add}:  # a pipeline of XADD, or many connections of them
+        return _runs(cast(Sequence[kinds.Add], effects))
+    arrays = []
+    for kind, group in groupby(effects, type):
+        if kind is kinds.Add:
+            arrays += _runs(list(cast(Iterator[kinds.Add], group)))
+        else:
+            arrays += map(plain, group)
+    return arrays
+
+
+def _runs(adds: Sequence[kinds.Add]) -> list[list[Any]]:
+    keys = [add.key for add in adds]
+    databases = {add.db for add in adds}
+    if len(databases) == 1 and keys.count(keys[0]) == len(keys):
+        return [_run(adds)]
+    return [_run(list(run)) for _, run in groupby(adds, attrgetter("db", "key"))]
+
+
+def _run(adds: Sequence[kinds.Add]) -> list[Any]:
+    fragments = [add.fragment for add in adds]
+    return [
+        _RUN_TAG,
+        adds[0].db,
+        adds[0].key,
+        runs_of([add.entry_id for add in adds]),
+        b"".join(fragments),
+        list(map(len, fragments)),
+        [add.weight for add in adds],
+        [index for index, add in enumerate(adds) if add.opens],
+    ]
+
+
+# -- from arrays ------------------------------------------------------------------------------
+
+
+def effect_of(array: list[Any]) -> kinds.Effect:
+    """The effect of an array; :class:`EffectFormatError` if it is none."""
+    try:
+        tag = array[0]
+        kind = _KINDS.get(tag)
+        if kind is None:
+            raise EffectFormatError(f"unknown kind of effect: {tag!r}")
+        joins = _JOIN[tag]
+        if joins:
+            array = list(array)
+            for index, join in joins:
+                array[index] = join(array[index])
+        return msgspec.convert(array, kind)
+    except (IndexError, TypeError, ValueError, msgspec.ValidationError) as problem:
+        raise EffectFormatError(f"not an effect: {problem}") from None
+
+
+def effects_of(arrays: Iterable[list[Any]]) -> Iterator[kinds.Effect]:
+    """The effects of arrays, in order."""
+    return map(effect_of, arrays)

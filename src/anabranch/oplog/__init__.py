@@ -1,0 +1,1 @@
+"""The one ordered log of this region: what recovery reads, and what other regions will be sent."""

@@ -1,0 +1,134 @@
+"""A batch: effects of one turn of one region as bytes. The unit of the log, and of gossip.
+
+::
+
+    "AB" | version | flags | region | epoch | first number | count | wall ms | body bytes | XXH3-64
+      2       1        1       1        4          8           4         8          4          8
+
+All integers are little-endian; the checksum is over everything else, header and body. The body is
+msgpack: ``[dependencies, effects]``, effects as :mod:`anabranch.effects.codec` writes them.
+Dependencies are empty where there are no other regions.
+
+Effects that concern other regions are numbered without gaps, ``count`` of them from ``first
+number``: a number per effect, in an :class:`kinds.AddRun` a number per entry. A batch of local
+effects has the flag ``LOCAL``, count 0, and the number that comes next. Both kinds alternate as the
+turn made them; all but the last batch of a turn have the flag ``CONTINUES``, because a turn is
+recovered as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from anabranch.effects import kinds
+from anabranch.effects.codec import effect_of, plain_effects
+
+__all__ = [
+    "BATCH_VERSION",
+    "CONTINUES",
+    "HEADER_BYTES",
+    "LOCAL",
+    "MAGIC",
+    "Batch",
+    "BatchError",
+    "decode_batch",
+    "effects_in",
+    "encode_batch",
+]
+
+MAGIC: Final = b"AB"
+BATCH_VERSION: Final = 1
+LOCAL: Final = 1
+CONTINUES: Final = 2
+_KNOWN_FLAGS: Final = LOCAL | CONTINUES
+
+_HEADER: Final = struct.Struct("<2sBBBIQIQI")
+_CHECKSUM: Final = struct.Struct("<Q")
+HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[list[Any], list[list[Any]]]).decode
+
+
+class BatchError(Exception):
+    """Bytes that are no whole, sound batch; the text says why."""
+
+
+class Batch(NamedTuple):
+    """A batch that was read; ``effects`` are arrays still, see :func:`effects_in`."""
+
+    region: int
+    epoch: int
+    first: int
+    numbered: int
+    """How many numbers its effects take, from ``first``."""
+    wall_ms: int
+    flags: int
+    size: int
+    """All bytes, header included."""
+    effects: list[list[Any]]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it concerns this region alone."""
+        return bool(self.flags & LOCAL)
+
+    @property
+    def continues(self) -> bool:
+        """Whether its turn goes on in the next batch."""
+        return bool(self.flags & CONTINUES)
+
+
+def encode_batch(
+    effects: Sequence[kinds.Effect],
+    *,
+    region: int,
+    epoch: int,
+    first: int,
+    wall_ms: int,
+    flags: int,
+) -> bytes:
+    """Effects, all local or none (``flags`` says which), as a batch."""
+    body = _encode(([], plain_effects(effects)))
+    count = 0 if flags & LOCAL else len(effects)
+    header = _HEADER.pack(
+        MAGIC, BATCH_VERSION, flags, region, epoch, first, count, wall_ms, len(body)
+    )
+    return b"".join((header, _CHECKSUM.pack(xxh3_64_intdigest(header + body)), body))
+
+
+def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
+    """The batch that begins at an offset; :class:`BatchError` if there is none."""
+    body_at = at + HEADER_BYTES
+    if len(data) < body_at:
+        raise BatchError("cut off in the header")
+    magic, version, flags, region, epoch, first, count, wall_ms, size = _HEADER.unpack_from(
+        data, at
+    )
+    if magic != MAGIC:
+        raise BatchError("no batch begins here")
+    end = body_at + size
+    if len(data) < end:
+        raise BatchError("cut off")
+    (expected,) = _CHECKSUM.unpack_from(data, at + _HEADER.size)
+    body = bytes(data[body_at:end])
+    found = xxh3_64_intdigest(bytes(data[at : at + _HEADER.size]) + body)
+    if found != expected:
+        raise BatchError(f"checksum {found:016x} instead of {expected:016x}")
+    if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:
+        raise BatchError(f"version {version} with flags {flags:#x}, which we do not know")
+    try:
+        _, effects = _decode(body)
+    except msgspec.MsgspecError as problem:
+        raise BatchError(f"not a list of effects: {problem}") from None
+    return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects)
+
+
+def effects_in(batch: Batch) -> list[kinds.Effect]:
+    """The effects of a batch; :class:`anabranch.effects.codec.EffectFormatError` if one is none."""
+    return [effect_of(array) for array in batch.effects]

@@ -1,0 +1,29 @@
+"""What can be wrong with the files of a log. Each message names the file and says what to do."""
+
+from __future__ import annotations
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["CorruptLogError", "LogError", "NewerFormatError"]
+
+
+class LogError(AnabranchError):
+    """The log cannot be used as it is; the server does not start."""
+
+
+class CorruptLogError(LogError):
+    """Bytes that were on disk before are not there any more, or not as they were written.
+
+    ``name`` is the file, ``offset`` where in it the damage begins, in bytes.
+    """
+
+    def __init__(self, name: str, offset: int, what: str, advice: str = "") -> None:
+        self.name = name
+        self.offset = offset
+        self.what = what
+        text = f"{name} is damaged at byte {offset}: {what}"
+        super().__init__(f"{text}. {advice}" if advice else text)
+
+
+class NewerFormatError(LogError):
+    """A file of a version after this one; it is left untouched."""

@@ -1,0 +1,164 @@
+"""The log as a whole: segments in order, written at the end, retired from the front.
+
+Pure bookkeeping over a :class:`Storage`. When anything is written or synced, and what a client is
+told meanwhile, is decided by who drives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
+from anabranch.oplog.storage import LogFile, Storage
+
+__all__ = ["OpLog", "Segment", "Sync"]
+
+
+class Segment:
+    """One file: the position of its first batch, and the bytes of its batches."""
+
+    __slots__ = ("first", "size")
+
+    def __init__(self, first: int, size: int = 0) -> None:
+        self.first = first
+        self.size = size
+
+    @property
+    def name(self) -> str:
+        """Its file."""
+        return segment_name(self.first)
+
+    @property
+    def end(self) -> int:
+        """The position behind its last batch."""
+        return self.first + self.size
+
+
+class Sync:
+    """Everything that is written but maybe not on the disk yet, to be synced from any thread."""
+
+    def __init__(
+        self, storage: Storage, position: int, files: list[LogFile], *, directory: bool
+    ) -> None:
+        self.position = position
+        """All before it is on the disk once :meth:`run` has returned."""
+        self.files = files
+        self._storage = storage
+        self._directory = directory
+
+    def run(self) -> None:
+        """Do it; :class:`OSError` means that nobody knows what is on the disk."""
+        if self._directory:
+            self._storage.sync()
+        for file in self.files:
+            file.sync()
+
+
+class OpLog:
+    """The segments of one directory."""
+
+    def __init__(
+        self, storage: Storage, segments: list[Segment], *, end: int, segment_bytes: int
+    ) -> None:
+        """Go on at position ``end``, behind the last of ``segments`` if there are any."""
+        self.storage = storage
+        self.segment_bytes = segment_bytes
+        self.segments = segments
+        self.end = end
+        self.synced = self.end
+        """All before this position is on the disk, as far as we know."""
+        self.needed_from: Callable[[], int] = lambda: self.end
+        """The oldest position that somebody beside recovery still wants to read."""
+        self._file: LogFile | None = None
+        self._torn = False  # the file may end with a part of a batch
+        self._unsynced: list[LogFile] = []  # full files
+        self._directory_changed = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches that are kept."""
+        return sum(segment.size for segment in self.segments)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def append(self, data: bytes) -> None:
+        """Write whole batches; after an :class:`OSError` the log is as if nothing was written."""
+        file = self._file
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or segment.size >= self.segment_bytes:
+            segment, file = self._begin()
+        elif file is None:
+            file = self._file = self.storage.append(segment.name)
+            self._torn = True  # by a predecessor that could not cut it
+        if self._torn:
+            file.truncate(SEGMENT_HEADER_BYTES + segment.size)
+            self._torn = False
+        try:
+            file.write(data)
+        except OSError:
+            self._torn = True
+            raise
+        segment.size += len(data)
+        self.end += len(data)
+
+    def begin_segment(self) -> None:
+        """Write what comes next into a new file, unless the present one is empty."""
+        if not self.segments or self.segments[-1].size:
+            self._begin()
+
+    def _begin(self) -> tuple[Segment, LogFile]:
+        segment = Segment(self.end)
+        file = self.storage.create(segment.name)
+        try:
+            file.write(segment_header(segment.first))
+        except OSError:
+            file.close()
+            with suppress(OSError):
+                self.storage.remove(segment.name)
+            raise
+        if self._file is not None:
+            self._unsynced.append(self._file)
+        self._file = file
+        self._torn = False
+        self._directory_changed = True
+        self.segments.append(segment)
+        return segment, file
+
+    # -- syncing ------------------------------------------------------------------------------
+
+    def begin_sync(self) -> Sync:
+        """What has to be synced now. One at a time: report it by :meth:`finish_sync`."""
+        files = [*self._unsynced] if self._file is None else [*self._unsynced, self._file]
+        return Sync(self.storage, self.end, files, directory=self._directory_changed)
+
+    def finish_sync(self, sync: Sync) -> None:
+        """A sync has succeeded."""
+        self.synced = sync.position
+        self._directory_changed = False
+        done = [file for file in self._unsynced if file in sync.files]
+        for file in done:
+            self._unsynced.remove(file)
+            file.close()
+
+    # -- the front ----------------------------------------------------------------------------
+
+    def retire(self, position: int) -> int:
+        """Delete segments that end at or before a position and that nobody needs; how many.
+
+        The newest stays in any case. An :class:`OSError` leaves the rest for the next time.
+        """
+        position = min(position, self.needed_from())
+        count = 0
+        while len(self.segments) > 1 and self.segments[0].end <= position:
+            self.storage.remove(self.segments[0].name)
+            del self.segments[0]
+            count += 1
+        return count
+
+    def close(self) -> None:
+        """Let go of the files, synced or not."""
+        for file in [*self._unsynced, *([self._file] if self._file is not None else [])]:
+            file.close()
+        self._unsynced.clear()
+        self._file = None

@@ -1,0 +1,211 @@
+"""From files to state: the newest snapshot, then the log behind it.
+
+What a crash can leave is repaired on the spot: an unfinished snapshot is removed, an unfinished end
+of the log is cut off and reported. Anything else that is not as it was written is damage, and
+damage refuses: whoever reads the message decides, not we.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from anabranch.effects.apply import apply
+from anabranch.effects.codec import EffectFormatError
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.batch import Batch, effects_in
+from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.log import Segment
+from anabranch.oplog.segment import (
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    check_segment_header,
+    first_position_of,
+    segment_name,
+    sound_batch_after,
+    turns_in,
+)
+from anabranch.oplog.snapshot import load_snapshot, position_of
+from anabranch.oplog.storage import Storage
+
+__all__ = ["TEMPORARY_SUFFIX", "Cut", "Recovery", "recover"]
+
+TEMPORARY_SUFFIX = ".tmp"
+"""A snapshot that is being written ends with this."""
+
+_ADVICE = (
+    "Nothing was changed. 'anabranch inspect log {name}' shows what is sound; with --write it cuts "
+    "the file there, and what came later is lost. A copy of the directory first is a good idea"
+)
+
+
+@dataclass(slots=True)
+class Cut:
+    """The end of a log that was not finished when the server stopped, and is gone now."""
+
+    name: str
+    offset: int
+    size: int
+    why: str
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What was found, as far as recovery has come."""
+
+    segments: list[Segment] = field(default_factory=list)
+    snapshot: str | None = None
+    snapshot_position: int = 0
+    snapshot_ms: int = 0
+    region: int = 0
+    epoch: int = 0
+    next_number: int = 1
+    batches: int = 0
+    effects: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
+    cut: Cut | None = None
+    removed: list[str] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The position at which the log goes on."""
+        return max(self.segments[-1].end if self.segments else 0, self.snapshot_position)
+
+
+def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
+    """Fill an empty keyspace from a directory; yields the same object as it goes on.
+
+    Raises :class:`anabranch.oplog.errors.LogError` for files that we cannot or must not read, and
+    :class:`OSError`. Both leave the files as they were.
+    """
+    report = Recovery()
+    names = sorted(storage.names())
+    snapshots = [name for name in names if position_of(name) is not None]
+    firsts = [first for name in names if (first := first_position_of(name)) is not None]
+    report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
+    if snapshots:
+        report.bytes_total += storage.size(snapshots[-1])
+        yield from _load_newest(storage, snapshots[-1], keyspace, report)
+    for index, first in enumerate(firsts):
+        following = firsts[index + 1] if index + 1 < len(firsts) else None
+        if following is not None and following <= report.snapshot_position:
+            report.segments.append(Segment(first, following - first))  # only waits to be deleted
+        else:
+            yield from _replay(storage, first, following, keyspace, report)
+    if report.segments and report.segments[-1].end < report.snapshot_position:
+        # The log was off when the snapshot was taken: it goes on behind it, in another file.
+        for segment in report.segments:
+            storage.remove(segment.name)
+            report.removed.append(segment.name)
+        report.segments.clear()
+    for name in [*snapshots[:-1], *(name for name in names if name.endswith(TEMPORARY_SUFFIX))]:
+        storage.remove(name)
+        report.removed.append(name)
+    yield report
+
+
+def _load_newest(
+    storage: Storage, name: str, keyspace: Keyspace, report: Recovery
+) -> Iterator[Recovery]:
+    with closing(storage.open(name)) as file:
+        for done, contents in load_snapshot(  # noqa: B007 - the last ones count
+            file, storage.shown(name), keyspace
+        ):
+            report.bytes_done = done or report.bytes_done
+            yield report
+    if contents.position != position_of(name):
+        raise CorruptLogError(
+            storage.shown(name), 0, f"the header says position {contents.position}"
+        )
+    report.snapshot = name
+    report.snapshot_position = contents.position
+    report.snapshot_ms = contents.wall_ms
+    report.region = contents.region
+    report.epoch = contents.epoch
+    report.next_number = contents.next_number
+
+
+def _replay(
+    storage: Storage,
+    first: int,
+    following: int | None,
+    keyspace: Keyspace,
+    report: Recovery,
+) -> Iterator[Recovery]:
+    """One segment; ``following`` is where the next one begins, None for the newest."""
+    name = segment_name(first)
+    shown = storage.shown(name)
+    before = report.bytes_done
+    with closing(storage.open(name)) as file:
+        data = file.read()
+    if following is None and len(data) < SEGMENT_HEADER_BYTES:
+        # The crash came while the file was being made: it never held anything.
+        report.cut = Cut(shown, 0, len(data), "the file has no whole header")
+        storage.remove(name)
+        storage.sync()
+        return
+    check_segment_header(data, shown, first)
+    if first > report.end:
+        _raise_gap(shown, report.end, first)
+    if report.segments and first < report.segments[-1].end:
+        raise CorruptLogError(
+            shown, 0, f"it begins at position {first}, within {report.segments[-1].name}"
+        )
+    segment = Segment(first)
+    report.segments.append(segment)
+    for item in turns_in(data):
+        if isinstance(item, Damage):
+            if following is not None or sound_batch_after(data, item.offset) is not None:
+                raise CorruptLogError(shown, item.offset, item.what, _ADVICE.format(name=shown))
+            report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
+            with closing(storage.append(name)) as tail:
+                tail.truncate(item.offset)
+                tail.sync()
+            break
+        at, turn = item
+        position = first + at - SEGMENT_HEADER_BYTES
+        for batch in turn:
+            if position >= report.snapshot_position:
+                _apply(batch, keyspace, report, shown, at)
+            position += batch.size
+            at += batch.size
+            segment.size += batch.size
+        report.bytes_done = before + at
+        yield report
+    report.bytes_done = before + len(data)
+
+
+def _raise_gap(shown: str, begin: int, end: int) -> NoReturn:
+    raise CorruptLogError(
+        shown,
+        0,
+        f"the log from position {begin} to {end}, just before this file, is missing",
+        "Put the missing files back, or a whole backup of the directory",
+    )
+
+
+def _apply(batch: Batch, keyspace: Keyspace, report: Recovery, shown: str, at: int) -> None:
+    if batch.first != report.next_number:
+        raise CorruptLogError(
+            shown, at, f"effect number {batch.first} where {report.next_number} was due"
+        )
+    try:
+        for effect in effects_in(batch):
+            apply(keyspace, effect)
+            report.effects += 1
+    except EffectFormatError as problem:
+        raise CorruptLogError(shown, at, str(problem)) from None
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise CorruptLogError(
+            shown,
+            at,
+            f"an effect that cannot be applied ({type(problem).__name__}: {problem})",
+            "The file is as it was written: this is a mistake of the server, please report it",
+        ) from None
+    report.batches += 1
+    report.region = batch.region
+    report.epoch = batch.epoch
+    report.next_number = batch.first + batch.numbered

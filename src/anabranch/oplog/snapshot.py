@@ -1,0 +1,342 @@
+"""The whole keyspace as a file, taken at one position of the log while clients go on.
+
+::
+
+    "ANABRSNP" | version | lowest reader | features | position | XXH3-64 of all before
+    then records: body bytes (4) | XXH3-64 of the body (8) | body
+
+A body is a msgpack array that begins with a record type, see below. The last record counts the
+others, so a file without its end is known as such.
+
+Taking one copies the dictionaries of keys, no values: a value that is about to change before it was
+written is frozen first (:meth:`Snapshot.before`, called with every effect), so the file shows one
+moment although writing it takes many. There is no second process and no second copy of the data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import ref
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.storage import ReadFile
+from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.stream import Stream
+
+__all__ = [
+    "Contents",
+    "Snapshot",
+    "load_snapshot",
+    "position_of",
+    "records_in",
+    "snapshot_name",
+]
+
+FORMAT_VERSION: Final = 1
+_KNOWN_FEATURES: Final = 0
+_FILE_MAGIC: Final = b"ANABRSNP"
+_HEADER: Final = struct.Struct("<8sHHIQ")
+_CHECKSUM: Final = struct.Struct("<Q")
+_FRAME: Final = struct.Struct("<IQ")
+_HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
+_PREFIX, _SUFFIX = "snapshot-", ".absnap"
+
+# Record types and what follows them in the array.
+ORIGIN: Final = 0  # region, epoch, next effect number, wall ms
+STRING: Final = 1  # database, key, deadline or None, bytes
+LIST: Final = 2  # database, key, deadline or None, items
+SET: Final = 3  # database, key, deadline or None, members
+STREAM: Final = 4  # database, key, deadline or None, head; the next two follow it
+PENDING: Final = 5  # see stream/frozen.py
+BLOCKS: Final = 6  # see stream/frozen.py
+USER: Final = 7  # name, line of ACL LIST
+END: Final = 8  # records before this one
+
+_UNTOUCHED: Final = frozenset(
+    {
+        kinds.Copy,
+        kinds.CreateStream,
+        kinds.Delete,
+        kinds.DropUser,
+        kinds.Expire,
+        kinds.Flush,
+        kinds.Restore,
+        kinds.SetString,
+        kinds.SetUser,
+    }
+)
+"""Effects that bind and unbind keys but leave the values that were there as they are."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+def snapshot_name(position: int) -> str:
+    """The name of the snapshot of that position; names sort as positions do."""
+    return f"{_PREFIX}{position:020d}{_SUFFIX}"
+
+
+def position_of(name: str) -> int | None:
+    """The other way round; None for files that are no snapshots."""
+    if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
+        return None
+    digits = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    return int(digits) if digits.isdecimal() and digits.isascii() else None
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Contents:
+    """What a snapshot says about itself, and what is in it."""
+
+    position: int
+    region: int = 0
+    epoch: int = 0
+    next_number: int = 1
+    wall_ms: int = 0
+    keys: int = 0
+    entries: int = 0
+
+
+class _Taken:
+    """One key with its value as it was when the snapshot began."""
+
+    def __init__(self, database: int, key: bytes, deadline: int | None, value: Value) -> None:
+        self.head: list[Any]
+        self.stream: FrozenStream | None = None
+        if isinstance(value, Stream):
+            self.stream = FrozenStream(value)
+            self.head = [STREAM, database, key, deadline, self.stream.head]
+        elif isinstance(value, StringValue):
+            self.head = [STRING, database, key, deadline, value.data]
+        elif isinstance(value, ListValue):
+            self.head = [LIST, database, key, deadline, list(value.items)]
+        else:
+            self.head = [SET, database, key, deadline, list(value.members)]
+
+    def records(self) -> Iterator[list[Any]]:
+        yield self.head
+        if self.stream is not None:
+            for columns in self.stream.pending:
+                yield [PENDING, *columns]
+            for blocks in self.stream.blocks():
+                yield [BLOCKS, *blocks]
+
+
+class Snapshot:
+    """A keyspace as it is now, to be written piece by piece."""
+
+    def __init__(self, keyspace: Keyspace, contents: Contents) -> None:
+        self.contents = contents
+        databases = keyspace.databases
+        # By the number a database has now: SWAPDB may change it before we are done.
+        self._numbers = [database.index for database in databases]
+        self._waiting = [database.values.copy() for database in databases]
+        self._deadlines = [dict(database.deadlines) for database in databases]
+        self._users = list(keyspace.users.items())
+        self._taken: deque[_Taken] = deque()
+        self._writing: _Taken | None = None
+        contents.keys = sum(map(len, self._waiting))
+
+    def before(self, effect: kinds.Effect) -> None:
+        """An effect is about to be applied: freeze what it changes, if it is not written yet."""
+        kind = type(effect)
+        if kind in _UNTOUCHED:
+            return
+        if kind is kinds.Swap:
+            self._swap(effect.db, effect.other)  # type: ignore[attr-defined]
+            return
+        database: int = effect.db  # type: ignore[attr-defined]
+        value = self._waiting[database].pop(effect.key, None)  # type: ignore[attr-defined]
+        if value is not None:
+            self._taken.append(self._take(database, effect.key, value))  # type: ignore[attr-defined]
+
+    def _swap(self, first: int, second: int) -> None:
+        tables: tuple[list[Any], ...] = (self._numbers, self._waiting, self._deadlines)
+        for table in tables:
+            table[first], table[second] = table[second], table[first]
+
+    def _take(self, database: int, key: bytes, value: Value) -> _Taken:
+        deadline = self._deadlines[database].get(key)
+        return _Taken(self._numbers[database], key, deadline, value)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of the file. Effects may be applied between one piece and the next."""
+        contents = self.contents
+        header = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, FORMAT_VERSION, 0, contents.position)
+        yield header + _CHECKSUM.pack(xxh3_64_intdigest(header))
+        count = 0
+        for record in self._records():
+            yield _framed(record)
+            count += 1
+        yield _framed([END, count])
+
+    def _records(self) -> Iterator[list[Any]]:
+        contents = self.contents
+        yield [ORIGIN, contents.region, contents.epoch, contents.next_number, contents.wall_ms]
+        for name, line in self._users:
+            yield [USER, name, line]
+        while (taken := self._next()) is not None:
+            self._writing = taken
+            yield from taken.records()
+        self._writing = None
+
+    def _next(self) -> _Taken | None:
+        if self._taken:
+            return self._taken.popleft()
+        for database, waiting in enumerate(self._waiting):
+            if waiting:
+                key, value = waiting.popitem()
+                return self._take(database, key, value)
+        return None
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        taken = [*self._taken, *([self._writing] if self._writing is not None else [])]
+        for each in taken:
+            if each.stream is not None:
+                each.stream.release()
+        self._taken.clear()
+        for waiting in self._waiting:
+            waiting.clear()
+
+
+def _framed(record: list[Any]) -> bytes:
+    body = _encode(record)
+    return _FRAME.pack(len(body), xxh3_64_intdigest(body)) + body
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]]:
+    """``(offset, bytes, record)`` of every record but the last; all of the file is verified.
+
+    Raises :class:`CorruptLogError` at the first damage. Yields first the header, as offset 0 and
+    ``[position]``.
+    """
+    header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES:
+        raise CorruptLogError(name, 0, "the file is shorter than its header")
+    magic, version, lowest, features, position = _HEADER.unpack_from(header)
+    if magic != _FILE_MAGIC:
+        raise CorruptLogError(name, 0, "this is no snapshot")
+    (expected,) = _CHECKSUM.unpack_from(header, _HEADER.size)
+    found = xxh3_64_intdigest(header[: _HEADER.size])
+    if found != expected:
+        raise CorruptLogError(
+            name, 0, f"the header has checksum {found:016x} instead of {expected:016x}"
+        )
+    if lowest > FORMAT_VERSION or features & ~_KNOWN_FEATURES:
+        raise NewerFormatError(
+            f"{name} was written by a newer server (format {version}, readable from {lowest} on, "
+            f"features {features:#x}; this one knows format {FORMAT_VERSION}). Nothing was "
+            "changed; start the newer version again, or export the data with it"
+        )
+    yield 0, _HEADER_BYTES, [position]
+    at = _HEADER_BYTES
+    count = 0
+    while True:
+        frame = file.read(_FRAME.size)
+        if len(frame) < _FRAME.size:
+            raise CorruptLogError(name, at, "the file ends before its last record")
+        size, expected = _FRAME.unpack(frame)
+        body = file.read(size)
+        if len(body) < size:
+            raise CorruptLogError(name, at, "the file ends within a record")
+        found = xxh3_64_intdigest(body)
+        if found != expected:
+            raise CorruptLogError(
+                name, at, f"a record has checksum {found:016x} instead of {expected:016x}"
+            )
+        try:
+            record = _decode(body)
+        except msgspec.MsgspecError as problem:
+            raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
+        if record[:1] == [END]:
+            break
+        yield at, _FRAME.size + size, record
+        at += _FRAME.size + size
+        count += 1
+    if record[1:] != [count]:
+        raise CorruptLogError(name, at, f"{count} records where {record[1:]} were written")
+    if file.read(1):
+        raise CorruptLogError(name, at + _FRAME.size + size, "bytes behind the last record")
+
+
+def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tuple[int, Contents]]:
+    """Put what a snapshot holds into an empty keyspace.
+
+    Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
+    complete. Raises :class:`CorruptLogError`; the keyspace is of no use then.
+    """
+    contents = Contents(0)
+    builder: StreamBuilder | None = None
+    for at, size, record in records_in(file, name):
+        if at == 0:
+            contents.position = record[0]
+            continue
+        try:
+            builder = _load(record, keyspace, contents, builder)
+        except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise CorruptLogError(
+                name, at, f"a record that makes no sense ({type(problem).__name__}: {problem})"
+            ) from None
+        yield at + size, contents
+    for database in keyspace.databases:
+        for value in database.values.values():
+            if isinstance(value, Stream):
+                contents.entries += value.length
+    yield 0, contents
+
+
+def _load(
+    record: list[Any], keyspace: Keyspace, contents: Contents, builder: StreamBuilder | None
+) -> StreamBuilder | None:
+    kind, *fields = record
+    if kind == BLOCKS:
+        assert builder is not None
+        builder.add_blocks(fields)
+        keyspace.unsealed.extend(
+            ref(block)
+            for block in builder.stream.logs[fields[0]].blocks[-len(fields[1]) :]
+            if not block.is_open and isinstance(block.ids, list)
+        )
+        return builder
+    if kind == PENDING:
+        assert builder is not None
+        builder.add_pending(fields)
+        return builder
+    if kind == ORIGIN:
+        contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields
+        return None
+    if kind == USER:
+        name, line = fields
+        keyspace.users[name] = line
+        return None
+    number, key, deadline, data = fields
+    database = keyspace.databases[number]
+    value: Value
+    if kind == STREAM:
+        builder = StreamBuilder(data)
+        value = builder.stream
+    else:
+        builder = None
+        value = {STRING: StringValue, LIST: ListValue, SET: SetValue}[kind](data)
+    database.put(key, value)
+    if deadline is not None:
+        database.deadlines[key] = deadline
+    contents.keys += 1
+    return builder

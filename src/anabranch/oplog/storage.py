@@ -1,0 +1,68 @@
+"""The few file operations a log needs, so that tests and the simulator can have a disk of theirs.
+
+Names are plain file names within one directory. Every operation may raise :class:`OSError`, and
+callers must be right whatever a failed one has left behind.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["LogFile", "Storage"]
+
+
+class LogFile(Protocol):
+    """A file that is written at its end."""
+
+    def write(self, data: bytes) -> None:
+        """Append all of it. After an error any part of it may be there."""
+
+    def sync(self) -> None:
+        """Return when everything written before is on the disk. May be called from a thread."""
+
+    def truncate(self, size: int) -> None:
+        """Cut to ``size`` bytes; writing goes on there."""
+
+    def close(self) -> None:
+        """Let go of the file, synced or not."""
+
+
+class ReadFile(Protocol):
+    """A file that is read from its beginning."""
+
+    def read(self, count: int = -1, /) -> bytes:
+        """At most ``count`` bytes, fewer only at the end; -1 is all that is left."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class Storage(Protocol):
+    """One directory."""
+
+    def names(self) -> list[str]:
+        """All files in it."""
+
+    def size(self, name: str) -> int:
+        """Bytes in a file."""
+
+    def open(self, name: str) -> ReadFile:
+        """Read a file."""
+
+    def create(self, name: str) -> LogFile:
+        """A new, empty file; one of that name is replaced."""
+
+    def append(self, name: str) -> LogFile:
+        """Go on writing at the end of a file that is there."""
+
+    def rename(self, name: str, target: str) -> None:
+        """Give a file another name, replacing what had it."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+
+    def sync(self) -> None:
+        """Return when all of the above is on the disk: the directory, not the files' contents."""
+
+    def shown(self, name: str) -> str:
+        """The name as people should see it: the whole path."""

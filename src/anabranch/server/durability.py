@@ -1,0 +1,291 @@
+"""When a turn reaches the disk, and what clients hear until then.
+
+A turn ends when every connection that had something to read was served: its effects become one
+write. Replies made since the first of these effects, to anybody, are held until the write is as
+safe as ``appendfsync`` asks for; so nobody ever sees what a crash could take back.
+
+========  ==========================  =======================================================
+policy    replies wait for            lost by a power failure
+========  ==========================  =======================================================
+always    fdatasync, in a thread      nothing; turns that end meanwhile share the next one
+everysec  write()                     what the last second wrote; while the disk takes more than
+                                      two seconds for a sync, replies wait for it
+no        write()                     what the system has not written by itself
+========  ==========================  =======================================================
+
+If a write fails, what could not be written is kept, its replies stay held, writing commands are
+refused (MISCONF), and the write is tried again until it succeeds. If a sync fails, nobody knows
+what is on the disk: writing commands are refused until a restart, and clients whose replies wait
+for it are disconnected, because nothing that could be said to them would be true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, cast
+
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from anabranch.oplog.log import OpLog, Sync
+    from anabranch.region.turn import Turn
+    from anabranch.server.app import Server
+    from anabranch.server.connection import ClientConnection
+
+__all__ = ["Durability"]
+
+RETRY_S: Final = 0.25
+"""Between two attempts to write what could not be written."""
+
+SYNC_SLOW_S: Final = 2.0
+"""A sync that takes longer than this holds replies back although the policy is everysec."""
+
+SYNC_EVERY_S: Final = {"everysec": 1.0, "no": 5.0}
+"""Between two syncs in the background, by policy; with ``no`` it only feeds WAITAOF."""
+
+LOG_EVERY_S: Final = 60.0
+"""A trouble that lasts is logged this often."""
+
+_Parts = list[bytes]
+
+
+class Durability:
+    """The log of one server, and the replies that wait for it. Off until :meth:`start`."""
+
+    def __init__(self, server: Server, on_synced: Callable[[], None]) -> None:
+        self._server = server
+        self._on_synced = on_synced
+        self.log: OpLog | None = None
+        self.turn: Turn | None = None
+        self.trouble: str | None = None
+        """Why writing commands are refused, None if they are not."""
+        self.broken = False
+        """A sync failed: nothing gets better before a restart."""
+        self.delayed_syncs = 0
+        self.last_sync_s = 0.0
+        self._executor = ThreadPoolExecutor(1, "oplog-sync")
+        self._unwritten = b""
+        self._this_turn: list[tuple[ClientConnection, _Parts]] = []
+        self._held: deque[tuple[int, ClientConnection, _Parts]] = deque()
+        self._holding = False  # something written is not safe enough to be answered
+        self._ending = False  # the end of the turn is scheduled
+        self._retry: asyncio.TimerHandle | None = None
+        self._syncing: tuple[Sync, Future[None]] | None = None
+        self._sync_began = 0.0
+        self._logged_at = -LOG_EVERY_S
+
+    # -- on and off ---------------------------------------------------------------------------
+
+    def start(self, log: OpLog, turn: Turn) -> None:
+        """From now on effects are recorded."""
+        self.log = log
+        self.turn = turn
+        self._server.region.context.record = turn.effects.append
+
+    def stop(self) -> None:
+        """Record nothing any more; what is recorded was settled before."""
+        self._server.region.context.record = None
+        if self.log is not None:
+            self.log.close()
+        self.log = None
+        self.turn = None
+
+    def close(self) -> None:
+        """The server ends."""
+        self.stop()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._executor.shutdown(wait=True)
+
+    # -- positions ----------------------------------------------------------------------------
+
+    @property
+    def mark(self) -> int:
+        """A position that is behind everything that has happened, and behind nothing else."""
+        if self.log is None or self.turn is None:
+            return 0
+        return self.log.end + len(self._unwritten) + bool(self.turn.effects)
+
+    @property
+    def synced(self) -> int:
+        """Everything with a mark up to this one is on the disk."""
+        return 0 if self.log is None else self.log.synced
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """What is written, or waits to be, and may not be on the disk."""
+        return 0 if self.log is None else self.log.end + len(self._unwritten) - self.log.synced
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a sync is going on."""
+        return self._syncing is not None
+
+    # -- replies ------------------------------------------------------------------------------
+
+    def must_hold(self) -> bool:
+        """Whether a reply made now has to wait; asked at the end of every connection's turn."""
+        turn = self.turn
+        return self._holding or (turn is not None and bool(turn.effects))
+
+    def hold(self, connection: ClientConnection, parts: _Parts) -> None:
+        """Keep replies until what happened before them is safe."""
+        if self.turn is not None and self.turn.effects:
+            self._this_turn.append((connection, parts))
+        else:
+            self._held.append((self.mark, connection, parts))
+
+    def _release(self, position: int) -> None:
+        held = self._held
+        while held and held[0][0] <= position:
+            _, connection, parts = held.popleft()
+            connection.release(parts)
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """There may be effects: they are written when all connections have had their turn."""
+        if not self._ending and self.turn is not None and self.turn.effects:
+            self._ending = True
+            asyncio.get_running_loop().call_soon(self.commit)
+
+    def commit(self) -> None:
+        """Write what was recorded, and what could not be written before."""
+        self._ending = False
+        log, turn = self.log, self.turn
+        if log is None or turn is None:
+            return
+        if turn.effects:
+            data = turn.take(self._server.clock.now_us() // 1000)
+            self._unwritten = self._unwritten + data if self._unwritten else data
+            end = log.end + len(self._unwritten)
+            self._held.extend((end, *each) for each in self._this_turn)
+            self._this_turn.clear()
+        if self._unwritten and not self.broken and self._retry is None:
+            self._write(log)
+        self._answer(log)
+
+    def _write(self, log: OpLog) -> None:
+        try:
+            log.append(self._unwritten)
+        except OSError as problem:
+            self._in_trouble(problem.strerror or str(problem), "oplog.write_failed")
+            loop = asyncio.get_running_loop()
+            self._retry = loop.call_later(RETRY_S, self._try_again)
+            return
+        self._unwritten = b""
+        if self.trouble is not None:
+            self.trouble = None
+            self._server.region.dispatcher.allow_writes()
+            emit("warning", "oplog.writes_again", position=log.end)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.commit()
+
+    def _answer(self, log: OpLog) -> None:
+        """Let go of the replies that need not wait, and see to it that the others will not long."""
+        if self._server.settings.appendfsync == "always":
+            self.begin_sync()
+            safe = log.synced
+        elif self._syncing is not None and self._now() - self._sync_began > SYNC_SLOW_S:
+            if not self._holding:
+                self.delayed_syncs += 1
+            safe = log.synced
+        else:
+            safe = log.end
+        self._holding = safe < log.end + len(self._unwritten)
+        self._release(safe)
+
+    def _in_trouble(self, reason: str, event: str) -> None:
+        now = self._now()
+        if self.trouble != reason or now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            emit("error", event, reason=reason, waiting_bytes=len(self._unwritten))
+        self.trouble = reason
+        self._server.region.dispatcher.refuse_writes(
+            f"MISCONF Errors writing to the AOF file: {reason}"
+        )
+
+    # -- syncing ------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Some times a second: sync when it is time, answer who waited for a slow one."""
+        log = self.log
+        if log is None:
+            return
+        every_s = SYNC_EVERY_S.get(self._server.settings.appendfsync, 0.0)
+        if self._syncing is None and self._now() - self._sync_began >= every_s:
+            self.begin_sync()
+        self._answer(log)
+
+    def begin_sync(self) -> None:
+        """Sync what is written, unless that is going on or would change nothing."""
+        log = self.log
+        if log is None or self._syncing is not None or self.broken or log.synced == log.end:
+            return
+        sync = log.begin_sync()
+        self._sync_began = self._now()
+        loop = asyncio.get_running_loop()
+        done = self._executor.submit(sync.run)
+        self._syncing = sync, done
+        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._synced, sync))
+
+    def _synced(self, sync: Sync) -> None:
+        if self._syncing is None or self._syncing[0] is not sync:
+            return  # it was waited for
+        if self._finish_sync():
+            self._answer(cast("OpLog", self.log))
+            self._on_synced()
+
+    def _finish_sync(self) -> bool:
+        """Wait for the sync in the thread; False if it failed."""
+        if self._syncing is None:
+            return True
+        sync, done = self._syncing
+        problem = done.exception()
+        self._syncing = None
+        self.last_sync_s = self._now() - self._sync_began
+        if problem is not None:
+            self._break(problem)
+            return False
+        if self.log is not None:
+            self.log.finish_sync(sync)
+        return True
+
+    def _break(self, problem: BaseException) -> None:
+        """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
+        self.broken = True
+        reason = problem.strerror if isinstance(problem, OSError) else None
+        self._in_trouble(f"fsync failed: {reason or problem}", "oplog.sync_failed")
+        for _, connection, _ in self._held:
+            connection.transport.abort()
+        self._held.clear()
+
+    def settle(self) -> None:
+        """Write and sync everything now, standing still; raises :class:`OSError` if that fails."""
+        log = self.log
+        if log is None:
+            return
+        self._finish_sync()
+        self.commit()
+        self._finish_sync()  # with appendfsync always it has just begun another
+        if self.broken or self._unwritten:
+            raise OSError(0, self.trouble)
+        if log.synced < log.end:
+            sync = log.begin_sync()
+            try:
+                sync.run()
+            except OSError as problem:
+                self._break(problem)
+                raise
+            log.finish_sync(sync)
+        self._answer(log)
+        self._on_synced()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

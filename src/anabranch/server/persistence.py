@@ -1,0 +1,372 @@
+"""What a server keeps on disk: recovery at the start, the log, snapshots, and when which is due.
+
+::
+
+    <dir>/<appenddirname>/lock                     held by the server that uses the directory
+                          log-<position>.ablog     segments of the log
+                          snapshot-<position>.absnap
+
+With ``appendonly no`` there is no log: what the directory holds is loaded, and only snapshots are
+written, when asked for, by save points, and by SHUTDOWN SAVE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from anabranch.errors import CommandError, ConfigError
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.errors import LogError
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.recovery import Recovery, recover
+from anabranch.oplog.segment import first_position_of
+from anabranch.oplog.snapshot import Contents, position_of
+from anabranch.region.turn import Turn
+from anabranch.server.disk import Directory, lock_directory
+from anabranch.server.durability import Durability
+from anabranch.server.logs import emit
+from anabranch.server.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from anabranch.server.app import Server
+
+__all__ = ["Persistence"]
+
+PROGRESS_S: Final = 1.0
+"""A recovery that takes longer reports its progress this often."""
+
+RETRY_SNAPSHOT_S: Final = 5.0
+"""After a snapshot that failed, none is taken by itself for so long."""
+
+_IN_PROGRESS = "ERR Background save already in progress"
+_REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in progress"
+
+
+class Persistence:
+    """The directory of one server, and all that is done with it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._settings = server.settings
+        self._region = server.region
+        self.durability = Durability(server, self._region.synced)
+        self.snapshots = Snapshots(self._region, self._snapshot_finished)
+        self._lock: IO[bytes] | None = None
+        self._storage: Directory | None = None
+        self._turn = Turn()
+        self._end = 0  # the position of the next snapshot while there is no log
+        self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
+        self._scheduled = False  # another is to follow it
+        self.recovered: Recovery | None = None
+
+    # -- start and end ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Recover what there is, and begin to log if that is wanted.
+
+        Raises :class:`ConfigError` if the directory cannot be used, :class:`LogError` if what is
+        in it cannot be.
+        """
+        settings = self._settings
+        path = self._path()
+        if not settings.appendonly and not path.is_dir():
+            return
+        storage = self._open(path)
+        loop = asyncio.get_running_loop()
+        began = reported = loop.time()
+        report = Recovery()
+        try:
+            for report in recover(storage, self._region.keyspace):
+                now = loop.time()
+                if now - reported >= PROGRESS_S:
+                    reported = now
+                    emit(
+                        "info",
+                        "recovery.progress",
+                        percent=100 * report.bytes_done // max(report.bytes_total, 1),
+                        effects=report.effects,
+                        seconds=round(now - began, 1),
+                    )
+        except OSError as problem:
+            raise LogError(
+                f"cannot read {problem.filename or path}: {problem.strerror}. Nothing was changed"
+            ) from None
+        self._recovered(report, loop.time() - began)
+        if settings.appendonly:
+            self._start_log(storage, report)
+
+    def _path(self) -> Path:
+        return Path(self._settings.dir) / self._settings.appenddirname
+
+    def _open(self, path: Path) -> Directory:
+        if self._storage is None:
+            self._lock = lock_directory(path)
+            self._storage = Directory(path)
+        return self._storage
+
+    def _recovered(self, report: Recovery, seconds: float) -> None:
+        self.recovered = report
+        self._turn = Turn(report.region, report.epoch)
+        self._turn.next_number = report.next_number
+        self._end = report.end
+        self.snapshots.saved_ms = report.snapshot_ms
+        if report.snapshot is not None and self._storage is not None:
+            self.snapshots.size = self._storage.size(report.snapshot)
+        if report.cut is not None:
+            emit(
+                "warning",
+                "oplog.tail_cut",
+                file=report.cut.name,
+                at_byte=report.cut.offset,
+                lost_bytes=report.cut.size,
+                why=report.cut.why,
+                note="the server stopped while this was being written; nobody was told it was safe",
+            )
+        if report.end:
+            emit(
+                "info",
+                "recovery.done",
+                keys=sum(len(each.values) for each in self._region.keyspace.databases),
+                snapshot=report.snapshot or "none",
+                batches=report.batches,
+                effects=report.effects,
+                seconds=round(seconds, 3),
+            )
+
+    def _start_log(self, storage: Directory, report: Recovery) -> None:
+        log = OpLog(
+            storage,
+            report.segments,
+            end=report.end,
+            segment_bytes=self._settings.oplog_segment_bytes,
+        )
+        self.durability.start(log, self._turn)
+
+    def close(self) -> None:
+        """Let go of the directory; what had to be kept was settled before."""
+        self.snapshots.close()
+        self.durability.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def _contents(self) -> Contents:
+        """Of a snapshot of now; everything so far is written to the log first."""
+        durability = self.durability
+        durability.commit()
+        if durability.trouble is not None:
+            raise OSError(0, durability.trouble)
+        if durability.log is not None:
+            durability.log.begin_segment()
+            position = durability.log.end
+        else:
+            position = self._end = self._end + 1
+        return Contents(
+            position,
+            self._turn.region,
+            self._turn.epoch,
+            self._turn.next_number,
+            self._server.clock.now_us() // 1000,
+        )
+
+    def save(self) -> None:
+        """SAVE: take a snapshot while everybody waits; raises :class:`CommandError`."""
+        if self.snapshots.in_progress:
+            raise CommandError(_IN_PROGRESS)
+        try:
+            storage = self._open(self._path())
+            self.snapshots.save(storage, self._contents())
+        except (OSError, ConfigError) as problem:
+            emit("error", "snapshot.failed", reason=str(problem))
+            raise CommandError("ERR") from None
+
+    def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
+        """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will be, later."""
+        if self.snapshots.in_progress:
+            if rewrite and self._rewriting:
+                raise CommandError(_REWRITE_IN_PROGRESS)
+            if not rewrite and not schedule:
+                raise CommandError(_IN_PROGRESS)
+            self._scheduled = True
+            return False
+        try:
+            self.snapshots.begin(self._open(self._path()), self._contents())
+        except (OSError, ConfigError) as problem:
+            emit("error", "snapshot.failed", reason=str(problem))
+            raise CommandError(
+                "ERR Background save failed to start. Please check the server logs for more "
+                "information"
+            ) from None
+        self._rewriting = rewrite
+        return True
+
+    def _snapshot_finished(self, position: int) -> None:
+        """What the snapshot has made superfluous goes; a failure to delete is no failure."""
+        storage = self._storage
+        assert storage is not None
+        try:
+            for name in storage.names():
+                other = position_of(name)
+                if other is not None and other < position:
+                    storage.remove(name)
+            if self.durability.log is not None:
+                self.durability.log.retire(position)
+            else:
+                for name in storage.names():
+                    if first_position_of(name) is not None:
+                        storage.remove(name)
+        except OSError as problem:
+            emit("warning", "oplog.retire_failed", reason=problem.strerror)
+        self._rewriting = False
+
+    def tick(self) -> None:
+        """Some times a second: sync, and take a snapshot if one is due."""
+        self.durability.tick()
+        snapshots = self.snapshots
+        if snapshots.in_progress:
+            return
+        loop = asyncio.get_running_loop()
+        if not snapshots.last_ok and loop.time() - snapshots.failed_at < RETRY_SNAPSHOT_S:
+            return
+        if self._scheduled or self._is_due():
+            self._scheduled = False
+            try:
+                self.begin_save()
+            except CommandError:
+                snapshots.last_ok = False
+                snapshots.failed_at = loop.time()
+
+    def _is_due(self) -> bool:
+        settings = self._settings
+        log = self.durability.log
+        if log is not None and settings.auto_aof_rewrite_percentage:
+            grown = log.size * 100 >= self.snapshots.size * settings.auto_aof_rewrite_percentage
+            if log.size >= settings.auto_aof_rewrite_min_size and grown:
+                return True
+        changes = self._region.context.changes
+        if not settings.save or not changes:
+            return False
+        since_s = (self._server.clock.now_us() // 1000 - self._last_save_ms()) / 1000
+        words = settings.save.split()
+        return any(
+            changes >= int(least) and since_s >= int(seconds)
+            for seconds, least in zip(words[::2], words[1::2], strict=True)
+        )
+
+    def _last_save_ms(self) -> int:
+        return self.snapshots.saved_ms or self._region.stats.started_ms
+
+    def must_save(self, *, asked: bool | None) -> bool:
+        """Whether to take a snapshot before the end: ``asked`` for, or what was not kept else."""
+        if asked is not None:
+            return asked
+        return bool(self._settings.save) and not self.is_logging
+
+    # -- for commands -------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the directory is in use, for a log or for snapshots."""
+        return self._storage is not None
+
+    @property
+    def is_logging(self) -> bool:
+        """Whether there is a log (``appendonly yes``)."""
+        return self.durability.log is not None
+
+    def mark(self) -> int:
+        """A position behind everything that has happened so far."""
+        return self.durability.mark
+
+    def synced(self) -> int:
+        """Everything with a mark up to this one is on the disk."""
+        return self.durability.synced
+
+    def reload(self, *, save: bool) -> None:
+        """DEBUG RELOAD and LOADAOF: forget everything, and recover it from the disk."""
+        if save:
+            self.save()
+        try:
+            self.durability.settle()
+            storage = self._storage
+            if storage is None:
+                raise CommandError("ERR there is nothing to load: nothing was ever saved")
+            keyspace = Keyspace(len(self._region.keyspace.databases))
+            *_, report = recover(storage, keyspace)
+        except (OSError, LogError) as problem:
+            emit("error", "reload.failed", reason=str(problem))
+            raise CommandError(
+                "ERR Error trying to load the RDB dump, check server logs."
+            ) from None
+        emit("info", "reload.done", snapshot=report.snapshot or "none", effects=report.effects)
+        self._region.replace_contents(keyspace)
+
+    def switch(self, *, on: bool) -> None:
+        """CONFIG SET appendonly: raises :class:`ConfigError`, and nothing has changed then."""
+        if on == self.is_logging:
+            return
+        try:
+            storage = self._open(self._path())
+            if on:
+                # The log begins with a snapshot of what there is, or it would lack its beginning.
+                self.snapshots.save(storage, self._contents())
+                self.durability.start(
+                    OpLog(
+                        storage, [], end=self._end, segment_bytes=self._settings.oplog_segment_bytes
+                    ),
+                    self._turn,
+                )
+            else:
+                self.durability.settle()
+                self._end = self.durability.mark
+                self.durability.stop()
+        except OSError as problem:
+            raise ConfigError(f"cannot use {self._path()}: {problem.strerror}") from None
+
+    def facts(self) -> dict[str, int | float | str]:
+        """For INFO persistence."""
+        snapshots, durability = self.snapshots, self.durability
+        log = durability.log
+        running = int(snapshots.running_s)
+        facts: dict[str, int | float | str] = {
+            "rdb_bgsave_in_progress": int(snapshots.in_progress and not self._rewriting),
+            "rdb_last_save_time": self._last_save_ms() // 1000,
+            "rdb_last_bgsave_status": "ok" if snapshots.last_ok else "err",
+            "rdb_last_bgsave_time_sec": int(snapshots.last_s),
+            "rdb_current_bgsave_time_sec": running if not self._rewriting else -1,
+            "rdb_saves": snapshots.count,
+            "rdb_last_cow_size": 0,
+            "aof_enabled": int(log is not None),
+            "aof_rewrite_in_progress": int(snapshots.in_progress and self._rewriting),
+            "aof_rewrite_scheduled": int(self._scheduled),
+            "aof_last_rewrite_time_sec": int(snapshots.last_s),
+            "aof_current_rewrite_time_sec": running if self._rewriting else -1,
+            "aof_last_bgrewrite_status": "ok" if snapshots.last_ok else "err",
+            "aof_last_write_status": "ok" if durability.trouble is None else "err",
+            "aof_last_cow_size": 0,
+        }
+        if log is not None:
+            facts |= {
+                "aof_current_size": log.size + snapshots.size,
+                "aof_base_size": snapshots.size,
+                "aof_pending_rewrite": 0,
+                "aof_buffer_length": 0,
+                "aof_pending_bio_fsync": int(durability.is_syncing),
+                "aof_delayed_fsync": durability.delayed_syncs,
+                "oplog_position": log.end,
+                "oplog_synced_position": log.synced,
+                "oplog_unsynced_bytes": durability.unsynced_bytes,
+                "oplog_segments": len(log.segments),
+                "oplog_last_fsync_usec": int(durability.last_sync_s * 1e6),
+            }
+        if snapshots.count:
+            facts["snapshot_longest_slice_usec"] = snapshots.longest_slice_ns // 1000
+        recovered = self.recovered
+        if recovered is not None:
+            facts["recovery_effects"] = recovered.effects
+            facts["recovery_cut_bytes"] = recovered.cut.size if recovered.cut else 0
+        return facts

@@ -1,0 +1,247 @@
+"""Snapshots: when one is taken, in slices between the turns of clients, and what goes away then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from anabranch.oplog.recovery import TEMPORARY_SUFFIX
+from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from anabranch.oplog.storage import LogFile, Storage
+    from anabranch.region.region import Region
+
+__all__ = ["Snapshots"]
+
+SLICE_NS: Final = 2_000_000
+"""Work on a snapshot that clients wait for at most, save for one key with very many pending
+entries: they are taken at once."""
+
+PAUSE_S: Final = 0.002
+"""Between two slices: clients get at least half of the time."""
+
+WRITE_BYTES: Final = 1 << 20
+"""Collected before the thread writes them."""
+
+IN_FLIGHT_MAX: Final = 8
+"""Writes that may wait for the thread; beyond, the disk sets the pace."""
+
+
+class Snapshots:
+    """The snapshots of one server, one at a time."""
+
+    def __init__(self, region: Region, on_finished: Callable[[int], None]) -> None:
+        """``on_finished`` hears the position of every snapshot that is safely on the disk."""
+        self._region = region
+        self._on_finished = on_finished
+        self._executor = ThreadPoolExecutor(1, "snapshot")
+        self._running: _Run | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.size = 0
+        """Bytes of the newest one."""
+        self.saved_ms = 0
+        """When the newest one was taken; 0 if none was."""
+        self.last_ok = True
+        self.failed_at = 0.0
+        self.last_s = -1.0
+        self.count = 0
+        self.longest_slice_ns = 0
+        """The longest that clients had to wait for a slice of the newest one."""
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether one is being written."""
+        return self._running is not None
+
+    @property
+    def running_s(self) -> float:
+        """For how long; -1 if none is."""
+        return -1.0 if self._running is None else _now() - self._running.began
+
+    def begin(self, storage: Storage, contents: Contents) -> None:
+        """Take one of the present state; it is finished some time later."""
+        assert self._running is None
+        self._running = _Run(self._region, storage, contents, self._executor)
+        self._region.context.before = self._running.snapshot.before
+        emit("info", "snapshot.started", position=contents.position, keys=contents.keys)
+        self.longest_slice_ns = 0
+        self._schedule(0)
+
+    def save(self, storage: Storage, contents: Contents) -> None:
+        """Take one now, standing still; raises :class:`OSError`. Ends one that is in progress."""
+        self.abandon()
+        run = _Run(self._region, storage, contents, self._executor)
+        try:
+            for piece in run.pieces:
+                run.add(piece)
+            run.finish().result()
+        except OSError as problem:
+            self._failed(run, problem)
+            raise
+        self._finished(run)
+
+    def abandon(self) -> None:
+        """Drop the one in progress, if there is one."""
+        run = self._running
+        if run is not None:
+            self._stop_running()
+            run.discard()
+
+    def close(self) -> None:
+        """The server ends."""
+        self.abandon()
+        self._executor.shutdown(wait=True)
+
+    # -- slices -------------------------------------------------------------------------------
+
+    def _schedule(self, delay_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._slice)
+
+    def _slice(self) -> None:
+        run = self._running
+        assert run is not None
+        try:
+            if run.is_behind():
+                self._schedule(5 * PAUSE_S)
+                return
+            ticks = self._region.clock.ticks_ns
+            began = ticks()
+            done = False
+            while ticks() - began < SLICE_NS:
+                piece = next(run.pieces, None)
+                if piece is None:
+                    done = True
+                    break
+                run.add(piece)
+            self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
+            if not done:
+                self._schedule(PAUSE_S)
+                return
+            self._region.context.before = None
+            loop = asyncio.get_running_loop()
+            written = run.finish()
+            written.add_done_callback(
+                lambda _: loop.call_soon_threadsafe(self._written, run, written)
+            )
+        except OSError as problem:
+            self._stop_running()
+            self._failed(run, problem)
+
+    def _written(self, run: _Run, written: Future[None]) -> None:
+        if self._running is not run:
+            return
+        self._stop_running()
+        problem = written.exception()
+        if problem is None:
+            self._finished(run)
+        else:
+            self._failed(run, problem)
+
+    def _stop_running(self) -> None:
+        self._running = None
+        self._region.context.before = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _finished(self, run: _Run) -> None:
+        self.last_ok = True
+        self.last_s = _now() - run.began
+        self.saved_ms = run.contents.wall_ms
+        self.size = run.size
+        self.count += 1
+        self._region.context.changes -= run.changes
+        emit(
+            "info",
+            "snapshot.finished",
+            position=run.contents.position,
+            keys=run.contents.keys,
+            bytes=run.size,
+            seconds=round(self.last_s, 3),
+            longest_slice_ms=round(self.longest_slice_ns / 1e6, 2),
+        )
+        self._on_finished(run.contents.position)
+
+    def _failed(self, run: _Run, problem: BaseException) -> None:
+        run.discard()
+        self.last_ok = False
+        self.failed_at = _now()
+        self.last_s = self.failed_at - run.began
+        reason = problem.strerror if isinstance(problem, OSError) else None
+        emit("error", "snapshot.failed", reason=reason or str(problem))
+
+
+class _Run:
+    """One snapshot on its way into a file."""
+
+    def __init__(
+        self, region: Region, storage: Storage, contents: Contents, executor: ThreadPoolExecutor
+    ) -> None:
+        self.contents = contents
+        self.began = _now()
+        self.changes = region.context.changes
+        self.size = 0
+        self._storage = storage
+        self._executor = executor
+        self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX
+        self._file: LogFile | None = storage.create(self._temporary)
+        self.snapshot = Snapshot(region.keyspace, contents)
+        self.pieces: Iterator[bytes] = self.snapshot.pieces()
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._writes: list[Future[None]] = []
+
+    def is_behind(self) -> bool:
+        """Whether the thread has enough to do; raises the error of a write that failed."""
+        self._writes = [write for write in self._writes if not write.done() or write.result()]
+        return len(self._writes) >= IN_FLIGHT_MAX
+
+    def add(self, piece: bytes) -> None:
+        """Another piece of the file."""
+        self._buffer.append(piece)
+        self._buffered += len(piece)
+        self.size += len(piece)
+        if self._buffered >= WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        assert self._file is not None
+        data = b"".join(self._buffer)
+        self._buffer.clear()
+        self._buffered = 0
+        self._writes.append(self._executor.submit(self._file.write, data))
+
+    def finish(self) -> Future[None]:
+        """Write the rest, and give the file its name once it is on the disk."""
+        self._flush()
+        return self._executor.submit(self._finish, self._writes)
+
+    def _finish(self, writes: list[Future[None]]) -> None:
+        assert self._file is not None
+        for write in writes:
+            write.result()
+        self._file.sync()
+        self._file.close()
+        self._file = None
+        self._storage.rename(self._temporary, snapshot_name(self.contents.position))
+        self._storage.sync()
+
+    def discard(self) -> None:
+        """Forget it, and what is in the file."""
+        self.snapshot.release()
+        self._executor.submit(self._discard).result()
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        with suppress(OSError):
+            self._storage.remove(self._temporary)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

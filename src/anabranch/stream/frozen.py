@@ -1,0 +1,262 @@
+"""A stream as it is at one moment, to be written out over many, and a stream from what was written.
+
+Freezing takes the small parts at once (counters, groups, producers, the newest block) and marks
+every other block as *shared*: it never changes but by dying entries, and a region log that has to
+change a shared block puts a copy in its place. So a stream of any length is frozen in a moment and
+read at leisure.
+
+The records are plain arrays (integers, bytes, lists), ready for msgpack:
+
+- the head ``[counters, producers, logs, groups]``, once;
+- ``[group index, region, ...]`` columns of pending entries, per group and region;
+- ``[region, blocks]``, a few blocks at a time, ascending.
+
+Unlike :class:`StreamImage`, which shows what Redis knows of a stream, nothing is left out here.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final
+
+from anabranch.stream.block import Block
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, SEQ_BITS
+from anabranch.stream.group import LOCAL_REGION, Consumer, Group
+from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.stream import Stream
+
+__all__ = ["FrozenStream", "StreamBuilder"]
+
+BLOCKS_A_RECORD: Final = 32
+"""Some 3,000 entries: about a tenth of a millisecond to put together."""
+
+_RELEASED: Final = -1
+_SWAP: Final = sys.byteorder != "little"
+
+
+class FrozenStream:
+    """What a stream held when this was made. To be read, or released, soon."""
+
+    def __init__(self, stream: Stream) -> None:
+        producers = stream.producers
+        groups = list(stream.groups.items())
+        self.head: list[Any] = [
+            [
+                _split(stream.last_id),
+                _split(stream.max_deleted_id),
+                stream.added_surplus,
+            ],
+            [
+                producers.duration_s,
+                producers.maxsize,
+                producers.iids_added,
+                producers.duplicates,
+                [
+                    [pid, [[iid, _split(entry), at_ms] for iid, (entry, at_ms) in table.items()]]
+                    for pid, table in producers.tables.items()
+                ],
+            ],
+            [[region, log.next_position] for region, log in stream.logs.items()],
+            [_group_head(name, group) for name, group in groups],
+        ]
+        self.pending = [
+            [index, region, *_pending_columns(group, pending)]
+            for index, (_, group) in enumerate(groups)
+            for region, pending in group.pending.items()
+            if pending.entries
+        ]
+        self._blocks: list[tuple[int, Block]] = []
+        self._tails: list[tuple[int, list[Any]]] = []
+        for region, log in stream.logs.items():
+            for block in log.blocks:
+                if block is log.tail:
+                    self._tails.append((region, _block_array(block)))
+                else:
+                    block.shared = True
+                    self._blocks.append((region, block))
+        self.block_count = len(self._blocks)
+
+    def blocks(self) -> Iterator[list[Any]]:
+        """The block records; what has been read need not be kept as it was any longer."""
+        blocks = self._blocks
+        blocks.reverse()  # so that they can be let go of from the end
+        while blocks:
+            region = blocks[-1][0]
+            arrays: list[list[Any]] = []
+            while blocks and blocks[-1][0] == region and len(arrays) < BLOCKS_A_RECORD:
+                _, block = blocks.pop()
+                arrays.append(_block_array(block))
+                block.shared = False
+            yield [region, arrays]
+        for region, tail in self._tails:
+            yield [region, [tail]]
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        for _, block in self._blocks:
+            block.shared = False
+        self._blocks.clear()
+
+
+class StreamBuilder:
+    """A stream being put together from records."""
+
+    def __init__(self, head: list[Any]) -> None:
+        counters, producers, logs, groups = head
+        duration_s, maxsize, iids_added, duplicates, tables = producers
+        stream = self.stream = Stream(duration_s, maxsize)
+        stream.last_id = _join(counters[0])
+        stream.max_deleted_id = _join(counters[1])
+        stream.added_surplus = counters[2]
+        stream.producers.iids_added = iids_added
+        stream.producers.duplicates = duplicates
+        for pid, rows in tables:
+            for iid, pair, at_ms in rows:
+                stream.producers.restore(pid, iid, _join(pair), at_ms)
+        for region, next_position in logs:
+            log = stream.local if region == LOCAL_REGION else RegionLog()
+            log.skip_positions(next_position)
+            stream.logs[region] = log
+        self._groups: list[Group] = []
+        for name, cursors, entries_read, stamp, consumers, released in groups:
+            group = Group(0, entries_read)
+            group.cursors = {region: _join(pair) for region, pair in cursors}
+            group.stamp = stamp
+            group.consumers = {row[0]: Consumer(*row) for row in consumers}
+            # In their order; the entries themselves come with the pending columns.
+            group.released = {
+                _join(pair): PendingEntry(_join(pair), None, 0, 0, 0) for pair in released
+            }
+            stream.groups[name] = group
+            self._groups.append(group)
+
+    def add_pending(self, record: list[Any]) -> None:
+        """A record of pending entries."""
+        index, region, names, milliseconds, sequences, owners, times, counts, stamps = record
+        group = self._groups[index]
+        consumers = [group.consumers[name] for name in names]
+        own: list[dict[int, PendingEntry]] = [{} for _ in consumers]
+        fresh: dict[int, PendingEntry] = {}
+        for ms, seq, owner, time_ms, count, stamp in zip(
+            milliseconds, sequences, owners, times, counts, stamps, strict=True
+        ):
+            entry_id = (ms << SEQ_BITS) | seq
+            if owner == _RELEASED:
+                entry = group.released[entry_id]
+                entry.delivery_ms, entry.delivery_count, entry.stamp = time_ms, count, stamp
+            else:
+                entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp)
+                own[owner][entry_id] = entry
+            fresh[entry_id] = entry
+        group.pending.setdefault(region, PendingList()).extend(fresh)
+        for consumer, entries in zip(consumers, own, strict=True):
+            if entries:
+                consumer.pending[region] = PendingList()
+                consumer.pending[region].extend(entries)
+
+    def add_blocks(self, record: list[Any]) -> None:
+        """A record of blocks."""
+        region, arrays = record
+        log = self.stream.logs[region]
+        for block in arrays:
+            log.restore(_block_of(block))
+
+
+def _split(entry_id: int) -> list[int]:
+    return [entry_id >> SEQ_BITS, entry_id & MAX_SEQ]
+
+
+def _join(pair: list[int]) -> int:
+    return (pair[0] << SEQ_BITS) | pair[1]
+
+
+def _group_head(name: bytes, group: Group) -> list[Any]:
+    return [
+        name,
+        [[region, _split(cursor)] for region, cursor in group.cursors.items()],
+        group.entries_read,
+        group.stamp,
+        [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
+        [_split(entry_id) for entry_id in group.released],
+    ]
+
+
+def _pending_columns(group: Group, pending: PendingList) -> list[Any]:
+    """Owners' names, then a column per property; an owner is an index, -1 for none."""
+    names = list(group.consumers)
+    index_of: dict[bytes | None, int] = {name: index for index, name in enumerate(names)}
+    index_of[None] = _RELEASED
+    entries = list(pending.between(MIN_ID, MAX_ID))
+    return [
+        names,
+        [entry.entry_id >> SEQ_BITS for entry in entries],
+        [entry.entry_id & MAX_SEQ for entry in entries],
+        [index_of[entry.consumer.name if entry.consumer else None] for entry in entries],
+        [entry.delivery_ms for entry in entries],
+        [entry.delivery_count for entry in entries],
+        [entry.stamp for entry in entries],
+    ]
+
+
+# -- blocks -----------------------------------------------------------------------------------
+
+
+def _block_array(block: Block) -> list[Any]:
+    ids = block.ids
+    ends = block.end_offsets()
+    wide = not isinstance(ends, array) or ends.typecode != "H"
+    return [
+        _split(block.first_id),
+        block.first_position,
+        [ids.base_ms, _little(ids.words)]
+        if isinstance(ids, PackedIds)
+        else [[entry_id >> SEQ_BITS for entry_id in ids], [entry_id & MAX_SEQ for entry_id in ids]],
+        b"".join(block.parts) if block.parts is not None else block.data,
+        wide,
+        _little(ends if isinstance(ends, array) else array("Q", ends)),
+        sorted(block.dead),
+        block.gaps,
+        block.weight,
+        block.positions,
+        block.is_open,
+    ]
+
+
+def _block_of(fields: list[Any]) -> Block:
+    first, first_position, ids, data, wide, ends, dead, gaps, weight, positions, is_open = fields
+    block = Block(_join(first), first_position)
+    if isinstance(ids[0], int):
+        block.ids = PackedIds(ids[0], _native("Q", ids[1]))
+    else:
+        block.ids = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
+    block.parts = None
+    block.data = data
+    block.ends = _native("Q" if wide else "H", ends)
+    if dead:
+        block.dead = set(dead)
+    block.gaps = gaps
+    block.weight = weight
+    block.positions = positions
+    block.is_open = False
+    if is_open:
+        block.reopen()
+    return block
+
+
+def _little(numbers: array[int]) -> bytes:
+    if _SWAP:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _native(typecode: str, data: bytes) -> array[int]:
+    numbers = array(typecode)
+    numbers.frombytes(data)
+    if _SWAP:
+        numbers.byteswap()
+    return numbers

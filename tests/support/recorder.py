@@ -1,0 +1,120 @@
+"""A server whose effects are recorded, and all that a keyspace holds, for comparing two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import ListValue, SetValue, StringValue
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.group import Group
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.stream import Stream
+from tests.support.streams import Streams, words
+
+__all__ = ["OTHER_LINES", "Recorder", "everything_in"]
+
+OTHER_LINES = """
+DEL {k}
+EXPIRE {k} {n}
+PERSIST {k}
+RENAME {k} {l}
+COPY {k} {l} REPLACE
+MOVE {k} {n}
+SWAPDB 0 {n}
+SET {k} {n}
+INCR {k}
+RPUSH {k} {n}
+LPUSH {k} {n} {i}
+LPOP {k}
+SADD {k} {n} {i}
+RESTORE
+ADVANCE {i}000
+""".strip().splitlines()
+"""What :func:`tests.support.random_life.random_life` may do beside stream commands."""
+
+
+class Recorder:
+    """A server whose effects are recorded."""
+
+    def __init__(self) -> None:
+        self.server = Streams(now_ms=1)  # so that "*" makes IDs of the same range as the others
+        self.server.settings.stream_node_max_entries = 3
+        self.effects: list[kinds.Effect] = []
+        self.server.region.context.record = self.effects.append
+
+    def run(self, line: str) -> None:
+        server = self.server
+        name, *rest = words(line)
+        if name == "ADVANCE":
+            server.advance(int(rest[0]))
+        elif name == "RESTORE":
+            if payload := server.do("DUMP", "s"):
+                server.raw("RESTORE", "t", 0, payload, "REPLACE")
+        elif "BLOCK" in rest:
+            server.raw(name, *rest, session=server.connect())
+        else:
+            server.raw(name, *rest)
+
+
+def everything_in(keyspace: Keyspace) -> list[Any]:
+    """Everything but access times."""
+    return [
+        (
+            database.index,
+            {key: _value(value) for key, value in database.values.items()},
+            dict(database.deadlines),
+        )
+        for database in keyspace.databases
+        if database.values
+    ] + [dict(keyspace.users)]
+
+
+def _value(value: object) -> Any:
+    if isinstance(value, StringValue):
+        return value.data
+    if isinstance(value, ListValue):
+        return list(value.items)
+    if isinstance(value, SetValue):
+        return set(value.members)
+    assert isinstance(value, Stream)
+    producers = value.producers
+    return {
+        "counters": (value.last_id, value.max_deleted_id, value.entries_added, value.length),
+        "logs": {region: _log(log) for region, log in value.logs.items()},
+        "groups": {name: _group(group) for name, group in value.groups.items()},
+        "producers": (
+            producers.duration_s,
+            producers.maxsize,
+            [(pid, list(table.items())) for pid, table in producers.tables.items()],
+            producers.iids_added,
+            producers.duplicates,
+        ),
+    }
+
+
+def _log(log: RegionLog) -> Any:
+    blocks = []
+    for block in log.live_blocks():
+        rows = [
+            (block.ids[index], block.position(index), bytes(block.fragment(index)))
+            for low, high in block.runs(0, len(block.ids))
+            for index in range(low, high)
+        ]
+        blocks.append((block.first_id, block.slots, block.weight, rows))
+    return log.next_position, blocks
+
+
+def _group(group: Group) -> Any:
+    return {
+        "cursors": dict(group.cursors),
+        "read": group.entries_read,
+        "consumers": [(c.name, c.seen_ms, c.active_ms) for c in group.consumers.values()],
+        "released": list(group.released),
+        "pending": [
+            (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)
+            for e in group.between(0, MAX_ID)
+        ],
+        "by age": [entry_id for _, _, entry_id in group.copy().oldest_first()],
+    }

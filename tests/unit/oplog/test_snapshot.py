@@ -1,0 +1,165 @@
+"""A snapshot shows one moment, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.snapshot import (
+    Contents,
+    Snapshot,
+    load_snapshot,
+    position_of,
+    snapshot_name,
+)
+from anabranch.stream.stream import Stream
+from tests.support.random_life import random_life
+from tests.support.recorder import OTHER_LINES, Recorder, everything_in
+
+
+def loaded(data: bytes) -> tuple[Keyspace, Contents]:
+    """A keyspace with what the snapshot holds."""
+    keyspace = Keyspace()
+    contents = Contents(0)
+    for _, contents in load_snapshot(io.BytesIO(data), "file", keyspace):  # noqa: B007
+        pass
+    for database in keyspace.databases:
+        database.check()
+        for value in database.values.values():
+            if isinstance(value, Stream):
+                value.check()
+    return keyspace, contents
+
+
+def no_block_is_shared(keyspace: Keyspace) -> bool:
+    """Whether a snapshot has let go of everything."""
+    return not any(
+        block.shared
+        for database in keyspace.databases
+        for value in database.values.values()
+        if isinstance(value, Stream)
+        for log in value.logs.values()
+        for block in log.blocks
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
+    rng = random.Random(seed)
+    recorder = Recorder()
+    context = recorder.server.region.context
+    keyspace = recorder.server.region.keyspace
+    lines = list(random_life(rng, *OTHER_LINES))
+    begin = rng.randrange(len(lines))
+    pieces = None
+    data = []
+    for number, line in enumerate(lines):
+        if number == begin:
+            expected = everything_in(keyspace)
+            snapshot = Snapshot(keyspace, Contents(77, 3, 2, 55, 1234))
+            context.before = snapshot.before
+            pieces = snapshot.pieces()
+        recorder.run(line)
+        if rng.random() < 0.1:
+            for database in keyspace.databases:  # as maintenance does
+                for value in database.values.values():
+                    if isinstance(value, Stream):
+                        for block in value.local.full_blocks():
+                            block.seal()
+        if pieces is not None and rng.random() < 0.15:
+            data += [piece for _ in range(rng.choice((1, 1, 3))) if (piece := next(pieces, None))]
+    assert pieces is not None
+    data += pieces
+    context.before = None
+    again, contents = loaded(b"".join(data))
+    assert everything_in(again) == expected
+    assert (contents.position, contents.region, contents.epoch) == (77, 3, 2)
+    assert (contents.next_number, contents.wall_ms) == (55, 1234)
+    assert contents.entries == sum(
+        value.length
+        for database in again.databases
+        for value in database.values.values()
+        if isinstance(value, Stream)
+    )
+    assert no_block_is_shared(keyspace)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
+    rng = random.Random(seed)
+    recorder = Recorder()
+    context = recorder.server.region.context
+    keyspace = recorder.server.region.keyspace
+    for line in random_life(rng, *OTHER_LINES):
+        recorder.run(line)
+    snapshot = Snapshot(keyspace, Contents(0))
+    context.before = snapshot.before
+    pieces = snapshot.pieces()
+    for _ in range(rng.randrange(6)):
+        next(pieces, None)
+    for line in random_life(rng, *OTHER_LINES):
+        recorder.run(line)
+    context.before = None
+    snapshot.release()
+    assert no_block_is_shared(keyspace)
+    recorder.server.check()
+
+
+def filled() -> bytes:
+    """A snapshot with one of everything."""
+    recorder = Recorder()
+    for line in (
+        "XADD s 1-0 f v",
+        "XADD s 2-0 f v",
+        "XGROUP CREATE s g 0",
+        "XREADGROUP GROUP g c STREAMS s >",
+        "SET k v",
+        "SADD m 1",
+        "RPUSH l 1",
+        "ACL SETUSER ann on",
+    ):
+        recorder.run(line)
+    return b"".join(Snapshot(recorder.server.region.keyspace, Contents(5)).pieces())
+
+
+def test_a_snapshot_that_ends_early_anywhere_is_refused() -> None:
+    data = filled()
+    for size in range(len(data)):
+        with pytest.raises(CorruptLogError, match=r"^file is damaged at byte"):
+            loaded(data[:size])
+    with pytest.raises(CorruptLogError, match="bytes behind the last record"):
+        loaded(data + b"x")
+
+
+def test_a_changed_byte_anywhere_is_refused() -> None:
+    data = filled()
+    for at in range(len(data)):
+        broken = bytearray(data)
+        broken[at] ^= 0x41
+        with pytest.raises(CorruptLogError):
+            loaded(bytes(broken))
+
+
+def test_a_file_of_a_newer_server_is_refused_as_such() -> None:
+    from xxhash import xxh3_64_intdigest
+
+    data = filled()
+    header = bytearray(data[:24])
+    header[10:12] = b"\x02\x00"  # lowest reader
+    newer = bytes(header) + xxh3_64_intdigest(bytes(header)).to_bytes(8, "little") + data[32:]
+    with pytest.raises(NewerFormatError, match="newer server"):
+        loaded(newer)
+
+
+def test_names_tell_positions_and_sort_like_them() -> None:
+    positions = [0, 9, 10, 123, 10**18]
+    names = [snapshot_name(position) for position in positions]
+    assert names == sorted(names)
+    assert [position_of(name) for name in names] == positions
+    assert position_of("snapshot-x.absnap") is None
+    assert position_of(names[0] + ".tmp") is None
+    assert position_of("log-00000000000000000000.ablog") is None
