@@ -30,8 +30,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  --group test --group lint --group bench
 	@touch $@
 
-run: setup ## a server on 127.0.0.1:6379, data in memory
-	$(BIN)/anabranch serve $(ARGS)
+run: setup ## a server on 127.0.0.1:6379, data in data/
+	@mkdir -p data
+	$(BIN)/anabranch serve --dir data $(ARGS)
 
 test: setup redis ## all tests, fast ones first
 	$(BIN)/python -m pytest $(TESTS) $(ARGS)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import fnmatch
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,13 +25,16 @@ from benchmarks import plot
 from . import machine, memory, report, targets
 from .load import Connection, RefusedError
 from .measure import Bench, Row, run_workload
+from .restart import RestartRow, run_restart
 from .servers import Recipe, Server, ServerError, anabranch_recipe, redis_recipe
-from .workloads import Workload, catalogue
+from .workloads import Workload, catalogue, durable_catalogue
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 FULL_ROUNDS, QUICK_ROUNDS = 7, 3
 FULL_SCALE, QUICK_SCALE = 1.0, 0.2
 FULL_ENTRIES, QUICK_ENTRIES = 200_000, 40_000
+QUICK_RESTART = 100_000
+POLICIES = ("everysec", "always")
 TABLE_COLUMNS = 140
 
 
@@ -57,19 +62,32 @@ def main(
     """Run Anabranch and redis-server side by side and print what each operation costs."""
     workloads = [one for one in catalogue() if _is_wanted(one.name, only)]
     shapes = [one for one in memory.shapes() if _is_wanted(f"memory: {one.name}", only)]
+    durable = {
+        policy: [one for one in durable_catalogue(policy) if _is_wanted(one.name, only)]
+        for policy in POLICIES
+    }
+    restarts = _is_wanted(targets.RESTART, only)
     if list_names:
-        names = [one.name for one in workloads] + [f"memory: {one.name}" for one in shapes]
+        names = [one.name for one in workloads]
+        names += [one.name for policy in POLICIES for one in durable[policy]]
+        names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         click.echo("\n".join(names))
         return
-    if not workloads and not shapes:
+    wanted = Wanted(workloads, durable, shapes, restarts=restarts)
+    if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
         )
 
-    baseline = redis_recipe()
-    subject = redis_recipe(against, "other") if against else anabranch_recipe()
+    def contestants(appendfsync: str | None = None) -> tuple[Recipe, Recipe]:
+        if against:
+            subject = redis_recipe(against, "other", appendfsync)
+        else:
+            subject = anabranch_recipe(appendfsync)
+        return redis_recipe(appendfsync=appendfsync), subject
+
     try:
-        result = _run(baseline, subject, workloads, shapes, quick=quick)
+        result = _run(contestants, wanted, quick=quick)
     except ServerError as error:
         raise click.ClickException(str(error)) from error
 
@@ -88,13 +106,25 @@ def main(
         click.echo(f"written: {directory}/latest.json, latest.md, latest.png", err=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be run."""
+
+    workloads: list[Workload]
+    durable: dict[str, list[Workload]]
+    """By what ``appendfsync`` is to be."""
+    shapes: list[memory.Shape]
+    restarts: bool
+
+    @property
+    def count(self) -> int:
+        """Return how many rows that makes."""
+        durable = sum(map(len, self.durable.values()))
+        return len(self.workloads) + durable + len(self.shapes) + self.restarts
+
+
 def _run(
-    baseline: Recipe,
-    subject: Recipe,
-    workloads: list[Workload],
-    shapes: list[memory.Shape],
-    *,
-    quick: bool,
+    contestants: Callable[..., tuple[Recipe, Recipe]], wanted: Wanted, *, quick: bool
 ) -> report.Result:
     """Run everything that is wanted, with progress on standard error."""
     started = time.monotonic()
@@ -102,6 +132,8 @@ def _run(
     rounds = QUICK_ROUNDS if quick else FULL_ROUNDS
     rows: list[Row] = []
     weights: list[memory.MemoryRow] = []
+    restarts: list[RestartRow] = []
+    baseline, subject = contestants()
     with Progress(
         TextColumn("{task.description:<44}"),
         BarColumn(),
@@ -110,16 +142,28 @@ def _run(
         console=Console(file=sys.stderr),
         transient=True,
     ) as progress:
-        task = progress.add_task("starting", total=len(workloads) + len(shapes))
-        with Server(baseline) as their_server, Server(subject) as our_server:
-            contestants = [_contestant(server) for server in (their_server, our_server)]
-            with closing(Bench(their_server)) as theirs, closing(Bench(our_server)) as ours:
-                for workload in workloads:
-                    progress.update(task, description=workload.name)
-                    scale = QUICK_SCALE if quick else FULL_SCALE
-                    rows.append(run_workload(workload, theirs, ours, rounds=rounds, scale=scale))
-                    progress.advance(task)
-        for shape in shapes:
+        task = progress.add_task("starting", total=wanted.count)
+        for policy, workloads in [(None, wanted.workloads), *wanted.durable.items()]:
+            if policy is not None and not workloads:
+                continue
+            their_recipe, our_recipe = contestants(policy)
+            with Server(their_recipe) as their_server, Server(our_recipe) as our_server:
+                if policy is None:
+                    named = [_contestant(server) for server in (their_server, our_server)]
+                with closing(Bench(their_server)) as theirs, closing(Bench(our_server)) as ours:
+                    for workload in workloads:
+                        progress.update(task, description=workload.name)
+                        scale = QUICK_SCALE if quick else FULL_SCALE
+                        rows.append(
+                            run_workload(workload, theirs, ours, rounds=rounds, scale=scale)
+                        )
+                        progress.advance(task)
+        if wanted.restarts:
+            progress.update(task, description=targets.RESTART)
+            entries = QUICK_RESTART if quick else targets.RESTART_ENTRIES
+            restarts.append(run_restart(*contestants("everysec"), entries))
+            progress.advance(task)
+        for shape in wanted.shapes:
             progress.update(task, description=f"memory: {shape.name}")
             entries = QUICK_ENTRIES if quick else FULL_ENTRIES
             weights.append(memory.run_shape(shape, baseline, subject, entries))
@@ -127,14 +171,15 @@ def _run(
     return report.Result(
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=described,
-        baseline=contestants[0],
-        subject=contestants[1],
+        baseline=named[0],
+        subject=named[1],
         rounds=rounds,
         quick=quick,
         seconds=round(time.monotonic() - started, 1),
         workloads=rows,
         memory=weights,
-        targets=targets.judge(rows),
+        restarts=restarts,
+        targets=targets.judge(rows, restarts),
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .machine import Machine
     from .measure import Row, Spread
     from .memory import MemoryRow
+    from .restart import RestartRow
     from .targets import Verdict
 
 FORMAT = 1
@@ -46,6 +47,7 @@ class Result:
     seconds: float
     workloads: list[Row]
     memory: list[MemoryRow]
+    restarts: list[RestartRow]
     targets: list[Verdict]
 
 
@@ -59,6 +61,8 @@ def tables(result: Result) -> list[Table]:
     made = [_workload_table(result)] if result.workloads else []
     if result.memory:
         made.append(_memory_table(result))
+    if result.restarts:
+        made.append(_restart_table(result))
     measured = [verdict for verdict in result.targets if verdict.passed is not None]
     if measured:
         made.append(_target_table(measured))
@@ -106,7 +110,7 @@ def to_markdown(result: Result) -> str:
         "",
         "## Targets",
         "",
-        "| Workload | CPU ratio at most | Measured | |",
+        "| Workload | Ratio at most | Measured | |",
         "|---|---:|---:|---|",
     ]
     for verdict in result.targets:
@@ -133,6 +137,17 @@ def to_markdown(result: Result) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     lines += ["| " + " | ".join([row.name, *_memory_cells(row)]) + " |" for row in result.memory]
+    lines += [
+        "",
+        "## Starting again",
+        "",
+        "Seconds until the server answers, in brackets those of an empty start.",
+        "",
+        f"| What there is | {theirs.name} | {ours.name} | Ratio | CPU s {theirs.name} "
+        f"| CPU s {ours.name} | Ratio |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += ["| " + " | ".join([row.name, *_restart_cells(row)]) + " |" for row in result.restarts]
     return "\n".join(lines) + "\n"
 
 
@@ -178,8 +193,20 @@ def _memory_table(result: Result) -> Table:
     return table
 
 
+def _restart_table(result: Result) -> Table:
+    theirs, ours = result.baseline.name, result.subject.name
+    table = Table(title="Starting again (in brackets: an empty start)", title_justify="left")
+    table.add_column("what there is")
+    for what in ("seconds", "CPU seconds"):
+        for heading in (f"{what}\n{theirs}", f"{what}\n{ours}", "ratio"):
+            table.add_column(heading, justify="right")
+    for row in result.restarts:
+        table.add_row(row.name, *_restart_cells(row))
+    return table
+
+
 def _target_table(verdicts: list[Verdict]) -> Table:
-    table = Table(title="Targets (CPU ratio)", title_justify="left")
+    table = Table(title="Targets (ratio)", title_justify="left")
     table.add_column("workload")
     for heading in ("at most", "measured", ""):
         table.add_column(heading, justify="right")
@@ -220,6 +247,18 @@ def _memory_cells(row: MemoryRow) -> list[str]:
     ):
         cells += [_number(theirs, 1), _number(ours, 1), _number(ratio, 2)]
     return cells
+
+
+def _restart_cells(row: RestartRow) -> list[str]:
+    theirs, ours = row.baseline, row.subject
+    return [
+        f"{theirs.wall_s.median:.2f} ({theirs.empty_wall_s.median:.2f})",
+        f"{ours.wall_s.median:.2f} ({ours.empty_wall_s.median:.2f})",
+        _ratio(row.wall_ratio),
+        f"{theirs.cpu_s.median:.2f}",
+        f"{ours.cpu_s.median:.2f}",
+        _ratio(row.cpu_ratio),
+    ]
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .load import Connection
+from .load import Connection, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,26 +51,37 @@ class Recipe:
     command: Callable[[int, Path], list[str]]
 
 
-def redis_recipe(program: str = "redis-server", name: str = "redis") -> Recipe:
-    """Return the recipe of redis-server, or of a server that takes its options; nothing on disk."""
+def redis_recipe(
+    program: str = "redis-server", name: str = "redis", appendfsync: str | None = None
+) -> Recipe:
+    """Return the recipe of redis-server, or of a server that takes its options.
+
+    Nothing is kept on disk unless ``appendfsync`` says how.
+    """
 
     def command(port: int, directory: Path) -> list[str]:
         return [
             *(program, "--port", str(port), "--dir", str(directory), "--bind", "127.0.0.1"),
-            *("--save", "", "--appendonly", "no"),
+            *("--save", "", *_disk_options(appendfsync)),
         ]
 
     return Recipe(name, command)
 
 
-def anabranch_recipe() -> Recipe:
-    """Return the recipe of Anabranch with its default settings, in the interpreter running this."""
+def anabranch_recipe(appendfsync: str | None = None) -> Recipe:
+    """Return the same for Anabranch, in the interpreter running this."""
 
     def command(port: int, directory: Path) -> list[str]:
         serve = ["serve", "--port", str(port), "--dir", str(directory)]
-        return [sys.executable, "-m", "anabranch", *serve]
+        return [sys.executable, "-m", "anabranch", *serve, *_disk_options(appendfsync)]
 
     return Recipe("anabranch", command)
+
+
+def _disk_options(appendfsync: str | None) -> list[str]:
+    if appendfsync is None:
+        return ["--appendonly", "no"]
+    return ["--appendonly", "yes", "--appendfsync", appendfsync]
 
 
 class Server:
@@ -85,18 +96,32 @@ class Server:
         self._output = directory / "output.txt"
         data = directory / "data"
         data.mkdir()
+        self._command = recipe.command(self.port, data)
+        self.stop_s = 0.0
+        """How long the process took to end before the last restart."""
         try:
-            with self._output.open("wb") as output, _on_server_core():
-                self._process = subprocess.Popen(
-                    recipe.command(self.port, data),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
+            self._start()
         except OSError as error:
             self._scratch.cleanup()
             raise ServerError(f"{recipe.name} could not be started: {error}") from error
+
+    def _start(self) -> None:
+        with self._output.open("ab") as output, _on_server_core():
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         self._tasks = Path(f"/proc/{self._process.pid}/task")
+
+    def restart(self) -> None:
+        """Stop the process in an orderly way, start it on the same data, wait until it answers."""
+        began = time.perf_counter()
+        self._end()
+        self.stop_s = time.perf_counter() - began
+        self._start()
+        self._wait_until_ready()
 
     def __enter__(self) -> Server:
         """Wait until the server answers PING."""
@@ -118,13 +143,16 @@ class Server:
 
     def stop(self) -> None:
         """End the process, by force if it does not listen, and remove its files."""
+        self._end()
+        self._scratch.cleanup()
+
+    def _end(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._scratch.cleanup()
 
     def check(self) -> None:
         """Raise ServerError if the process has ended."""
@@ -156,8 +184,8 @@ class Server:
                 with Connection(self.port) as connection:
                     connection.ask("PING")
                 return
-            except OSError:
-                time.sleep(0.02)
+            except (OSError, RefusedError):  # Redis answers LOADING while it loads
+                time.sleep(0.005)
         raise ServerError(f"{self.name} did not become ready; {self._last_words()}")
 
     def _last_words(self) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .load import Request, Window, request, windows
@@ -232,6 +232,17 @@ def catalogue() -> list[Workload]:
         fan_out(100, "block", 40),
         fan_out(100, "wake", 40),
     ]
+
+
+def durable_catalogue(appendfsync: str) -> list[Workload]:
+    """Return what is played with the log of both servers on, and how it is synced."""
+    # A sync costs the same for one command as for many: few commands, or it takes for ever.
+    shrink = {"always": 0.2}.get(appendfsync, 1.0)
+    plays = [
+        add(depth, fields, round(size * shrink)) for depth, size in _DEPTHS for fields in (1, 3)
+    ]
+    plays.append(group_read(100, 16, round(1000 * shrink)))
+    return [replace(one, name=f"appendfsync {appendfsync}: {one.name}") for one in plays]
 
 
 _DEPTHS = ((1, 3_000), (16, 25_000), (256, 50_000))

@@ -53,5 +53,7 @@ def test_every_effect_kind_has_a_number_of_its_own_and_an_apply_function() -> No
     assert set(APPLY) == set(effect_kinds())
     tags = Counter(kind.__struct_config__.tag for kind in effect_kinds())
     assert [tag for tag, count in tags.items() if count > 1] == []
-    assert {kind.__name__ for kind in effect_kinds()} | {"Effect"} == set(kinds.__all__)
+    assert {kind.__name__ for kind in effect_kinds()} | {"Effect", "EntryId", "EntryIds"} == set(
+        kinds.__all__
+    )
     assert all(kind.__doc__ for kind in effect_kinds())

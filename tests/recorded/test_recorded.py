@@ -51,7 +51,8 @@ def require_recordings() -> None:
 def server() -> Iterator[AnabranchServer]:
     """A server of its own: replaying empties it and changes its settings."""
     require_recordings()
-    with AnabranchServer(extra=["--enable-debug-command", "yes"]) as one:
+    # Recorded with appendonly no; WAITAOF answers differently with a log.
+    with AnabranchServer(extra=["--enable-debug-command", "yes", "--appendonly", "no"]) as one:
         yield one
 
 

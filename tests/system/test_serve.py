@@ -75,9 +75,14 @@ def test_one_line_says_that_it_is_ready() -> None:
         assert line.startswith("anabranch 0.")
         assert f"standalone on 127.0.0.1:{server.port}" in line
         assert f"(pid {server.process.pid})" in line
-        assert f"dir {server.directory / 'data'}" in line
-        assert "persistence is not available yet" in line
+        assert f"data in {server.directory / 'data' / 'appendonlydir'}" in line
+        assert "appendfsync everysec" in line
         assert len(server.log_text().splitlines()) == 1
+    with serving("--appendonly", "no") as server:
+        line = ready_line(server)
+        assert f"dir {server.directory / 'data'}" in line
+        assert "data lives in memory only (appendonly no)" in line
+        assert not (server.directory / "data" / "appendonlydir").exists()
 
 
 def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:

@@ -172,7 +172,10 @@ class Durability:
         try:
             log.append(self._unwritten)
         except OSError as problem:
-            self._in_trouble(problem.strerror or str(problem), "oplog.write_failed")
+            reason = problem.strerror or str(problem)
+            if self._in_trouble(reason):
+                waiting = len(self._unwritten)
+                emit("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
             loop = asyncio.get_running_loop()
             self._retry = loop.call_later(RETRY_S, self._try_again)
             return
@@ -200,15 +203,17 @@ class Durability:
         self._holding = safe < log.end + len(self._unwritten)
         self._release(safe)
 
-    def _in_trouble(self, reason: str, event: str) -> None:
+    def _in_trouble(self, reason: str) -> bool:
+        """Refuse writes; whether that is worth a line in the log, being new or long ago."""
         now = self._now()
-        if self.trouble != reason or now - self._logged_at >= LOG_EVERY_S:
+        is_news = self.trouble != reason or now - self._logged_at >= LOG_EVERY_S
+        if is_news:
             self._logged_at = now
-            emit("error", event, reason=reason, waiting_bytes=len(self._unwritten))
         self.trouble = reason
         self._server.region.dispatcher.refuse_writes(
             f"MISCONF Errors writing to the AOF file: {reason}"
         )
+        return is_news
 
     # -- syncing ------------------------------------------------------------------------------
 
@@ -259,8 +264,9 @@ class Durability:
     def _break(self, problem: BaseException) -> None:
         """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
         self.broken = True
-        reason = problem.strerror if isinstance(problem, OSError) else None
-        self._in_trouble(f"fsync failed: {reason or problem}", "oplog.sync_failed")
+        reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
+        self._in_trouble(f"fsync failed: {reason}")
+        emit("error", "oplog.sync_failed", reason=reason)
         for _, connection, _ in self._held:
             connection.transport.abort()
         self._held.clear()
