@@ -114,7 +114,7 @@ class GroupCounters:
             and self.delivered >= stream.first
             and not stream.tombstones_from(self.delivered)
         ):
-            read += 1
+            read = min(read + 1, stream.added)
         elif stream.added > 0:
             read = stream.estimate(entry)
         return replace(self, delivered=entry, read=read)

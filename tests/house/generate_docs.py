@@ -72,7 +72,7 @@ def _title(command: Command) -> str:
 
 
 def _anchor(heading: str) -> str:
-    return heading.lower().replace(" ", "-")
+    return heading.lower().replace(".", "").replace(" ", "-")
 
 
 def _link(command: Command) -> str:

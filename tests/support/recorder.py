@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from itertools import accumulate
 from typing import Any
 
 from anabranch.effects import kinds
@@ -31,6 +33,7 @@ LPOP {k}
 SADD {k} {n} {i}
 RESTORE
 ADVANCE {i}000
+ABIMPORT {i}
 """.strip().splitlines()
 """What :func:`tests.support.random_life.random_life` may do beside stream commands."""
 
@@ -52,10 +55,22 @@ class Recorder:
         elif name == "RESTORE":
             if payload := server.do("DUMP", "s"):
                 server.raw("RESTORE", "t", 0, payload, "REPLACE")
+        elif name == "ABIMPORT":
+            self._import(int(rest[0]) if rest else 3)
         elif "BLOCK" in rest:
             server.raw(name, *rest, session=server.connect())
         else:
             server.raw(name, *rest)
+
+    def _import(self, count: int) -> None:
+        """A bulk producer's batch of so many rows, from where its last one ended."""
+        rows = [b"*2\r\n$1\r\nf\r\n$1\r\n%d\r\n" % (number % 10) for number in range(count)]
+        payload = struct.pack(f"<{count + 1}I", count, *accumulate(map(len, rows)))
+        batch = len(self.effects)
+        self.server.raw(
+            *("AB.IMPORT", "s", "PRODUCER", f"p{batch % 3}", "BATCH", batch, "EXPECT", 0),
+            payload + b"".join(rows),
+        )
 
 
 def everything_in(keyspace: Keyspace) -> list[Any]:
@@ -68,7 +83,7 @@ def everything_in(keyspace: Keyspace) -> list[Any]:
         )
         for database in keyspace.databases
         if database.values
-    ] + [dict(keyspace.users)]
+    ] + [dict(keyspace.users), keyspace.incarnations.next]
 
 
 def _value(value: object) -> Any:
@@ -81,6 +96,8 @@ def _value(value: object) -> Any:
     assert isinstance(value, Stream)
     producers = value.producers
     return {
+        "incarnation": value.incarnation,
+        "ledger": list(value.ledger.records.items()),
         "counters": (value.last_id, value.max_deleted_id, value.entries_added, value.length),
         "logs": {region: _log(log) for region, log in value.logs.items()},
         "groups": {name: _group(group) for name, group in value.groups.items()},
@@ -103,7 +120,7 @@ def _log(log: RegionLog) -> Any:
             for index in range(low, high)
         ]
         blocks.append((block.first_id, block.slots, block.weight, rows))
-    return log.next_position, blocks
+    return log.next_position, log.trimmed, blocks
 
 
 def _group(group: Group) -> Any:

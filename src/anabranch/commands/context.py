@@ -158,6 +158,22 @@ class Context:
         for kind, event, db, key in events:
             self.channels.notify(self.notify_flags, kind, event, db, key)
 
+    def create_stream(self, key: bytes) -> Stream:
+        """Bind a key that does not exist to a new empty stream."""
+        settings = self.settings
+        self.emit(
+            kinds.CreateStream(
+                self.db.index,
+                key,
+                settings.stream_idmp_duration,
+                settings.stream_idmp_maxsize,
+                self.keyspace.incarnations.next,
+            )
+        )
+        stream = self.db.values[key]
+        assert type(stream) is Stream
+        return stream
+
     def block(
         self,
         keys: Sequence[bytes],

@@ -116,6 +116,7 @@ def restore(ctx: Context, args: list[bytes]) -> bytes:
             ctx.now_ms,
             settings.stream_idmp_duration,
             settings.stream_idmp_maxsize,
+            ctx.keyspace.incarnations.above(existing),
         )
     )
     ctx.db.values[key].accessed_ms = ctx.now_ms - options.idle_s * 1000

@@ -101,8 +101,9 @@ def renamenx(ctx: Context, args: list[bytes]) -> bytes:
 
 def _move(ctx: Context, key: bytes, target_db: int, target: bytes) -> None:
     # A target past its deadline goes first, with the event of its own.
-    ctx.lookup_in(ctx.keyspace.databases[target_db], target)
-    ctx.emit(kinds.Rename(ctx.db.index, key, target_db, target))
+    replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
+    incarnation = ctx.keyspace.incarnations.above(replaced)
+    ctx.emit(kinds.Rename(ctx.db.index, key, target_db, target, incarnation))
     ctx.changes += 1
 
 
@@ -126,9 +127,11 @@ def copy(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_SAME_OBJECTS)
     if ctx.read(key) is None:
         return ZERO
-    if ctx.lookup_in(ctx.keyspace.databases[index], target) is not None and not replace:
+    replaced = ctx.lookup_in(ctx.keyspace.databases[index], target)
+    if replaced is not None and not replace:
         return ZERO
-    ctx.emit(kinds.Copy(ctx.db.index, key, index, target))
+    incarnation = ctx.keyspace.incarnations.above(replaced)
+    ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
     ctx.changes += 1
     return ONE
 

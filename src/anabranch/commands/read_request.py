@@ -16,7 +16,7 @@ from anabranch.stream.region_log import Span
 if TYPE_CHECKING:
     from anabranch.commands.context import Context
 
-__all__ = ["ReadRequest", "ReplyBudget", "parse_read", "read_reply"]
+__all__ = ["ReadRequest", "ReplyBudget", "parse_read", "read_head", "read_reply"]
 
 _TIME_MAX = (1 << 63) - 1
 
@@ -227,12 +227,21 @@ class ReplyBudget:
         return chunks, count
 
 
+def read_head(ctx: Context, key: bytes, count: int) -> bytes:
+    """All that stands before the entries in a reply about one stream."""
+    return b"%b$%d\r\n%b\r\n*%d\r\n" % (
+        b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n",
+        len(key),
+        key,
+        count,
+    )
+
+
 def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes], int]]) -> bytes:
     """``[[key, [entries]], ...]``, or a map of them in RESP3."""
     if len(served) == 1:  # the usual case, and a hot path
         key, chunks, count = served[0]
-        head = b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n"
-        return b"".join([head, b"$%d\r\n%b\r\n*%d\r\n" % (len(key), key, count), *chunks])
+        return b"".join([read_head(ctx, key, count), *chunks])
     parts: list[bytes] = []
     if ctx.resp3:
         parts.append(map_header(len(served), resp3=True))

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from anabranch.resp.encode import array_header
 from anabranch.stream.region_log import Span
 
-__all__ = ["entries_ascending", "entries_descending"]
+if TYPE_CHECKING:
+    from anabranch.stream.stream import Stream
+
+__all__ = ["entries_ascending", "entries_descending", "read_into"]
+
+
+def read_into(parts: list[bytes], stream: Stream, start: int, end: int, limit: int) -> int:
+    """Append the bytes of entries, ascending, to the parts of a reply; returns how many entries."""
+    if len(stream.logs) == 1:
+        return stream.local.read(start, end, limit, parts)
+    count = 0
+    for block, low, high in stream.spans(start, end, limit):
+        parts.append(block.slice(low, high))
+        count += high - low
+    return count
 
 
 def entries_ascending(spans: Iterable[Span]) -> bytes:

@@ -85,11 +85,8 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("BUSYGROUP Consumer Group name already exists")
     db = ctx.db.index
     if stream is None:
-        settings = ctx.settings
-        ctx.emit(
-            kinds.CreateStream(db, key, settings.stream_idmp_duration, settings.stream_idmp_maxsize)
-        )
-    added = 0 if stream is None else stream.entries_added
+        stream = ctx.create_stream(key)
+    added = stream.entries_added
     ctx.emit(kinds.CreateGroup(db, key, name, start, _clamped(entries_read, added)))
     ctx.changes += 1
     return OK

@@ -5,13 +5,19 @@ from __future__ import annotations
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, integer
 from anabranch.commands.context import Context
-from anabranch.commands.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.commands.read_request import (
+    ReadRequest,
+    ReplyBudget,
+    parse_read,
+    read_head,
+    read_reply,
+)
 from anabranch.commands.spec import Command, KeySpec
-from anabranch.commands.stream_entries import entries_ascending, entries_descending
+from anabranch.commands.stream_entries import entries_descending, read_into
 from anabranch.commands.stream_options import interval_end, interval_start
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
-from anabranch.resp.encode import EMPTY_ARRAY, null_array
+from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.stream import Stream
 
@@ -35,17 +41,34 @@ def _count(args: list[bytes]) -> int:
     return count
 
 
+def _stream(ctx: Context, key: bytes) -> Stream | None:
+    """``ctx.read_stream``, with the usual case written out."""
+    database = ctx.db
+    stream = database.values.get(key)
+    if database.deadlines or type(stream) is not Stream:
+        return ctx.read_stream(key)
+    ctx.stats.keyspace_hits += 1
+    if not ctx.session.no_touch:
+        stream.accessed_ms = ctx.now_ms
+    return stream
+
+
 def xrange_(ctx: Context, args: list[bytes]) -> bytes:
     """Entries between two IDs, ascending."""
     start = interval_start(args[2])
     end = interval_end(args[3])
-    count = _count(args) if len(args) > 4 else -1
-    stream = ctx.read_stream(args[1])
+    if len(args) == 6 and args[4].upper() == b"COUNT":  # the usual form, without a loop
+        count = max(integer(args[5]), 0)
+    else:
+        count = _count(args)
+    stream = _stream(ctx, args[1])
     if stream is None:
         return EMPTY_ARRAY
     if count == 0:
         return null_array(ctx.resp3)
-    return entries_ascending(stream.spans(start, end, count))
+    parts = [b""]
+    parts[0] = array_header(read_into(parts, stream, start, end, count))
+    return b"".join(parts)
 
 
 def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
@@ -53,7 +76,7 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
     start = interval_start(args[3])
     end = interval_end(args[2])
     count = _count(args) if len(args) > 4 else -1
-    stream = ctx.read_stream(args[1])
+    stream = _stream(ctx, args[1])
     if stream is None:
         return EMPTY_ARRAY
     if count == 0:
@@ -63,30 +86,28 @@ def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
 
 def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     """Entries of several streams beyond an ID each; may wait for them."""
+    if len(args) == 6 and (reply := _read_one(ctx, args)) is not None:
+        return reply
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
     budget = ReplyBudget(request) if request.is_limited else None
     served: list[tuple[bytes, list[bytes], int]] = []
     for at, key in enumerate(request.keys):
-        stream, beyond = _look(ctx, key, request.ids[at])
+        stream = _stream(ctx, key)
+        raw = request.ids[at]
+        beyond = id_argument(raw) if len(raw) > 1 else _special(stream, raw)
         if stream is None:
             ctx.miss(key)  # Redis looks twice, and counts both
             continue
         if budget is not None and budget.exhausted:
             continue  # what follows is not read, but it may still be wrong
         ctx.stats.keyspace_hits += 1
-        limit = request.count
-        if beyond is None:  # "+": the last live entry, whatever COUNT says
-            beyond = stream.last_live_id - 1
-            limit = 1
-        spans = stream.spans(beyond + 1, MAX_ID, limit)
+        # "+" is the last live entry, whatever COUNT says
+        limit = 1 if raw == b"+" else request.count
         if budget is None:
-            chunks = []
-            count = 0
-            for block, low, high in spans:
-                chunks.append(block.slice(low, high))
-                count += high - low
+            chunks: list[bytes] = []
+            count = read_into(chunks, stream, beyond + 1, MAX_ID, limit)
         else:
-            chunks, count = budget.take(key, spans)
+            chunks, count = budget.take(key, stream.spans(beyond + 1, MAX_ID, limit))
         if count:
             served.append((key, chunks, count))
     if served:
@@ -105,16 +126,46 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     return None
 
 
-def _look(ctx: Context, key: bytes, raw: bytes) -> tuple[Stream | None, int | None]:
-    """A stream and the ID to read beyond: ``$`` is its newest ever, ``+`` (None) its last entry."""
-    stream = ctx.read_stream(key)
+def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
+    """``XREAD COUNT count STREAMS key id``, if that finds entries; None: go the long way.
+
+    The usual request, and so quickly answered that reading options would cost as much again.
+    """
+    _, option, raw_count, word, key, raw = args
+    stream = ctx.db.values.get(key)
+    if (
+        type(stream) is not Stream
+        or ctx.db.deadlines
+        or len(raw) == 1  # not an ID
+        or word.upper() != b"STREAMS"
+        or option.upper() != b"COUNT"
+    ):
+        return None
+    try:
+        count = integer(raw_count)
+        start = id_argument(raw) + 1
+    except CommandError:
+        return None
+    parts = [b""]
+    found = read_into(parts, stream, start, MAX_ID, count if count > 0 else -1)
+    if not found:
+        return None
+    ctx.stats.keyspace_hits += 2  # Redis looks twice, and counts both
+    if not ctx.session.no_touch:
+        stream.accessed_ms = ctx.now_ms
+    parts[0] = read_head(ctx, key, found)
+    return b"".join(parts)
+
+
+def _special(stream: Stream | None, raw: bytes) -> int:
+    """The ID to read beyond: ``$`` is the stream's newest ever, ``+`` the one before its last."""
     if raw == b"$":
-        return stream, 0 if stream is None else stream.last_id
+        return 0 if stream is None else stream.last_id
     if raw == b"+":
-        return stream, None
+        return 0 if stream is None else stream.last_live_id - 1
     if raw == b">":
         raise CommandError(_ONLY_WITH_GROUP)
-    return stream, id_argument(raw)
+    return id_argument(raw)
 
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:

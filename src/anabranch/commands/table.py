@@ -6,6 +6,7 @@ from itertools import chain
 
 from anabranch.commands import (
     acl,
+    bulk,
     catalogue,
     client,
     config,
@@ -42,6 +43,7 @@ __all__ = ["COMMANDS"]
 COMMANDS: list[Command] = list(
     chain(
         acl.COMMANDS,
+        bulk.COMMANDS,
         catalogue.COMMANDS,
         client.COMMANDS,
         config.COMMANDS,

@@ -26,6 +26,7 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.CountDuplicate: apply_stream.count_duplicate,
     kinds.ConfigureProducers: apply_stream.configure_producers,
     kinds.ForgetProducers: apply_stream.forget_producers,
+    kinds.Accept: apply_stream.accept,
     kinds.CreateGroup: apply_group.create_group,
     kinds.SetGroup: apply_group.set_group,
     kinds.AdvanceGroup: apply_group.advance_group,

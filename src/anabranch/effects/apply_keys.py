@@ -36,20 +36,29 @@ def rename(keyspace: Keyspace, effect: kinds.Rename) -> None:
     deadline = source.deadlines.get(effect.key)
     value = source.discard(effect.key)
     assert value is not None
-    _bind(keyspace, effect.target_db, effect.target, value, deadline)
+    _bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
 
 
 def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
     """See :class:`kinds.Copy`."""
     source = keyspace.databases[effect.db]
     value = copy_value(source.values[effect.key])
-    _bind(keyspace, effect.target_db, effect.target, value, source.deadlines.get(effect.key))
+    deadline = source.deadlines.get(effect.key)
+    _bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
 
 
-def _bind(keyspace: Keyspace, db: int, key: bytes, value: Value, deadline: int | None) -> None:
+def _bind(
+    keyspace: Keyspace,
+    db: int,
+    key: bytes,
+    value: Value,
+    deadline: int | None,
+    incarnation: int = 0,
+) -> None:
     target = keyspace.databases[db]
     target.put(key, value)
     if isinstance(value, Stream):
+        value.incarnation = incarnation
         for log in value.logs.values():
             keyspace.unsealed.extend(map(ref, log.full_blocks()))
     if deadline is not None:
@@ -84,7 +93,7 @@ def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
         value = ListValue(decoded)
     else:
         value = SetValue(decoded)
-    _bind(keyspace, effect.db, effect.key, value, effect.at_ms)
+    _bind(keyspace, effect.db, effect.key, value, effect.at_ms, effect.incarnation)
 
 
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:

@@ -24,6 +24,7 @@ def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
     """See :class:`kinds.CreateStream`."""
     stream = Stream(effect.idmp_duration_s, effect.idmp_maxsize)
+    stream.incarnation = effect.incarnation
     keyspace.databases[effect.db].put(effect.key, stream)
 
 
@@ -149,3 +150,9 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
 def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
     """See :class:`kinds.ForgetProducers`."""
     stream_of(keyspace, effect.db, effect.key).producers.forget(effect.pid, effect.count)
+
+
+def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
+    """See :class:`kinds.Accept`."""
+    ledger = stream_of(keyspace, effect.db, effect.key).ledger
+    ledger.accept(effect.pid, effect.batch, effect.rows, effect.crc, effect.at_ms)

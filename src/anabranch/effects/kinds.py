@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 __all__ = [
+    "Accept",
     "Acknowledge",
     "Add",
     "AddMembers",
@@ -73,12 +74,13 @@ class Effect(Struct, array_like=True, gc=False):
 
 
 class CreateStream(Effect, tag=1):
-    """A new empty stream with its idempotency limits."""
+    """A new empty stream with its idempotency limits; its positions begin at ``incarnation``."""
 
     db: int
     key: bytes
     idmp_duration_s: int
     idmp_maxsize: int
+    incarnation: int = 0
 
 
 class Add(Effect, tag=2):
@@ -186,6 +188,18 @@ class ForgetProducers(Effect, tag=13):
     key: bytes
     pid: bytes
     count: int
+
+
+class Accept(Effect, tag=14):
+    """A bulk producer's batch: how many of its rows are in, and the CRC-32 of their bytes."""
+
+    db: int
+    key: bytes
+    pid: bytes
+    batch: int
+    rows: int
+    crc: int
+    at_ms: int
 
 
 # -- consumer groups --------------------------------------------------------------------------
@@ -340,6 +354,7 @@ class Rename(Effect, tag=42):
     key: bytes
     target_db: int
     target: bytes
+    incarnation: int = 0
 
 
 class Copy(Effect, tag=43):
@@ -349,6 +364,7 @@ class Copy(Effect, tag=43):
     key: bytes
     target_db: int
     target: bytes
+    incarnation: int = 0
 
 
 class Restore(Effect, tag=44):
@@ -365,6 +381,7 @@ class Restore(Effect, tag=44):
     now_ms: int
     idmp_duration_s: int
     idmp_maxsize: int
+    incarnation: int = 0
 
 
 class Flush(Effect, tag=45):

@@ -12,6 +12,7 @@ from typing import Protocol
 from weakref import ref
 
 from anabranch.keyspace.expiry import Deadlines
+from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
@@ -35,6 +36,7 @@ class Database:
 
     __slots__ = (
         "deadlines",
+        "incarnations",
         "index",
         "order",
         "ready",
@@ -45,7 +47,11 @@ class Database:
     )
 
     def __init__(
-        self, index: int, ready: dict[tuple[int, bytes], None], unsealed: deque[ref[Block]]
+        self,
+        index: int,
+        ready: dict[tuple[int, bytes], None],
+        unsealed: deque[ref[Block]],
+        incarnations: Incarnations,
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
@@ -53,8 +59,9 @@ class Database:
         self.order = KeyOrder()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
-        self.ready = ready  # these two are shared by all databases, see Keyspace
+        self.ready = ready  # these three are shared by all databases, see Keyspace
         self.unsealed = unsealed
+        self.incarnations = incarnations
 
     def touch(self, key: bytes) -> None:
         """A key's value changed: break transactions that watch it."""
@@ -75,8 +82,11 @@ class Database:
 
     def put(self, key: bytes, value: Value) -> None:
         """Bind a key to a value; an older value and its deadline are gone."""
-        if key not in self.values:
+        older = self.values.get(key)
+        if older is None:
             self.order.add(key)
+        else:
+            self.incarnations.retire(older)
         self.values[key] = value
         self.deadlines.pop(key, None)
         self.changed(key)
@@ -85,6 +95,7 @@ class Database:
         """Unbind a key; returns what it held."""
         value = self.values.pop(key, None)
         if value is not None:
+            self.incarnations.retire(value)
             self.order.remove(key)
             self.deadlines.pop(key, None)
             self.changed(key)
@@ -98,6 +109,8 @@ class Database:
         for key in self.waiters:
             if key in self.values:
                 self.ready[self.index, key] = None
+        for value in self.values.values():
+            self.incarnations.retire(value)
         self.values.clear()
         self.deadlines.clear()
         self.order.clear()

@@ -99,7 +99,7 @@ def _feed_group(digest: _Hash, group: Group) -> None:
 def _feed_inside(digest: _Hash, stream: Stream) -> None:
     """What clients do not see: blocks, positions, cursors, times, and the order among them."""
     for region, log in sorted(stream.logs.items()):
-        _feed(digest, region, log.next_position)
+        _feed(digest, region, stream.incarnation, log.next_position, log.trimmed)
         for block in log.blocks:
             _feed(digest, block.first_id, block.first_position, block.slots, block.weight)
             for low, high in block.runs(0, len(block.ids)):
@@ -113,5 +113,7 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
         _feed(digest, *(entry.delivery_ms for entry in pending))
         pending.sort(key=lambda entry: (entry.delivery_ms, entry.stamp))
         _feed(digest, *(entry.entry_id for entry in pending))
+    for pid, record in stream.ledger.records.items():
+        _feed(digest, pid, *record)
     for pid in sorted(stream.producers.tables):
         _feed(digest, *(at_ms for _, at_ms in stream.producers.tables[pid].values()))

@@ -6,6 +6,7 @@ from collections import deque
 from weakref import ref
 
 from anabranch.keyspace.database import Database
+from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
 
@@ -15,14 +16,17 @@ __all__ = ["Keyspace"]
 class Keyspace:
     """All databases, and everybody blocked on their keys."""
 
-    __slots__ = ("databases", "ready", "unsealed", "users", "waiters")
+    __slots__ = ("databases", "incarnations", "ready", "unsealed", "users", "waiters")
 
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
         # full blocks that maintenance has not got round to, oldest first, unless they are gone
         self.unsealed: deque[ref[Block]] = deque()
-        self.databases = [Database(index, self.ready, self.unsealed) for index in range(count)]
+        self.incarnations = Incarnations()
+        self.databases = [
+            Database(index, self.ready, self.unsealed, self.incarnations) for index in range(count)
+        ]
         self.waiters = Waiters(self)
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because
         # they are kept on disk as keys are, and of interest to the ACL commands only

@@ -36,6 +36,7 @@ __all__ = [
     "MAGIC",
     "Batch",
     "BatchError",
+    "NewerBatchError",
     "decode_batch",
     "effects_in",
     "encode_batch",
@@ -57,6 +58,10 @@ _decode = msgspec.msgpack.Decoder(tuple[list[Any], list[list[Any]]]).decode
 
 class BatchError(Exception):
     """Bytes that are no whole, sound batch; the text says why."""
+
+
+class NewerBatchError(BatchError):
+    """A batch that is as it was written, in a form that this server does not know."""
 
 
 class Batch(NamedTuple):
@@ -121,11 +126,11 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     if found != expected:
         raise BatchError(f"checksum {found:016x} instead of {expected:016x}")
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:
-        raise BatchError(f"version {version} with flags {flags:#x}, which we do not know")
+        raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
         _, effects = _decode(body)
     except msgspec.MsgspecError as problem:
-        raise BatchError(f"not a list of effects: {problem}") from None
+        raise NewerBatchError(f"not a list of effects: {problem}") from None
     return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects)
 
 

@@ -39,17 +39,18 @@ class Sync:
     """Everything that is written but maybe not on the disk yet, to be synced from any thread."""
 
     def __init__(
-        self, storage: Storage, position: int, files: list[LogFile], *, directory: bool
+        self, storage: Storage, position: int, files: list[LogFile], *, names: int | None
     ) -> None:
         self.position = position
         """All before it is on the disk once :meth:`run` has returned."""
         self.files = files
+        self.names = names
+        """So many files had been begun; None if the directory knows them already."""
         self._storage = storage
-        self._directory = directory
 
     def run(self) -> None:
         """Do it; :class:`OSError` means that nobody knows what is on the disk."""
-        if self._directory:
+        if self.names is not None:
             self._storage.sync()
         for file in self.files:
             file.sync()
@@ -73,7 +74,8 @@ class OpLog:
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
         self._unsynced: list[LogFile] = []  # full files
-        self._directory_changed = False
+        self._begun = 0  # files
+        self._names_synced = 0  # of them, those that the directory on the disk knows
 
     @property
     def size(self) -> int:
@@ -121,7 +123,7 @@ class OpLog:
             self._unsynced.append(self._file)
         self._file = file
         self._torn = False
-        self._directory_changed = True
+        self._begun += 1
         self.segments.append(segment)
         return segment, file
 
@@ -130,12 +132,14 @@ class OpLog:
     def begin_sync(self) -> Sync:
         """What has to be synced now. One at a time: report it by :meth:`finish_sync`."""
         files = [*self._unsynced] if self._file is None else [*self._unsynced, self._file]
-        return Sync(self.storage, self.end, files, directory=self._directory_changed)
+        names = self._begun if self._begun > self._names_synced else None
+        return Sync(self.storage, self.end, files, names=names)
 
     def finish_sync(self, sync: Sync) -> None:
         """A sync has succeeded."""
         self.synced = sync.position
-        self._directory_changed = False
+        if sync.names is not None:
+            self._names_synced = sync.names
         done = [file for file in self._unsynced if file in sync.files]
         for file in done:
             self._unsynced.remove(file)

@@ -16,15 +16,15 @@ from anabranch.effects.apply import apply
 from anabranch.effects.codec import EffectFormatError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.log import Segment
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
     check_segment_header,
     first_position_of,
+    is_torn,
     segment_name,
-    sound_batch_after,
     turns_in,
 )
 from anabranch.oplog.snapshot import load_snapshot, position_of
@@ -158,7 +158,12 @@ def _replay(
     report.segments.append(segment)
     for item in turns_in(data):
         if isinstance(item, Damage):
-            if following is not None or sound_batch_after(data, item.offset) is not None:
+            if item.is_newer:
+                raise NewerFormatError(
+                    f"{shown} goes on at byte {item.offset} with what a newer server wrote "
+                    f"({item.what}). Nothing was changed; start the newer version again"
+                )
+            if following is not None or not is_torn(data, item):
                 raise CorruptLogError(shown, item.offset, item.what, _ADVICE.format(name=shown))
             report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
             with closing(storage.append(name)) as tail:

@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from anabranch.oplog.batch import HEADER_BYTES, MAGIC, Batch, BatchError, decode_batch
+from anabranch.oplog.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    Batch,
+    BatchError,
+    NewerBatchError,
+    decode_batch,
+)
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 
 __all__ = [
@@ -26,6 +33,7 @@ __all__ = [
     "Damage",
     "batches_in",
     "first_position_of",
+    "is_torn",
     "segment_header",
     "segment_name",
     "sound_batch_after",
@@ -46,6 +54,10 @@ class Damage(NamedTuple):
 
     offset: int
     what: str
+    broken: int
+    """Where the first unsound byte may be: batches of an unfinished turn lie before it."""
+    is_newer: bool = False
+    """Nothing is damaged: this is a batch of a newer server."""
 
 
 def segment_name(first_position: int) -> str:
@@ -98,7 +110,7 @@ def batches_in(data: bytes) -> Iterator[tuple[int, Batch] | Damage]:
         try:
             batch = decode_batch(view, at)
         except BatchError as problem:
-            yield Damage(at, str(problem))
+            yield Damage(at, str(problem), at, isinstance(problem, NewerBatchError))
             return
         yield at, batch
         at += batch.size
@@ -110,7 +122,7 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
     turn: list[Batch] = []
     for item in batches_in(data):
         if isinstance(item, Damage):
-            yield Damage(begin, item.what) if turn else item
+            yield item._replace(offset=begin) if turn else item
             return
         at, batch = item
         if not turn:
@@ -120,7 +132,12 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
             yield begin, turn
             turn = []
     if turn:
-        yield Damage(begin, "the end of the turn is missing")
+        yield Damage(begin, "the end of the turn is missing", len(data))
+
+
+def is_torn(data: bytes, damage: Damage) -> bool:
+    """Whether the newest segment just ends there, as after a crash: nothing sound is behind it."""
+    return sound_batch_after(data, damage.broken) is None
 
 
 def sound_batch_after(data: bytes, offset: int) -> int | None:
@@ -133,6 +150,8 @@ def sound_batch_after(data: bytes, offset: int) -> int | None:
     while at >= 0 and len(data) - at >= HEADER_BYTES:
         try:
             decode_batch(view, at)
+        except NewerBatchError:
+            return at
         except BatchError:
             at = data.find(MAGIC, at + 1)
         else:

@@ -52,7 +52,7 @@ _HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 _PREFIX, _SUFFIX = "snapshot-", ".absnap"
 
 # Record types and what follows them in the array.
-ORIGIN: Final = 0  # region, epoch, next effect number, wall ms
+ORIGIN: Final = 0  # region, epoch, next effect number, wall ms, next incarnation
 STRING: Final = 1  # database, key, deadline or None, bytes
 LIST: Final = 2  # database, key, deadline or None, items
 SET: Final = 3  # database, key, deadline or None, members
@@ -106,6 +106,7 @@ class Contents:
     epoch: int = 0
     next_number: int = 1
     wall_ms: int = 0
+    next_incarnation: int = 0
     keys: int = 0
     entries: int = 0
 
@@ -149,6 +150,7 @@ class Snapshot:
         self._taken: deque[_Taken] = deque()
         self._writing: _Taken | None = None
         contents.keys = sum(map(len, self._waiting))
+        contents.next_incarnation = keyspace.incarnations.next
 
     def before(self, effect: kinds.Effect) -> None:
         """An effect is about to be applied: freeze what it changes, if it is not written yet."""
@@ -185,7 +187,14 @@ class Snapshot:
 
     def _records(self) -> Iterator[list[Any]]:
         contents = self.contents
-        yield [ORIGIN, contents.region, contents.epoch, contents.next_number, contents.wall_ms]
+        yield [
+            ORIGIN,
+            contents.region,
+            contents.epoch,
+            contents.next_number,
+            contents.wall_ms,
+            contents.next_incarnation,
+        ]
         for name, line in self._users:
             yield [USER, name, line]
         while (taken := self._next()) is not None:
@@ -320,7 +329,8 @@ def _load(
         builder.add_pending(fields)
         return builder
     if kind == ORIGIN:
-        contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields
+        contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
+        contents.next_incarnation = keyspace.incarnations.next = fields[4]
         return None
     if kind == USER:
         name, line = fields

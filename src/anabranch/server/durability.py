@@ -14,7 +14,8 @@ no        write()                     what the system has not written by itself
 ========  ==========================  =======================================================
 
 If a write fails, what could not be written is kept, its replies stay held, writing commands are
-refused (MISCONF), and the write is tried again until it succeeds. If a sync fails, nobody knows
+refused (MISCONF), and the write is tried again until it succeeds. Meanwhile reads go on, and are
+the one case in which somebody may see what a crash would take back. If a sync fails, nobody knows
 what is on the disk: writing commands are refused until a restart, and clients whose replies wait
 for it are disconnected, because nothing that could be said to them would be true.
 """
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
 
+from anabranch.effects import kinds
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ LOG_EVERY_S: Final = 60.0
 """A trouble that lasts is logged this often."""
 
 _Parts = list[bytes]
+
+_AGEING: Final = frozenset({kinds.ForgetProducers})
+"""With the deletion of expired keys: what time does, and would do again after a crash."""
 
 
 class Durability:
@@ -133,10 +138,21 @@ class Durability:
 
     def hold(self, connection: ClientConnection, parts: _Parts) -> None:
         """Keep replies until what happened before them is safe."""
-        if self.turn is not None and self.turn.effects:
+        if self.trouble is not None and self._may_pass(connection):
+            connection.release(parts)
+        elif self.turn is not None and self.turn.effects:
             self._this_turn.append((connection, parts))
         else:
             self._held.append((self.mark, connection, parts))
+
+    def _may_pass(self, connection: ClientConnection) -> bool:
+        """Whether replies go out although the disk is in trouble: reads of who does not wait."""
+        if any(each is connection for _, each, _ in self._held):
+            return False
+        return self.turn is None or all(
+            type(effect) in _AGEING or (isinstance(effect, kinds.Delete) and effect.expired)
+            for effect in self.turn.effects
+        )
 
     def _release(self, position: int) -> None:
         held = self._held
@@ -191,6 +207,8 @@ class Durability:
 
     def _answer(self, log: OpLog) -> None:
         """Let go of the replies that need not wait, and see to it that the others will not long."""
+        if self.broken:
+            return
         if self._server.settings.appendfsync == "always":
             self.begin_sync()
             safe = log.synced
@@ -245,6 +263,7 @@ class Durability:
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
             self._on_synced()
+            self._server.end_turn()
 
     def _finish_sync(self) -> bool:
         """Wait for the sync in the thread; False if it failed."""
@@ -267,9 +286,18 @@ class Durability:
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
         self._in_trouble(f"fsync failed: {reason}")
         emit("error", "oplog.sync_failed", reason=reason)
-        for _, connection, _ in self._held:
+        waiting = [connection for _, connection, _ in self._held]
+        waiting += [connection for connection, _ in self._this_turn]
+        for connection in waiting:
             connection.transport.abort()
         self._held.clear()
+        self._this_turn.clear()
+        self._holding = False
+        # From now on nothing is written, so nothing needs to be held either.
+        self._server.region.context.record = None
+        self._unwritten = b""
+        if self.turn is not None:
+            self.turn.effects.clear()
 
     def settle(self) -> None:
         """Write and sync everything now, standing still; raises :class:`OSError` if that fails."""
@@ -277,6 +305,9 @@ class Durability:
         if log is None:
             return
         self._finish_sync()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         self.commit()
         self._finish_sync()  # with appendfsync always it has just begun another
         if self.broken or self._unwritten:

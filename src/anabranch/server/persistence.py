@@ -185,12 +185,18 @@ class Persistence:
             raise CommandError("ERR") from None
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
-        """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will be, later."""
+        """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will be, later.
+
+        Within EXEC it is always later: a snapshot ends the turn, and would halve the transaction.
+        """
         if self.snapshots.in_progress:
             if rewrite and self._rewriting:
                 raise CommandError(_REWRITE_IN_PROGRESS)
             if not rewrite and not schedule:
                 raise CommandError(_IN_PROGRESS)
+            self._scheduled = True
+            return False
+        if self._region.context.in_exec:
             self._scheduled = True
             return False
         try:
@@ -215,7 +221,7 @@ class Persistence:
                     storage.remove(name)
             if self.durability.log is not None:
                 self.durability.log.retire(position)
-            else:
+            elif position >= self._end:  # else it is from before the log was turned off
                 for name in storage.names():
                     if first_position_of(name) is not None:
                         storage.remove(name)

@@ -45,13 +45,17 @@ def _tombstone_from(stream: Stream, entry_id: int) -> bool:
 
 
 def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -> int | None:
-    """The group's entries-read once it has been given the new entries ``delivered``."""
+    """The group's entries-read once it has been given the new entries ``delivered``.
+
+    Never more than was added, although XSETID may have lowered that: lag is not negative.
+    """
     read = group.entries_read
     cursor = group.last_delivered_id
     first = stream.first_id
     for index, entry_id in enumerate(delivered):
         if read is not None and cursor >= first and not _tombstone_from(stream, cursor):
-            return read + len(delivered) - index  # and so for all that follow
+            # and so for all that follow
+            return min(read + len(delivered) - index, stream.entries_added)
         if stream.entries_added:
             read = estimate(stream, entry_id)
         cursor = entry_id

@@ -7,7 +7,7 @@ read at leisure.
 
 The records are plain arrays (integers, bytes, lists), ready for msgpack:
 
-- the head ``[counters, producers, logs, groups]``, once;
+- the head ``[counters, producers, logs, groups, ledger]``, once;
 - ``[group index, region, ...]`` columns of pending entries, per group and region;
 - ``[region, blocks]``, a few blocks at a time, ascending.
 
@@ -24,6 +24,7 @@ from typing import Any, Final
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, SEQ_BITS
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
+from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.region_log import RegionLog
@@ -49,6 +50,7 @@ class FrozenStream:
                 _split(stream.last_id),
                 _split(stream.max_deleted_id),
                 stream.added_surplus,
+                stream.incarnation,
             ],
             [
                 producers.duration_s,
@@ -60,8 +62,9 @@ class FrozenStream:
                     for pid, table in producers.tables.items()
                 ],
             ],
-            [[region, log.next_position] for region, log in stream.logs.items()],
+            [[region, log.next_position, log.trimmed] for region, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
+            [[pid, *record] for pid, record in stream.ledger.records.items()],
         ]
         self.pending = [
             [index, region, *_pending_columns(group, pending)]
@@ -106,20 +109,23 @@ class StreamBuilder:
     """A stream being put together from records."""
 
     def __init__(self, head: list[Any]) -> None:
-        counters, producers, logs, groups = head
+        counters, producers, logs, groups, ledger = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
         stream = self.stream = Stream(duration_s, maxsize)
         stream.last_id = _join(counters[0])
         stream.max_deleted_id = _join(counters[1])
         stream.added_surplus = counters[2]
+        stream.incarnation = counters[3]
+        stream.ledger.records = {pid: Accepted(*record) for pid, *record in ledger}
         stream.producers.iids_added = iids_added
         stream.producers.duplicates = duplicates
         for pid, rows in tables:
             for iid, pair, at_ms in rows:
                 stream.producers.restore(pid, iid, _join(pair), at_ms)
-        for region, next_position in logs:
+        for region, next_position, trimmed in logs:
             log = stream.local if region == LOCAL_REGION else RegionLog()
             log.skip_positions(next_position)
+            log.trimmed = trimmed
             stream.logs[region] = log
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, released in groups:

@@ -136,7 +136,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         id_text = text(entry_id)
         packed = pack_command(tuple(pairs))  # type: ignore[arg-type]
         fragment = b"*2\r\n$%d\r\n%b\r\n%b" % (len(id_text), id_text, packed)
-        payload = len(packed) - 4 * len(pairs)
+        payload = len(packed) + 4 - 4 * len(pairs)
         # The weight XADD gives an entry: see there.
         log.append(entry_id, fragment, payload if len(pairs) == 2 else payload >> 1, opens)
         opens = False

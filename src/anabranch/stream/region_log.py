@@ -9,10 +9,11 @@ survive deletion, trimming and rewriting.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from anabranch.stream.block import Block
+from anabranch.stream.packed_ids import PackedIds
 
 __all__ = ["RegionLog", "Span"]
 
@@ -23,7 +24,7 @@ Span = tuple[Block, int, int]
 class RegionLog:
     """The entries that one region added, in ID order."""
 
-    __slots__ = ("_gone", "blocks", "first_ids", "next_position", "tail")
+    __slots__ = ("_gone", "blocks", "first_ids", "next_position", "tail", "trimmed")
 
     def __init__(self, first_position: int = 0) -> None:
         # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
@@ -33,6 +34,7 @@ class RegionLog:
         self.tail: Block | None = None
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
+        self.trimmed = first_position  # trimming has removed what was below this position
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -151,6 +153,49 @@ class RegionLog:
                     yield block, first, stop
             low = 0
 
+    def read(self, start: int, end: int, limit: int, parts: list[bytes]) -> int:
+        """Append the bytes of all that :meth:`spans` gives to ``parts``; returns how many entries.
+
+        What most reads end in, so look-ups and slices are written out.
+        """
+        blocks = self.blocks
+        first_ids = self.first_ids
+        count = len(blocks)
+        index = bisect_right(first_ids, start) - 1
+        if index < 0:
+            index = low = 0
+        else:
+            ids = blocks[index].ids
+            low = ids.index_from(start) if type(ids) is PackedIds else bisect_left(ids, start)
+        all_left = left = limit if limit >= 0 else self.next_position
+        goes_on = index < count and first_ids[index] <= end
+        while goes_on and left:
+            block = blocks[index]
+            index += 1
+            goes_on = index < count and first_ids[index] <= end
+            if not goes_on:
+                high = block.index_after(end)
+            else:  # the next block begins within the range
+                high = len(block.ends) if block.parts is None else len(block.ids)
+            if block.dead:
+                for first, stop in block.runs(low, high):
+                    stop = min(stop, first + left)
+                    if first < stop:
+                        parts.append(block.slice(first, stop))
+                        left -= stop - first
+            else:
+                if high - low > left:
+                    high = low + left
+                if low < high:
+                    if block.parts is None:
+                        ends = block.ends
+                        parts.append(block.data[ends[low - 1] if low else 0 : ends[high - 1]])
+                    else:
+                        parts.append(block.slice(low, high))
+                    left -= high - low
+            low = 0
+        return all_left - left
+
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """The same entries from the newest; each span is still ascending inside."""
         if not limit:
@@ -231,6 +276,7 @@ class RegionLog:
         other.first_ids = self.first_ids.copy()
         other.tail = other.blocks[-1] if other.blocks else None
         other._gone = self._gone
+        other.trimmed = self.trimmed
         return other
 
     def full_blocks(self) -> Iterator[Block]:

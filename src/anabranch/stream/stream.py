@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.ledger import Ledger
 from anabranch.stream.merge import limited, merge_spans, merge_spans_reversed
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
@@ -27,7 +28,9 @@ class Stream:
         "accessed_ms",
         "added_surplus",
         "groups",
+        "incarnation",
         "last_id",
+        "ledger",
         "local",
         "logs",
         "max_deleted_id",
@@ -44,6 +47,8 @@ class Stream:
         self.added_surplus = 0  # what XSETID made of entries-added
         self.groups: dict[bytes, Group] = {}
         self.producers = Producers(idmp_duration_s, idmp_maxsize)
+        self.incarnation = 0  # where positions begin for those who read by them
+        self.ledger = Ledger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
 
     # -- counters -----------------------------------------------------------------------------
@@ -146,6 +151,7 @@ class Stream:
     def trim(self, region: int, below_position: int) -> int:
         """Remove a region's entries with positions below the given one; returns how many."""
         log = self.logs[region]
+        log.trimmed = max(log.trimmed, below_position)
         before = log.length
         while log.tail is not None:
             block = log.blocks[0]
@@ -185,6 +191,7 @@ class Stream:
         other.entries_added = self.entries_added
         other.groups = {name: group.copy() for name, group in self.groups.items()}
         other.producers = self.producers.copy()
+        other.ledger = self.ledger.copy()
         return other
 
     def check(self) -> None:

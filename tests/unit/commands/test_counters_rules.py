@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.streams import Streams
@@ -224,7 +224,7 @@ class _Model:
                 and self.cursor >= self.first
                 and not self.tombstones_from(self.cursor)
             ):
-                self.read += 1
+                self.read = min(self.read + 1, self.added)
             elif self.added > 0:
                 self.read = self.estimate(entry)
             self.cursor = entry
@@ -260,6 +260,17 @@ _STEPS = st.lists(
 
 @settings(max_examples=250, deadline=None)
 @given(node_entries=st.integers(1, 4), steps=_STEPS)
+@example(  # entries-added is lowered below what the group has still to read
+    node_entries=1,
+    steps=[
+        ("add", 1, 0),
+        ("add", 1, 0),
+        ("xsetid", 0, 3),
+        ("read", 1, 0),
+        ("xsetid", 0, 0),
+        ("read", 1, 0),
+    ],
+)
 def test_random_walks_agree_with_the_page(
     node_entries: int, steps: list[tuple[str, int, int]]
 ) -> None:

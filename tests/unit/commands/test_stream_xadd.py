@@ -106,6 +106,16 @@ def test_what_follows_the_id_is_fields_whatever_it_looks_like() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 1000])
+@pytest.mark.parametrize("fields", [1, 2, 3, 4, 20])
+def test_fields_of_any_number_and_length_come_back(fields: int, size: int) -> None:
+    s = Streams()
+    words = [f"{index}".ljust(index % 3, "f") for index in range(2 * fields - 1)] + ["x" * size]
+    s.do("XADD", "s", "1-1", *words)
+    s.do("XADD", "s", "*", *words)
+    assert s.run("XRANGE s - +") == [["1-1", words], [f"{NOW}-0", words]]
+
+
 def test_fields_are_binary_safe_and_may_repeat() -> None:
     """§3.1."""
     s = Streams()

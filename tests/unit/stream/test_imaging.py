@@ -8,6 +8,7 @@ from hiredis import pack_command
 
 from anabranch.effects.apply_stream import append_entry
 from anabranch.keyspace.database import Database
+from anabranch.keyspace.incarnations import Incarnations
 from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.stream.entry_id import MAX_ID, make, text
 from anabranch.stream.group import Group
@@ -27,8 +28,8 @@ def fragment(entry_id: int, *pairs: bytes) -> bytes:
 def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     entry_id = make(ms, 0)
     data = fragment(entry_id, *pairs)
-    weight = len(pack_command(pairs)) - 4 * len(pairs)
-    append_entry(Database(0, {}, deque()), b"k", stream, entry_id, data, weight, opens)
+    weight = len(pack_command(pairs)) + 4 - 4 * len(pairs)
+    append_entry(Database(0, {}, deque(), Incarnations()), b"k", stream, entry_id, data, weight, opens)
     return entry_id
 
 

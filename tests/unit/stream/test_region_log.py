@@ -80,6 +80,9 @@ def test_a_region_log_agrees_with_a_list(
             ids = subject.between(start, end)
             entries = [(entry_id, subject.live[entry_id][1]) for entry_id in ids]
             cut = len(ids) if limit < 0 else limit
+            parts: list[bytes] = []
+            assert subject.log.read(start, end, limit, parts) == len(entries[:cut])
+            assert b"".join(parts) == b"".join(data for _, data in entries[:cut])
             spans = subject.log.spans(start, end, limit)
             assert contents(spans) == entries[:cut]
             spans = subject.log.spans_reversed(start, end, limit)

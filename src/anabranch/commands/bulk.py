@@ -1,0 +1,463 @@
+"""AB.OFFSETS, AB.EXPORT, AB.IMPORT, AB.LEDGER: streams by position, many entries at a time.
+
+For readers that take a stream as a table (the Spark source) and writers that bring whole batches
+exactly once (its sink). Reading ships blocks as they are kept, with their arrays, so it copies
+memory and looks at no entry. The forms of the payloads are in docs/bulk.md.
+
+A position counts the entries that a region ever added to a key, from the stream's incarnation on.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from anabranch.commands import texts
+from anabranch.commands.arguments import integer
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.stream.block import Block
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.stream import Stream
+from anabranch.stream.trimming import TrimRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from anabranch.commands.context import Context
+    from anabranch.keyspace.values import Value
+
+__all__ = ["COMMANDS"]
+
+EXPORT_BYTES_DEFAULT: Final = 1 << 20
+"""What one AB.EXPORT copies: a millisecond or so in which nobody else is served."""
+
+_VERSION: Final = 2
+_HEADER: Final = struct.Struct("<BBHIQ")
+_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
+_PACKED, _PLAIN = 0, 1
+_HAS_POSITIONS: Final = 1
+_WIDTHS: Final = {"H": 2, "Q": 8}
+_SWAP: Final = sys.byteorder != "little"
+
+_COUNT: Final = struct.Struct("<I")
+_FIELD_COUNT: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_INVALID_PAYLOAD: Final = "ERR invalid payload"
+_EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
+
+
+# -- where streams stand ----------------------------------------------------------------------
+
+
+def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.OFFSETS [BLOCK ms AFTER total] STREAMS key [key ...]."""
+    at = 1
+    block_ms: int | None = None
+    after = 0
+    if args[at].upper() == b"BLOCK" and len(args) > at + 3:
+        block_ms = integer(args[at + 1])
+        if block_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        if args[at + 2].upper() != b"AFTER":
+            raise CommandError(texts.SYNTAX)
+        after = integer(args[at + 3])
+        at += 4
+    if at + 1 >= len(args) or args[at].upper() != b"STREAMS":
+        raise CommandError(texts.SYNTAX)
+    keys = args[at + 1 :]
+    total = 0
+    rows: list[list[list[object]] | None] = []
+    for key in keys:
+        stream = ctx.read_stream(key)
+        if stream is None:
+            rows.append(None)
+            continue
+        regions = [_region_row(stream, region) for region in sorted(stream.logs)]
+        total += sum(stream.incarnation + log.next_position for log in stream.logs.values())
+        rows.append(regions)
+    reply = ctx.reply(rows)
+    if block_ms is None or total != after or ctx.in_exec:
+        return reply
+    if ctx.waiter is not None:
+        ctx.waiter.timeout_reply = reply
+    deadline_ms = ctx.now_ms + block_ms if block_ms else 0
+    ctx.block(keys, args, deadline_ms, _any_change, reply)
+    return None
+
+
+def _any_change(_value: Value | None) -> bool:
+    return True
+
+
+def _region_row(stream: Stream, region: int) -> list[object]:
+    log = stream.logs[region]
+    base = stream.incarnation
+    first = log.next_position
+    if log.tail is not None:
+        block = log.blocks[0]
+        first = block.position(block.first_live())
+    last_id = stream.last_id if region == LOCAL_REGION else log.last_id
+    return [
+        _name_of(region),
+        base,
+        base + first,
+        base + log.next_position,
+        text(last_id),
+        log.length,
+        base + log.trimmed,
+    ]
+
+
+def _name_of(region: int) -> bytes:
+    return b"" if region == LOCAL_REGION else b"%d" % region
+
+
+def _log_of(stream: Stream, name: bytes) -> RegionLog | None:
+    for region, log in stream.logs.items():
+        if _name_of(region) == name:
+            return log
+    return None
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def export(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.EXPORT key region from to [MAXBYTES n]."""
+    low, high = integer(args[3]), integer(args[4])
+    bytes_max = EXPORT_BYTES_DEFAULT
+    if len(args) > 5:
+        if len(args) != 7 or args[5].upper() != b"MAXBYTES":
+            raise CommandError(texts.SYNTAX)
+        bytes_max = integer(args[6])
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    log = _log_of(stream, args[2])
+    base = stream.incarnation
+    parts = [b"", b""]
+    size = chunks = 0
+    reached = low
+    if log is not None:
+        reached = max(low, min(high, base + log.next_position))
+        for block, first, stop in _runs_between(log, low - base, high - base):
+            if size >= bytes_max and chunks:
+                reached = base + block.position(first)
+                break
+            chunk = _chunk(block, first, stop, base)
+            size += len(chunk[-1])
+            parts += chunk
+            chunks += 1
+    parts[1] = _HEADER.pack(_VERSION, 0, 0, chunks, max(reached, 0))
+    parts[0] = b"$%d\r\n" % sum(map(len, parts))
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def _runs_between(log: RegionLog, low: int, high: int) -> Iterator[tuple[Block, int, int]]:
+    """Live stretches of blocks with positions in ``[low, high)``."""
+    blocks = log.blocks
+    at = max(bisect_right(blocks, low, key=_first_position) - 1, 0)
+    for block in blocks[at:]:
+        if block.first_position >= high:
+            return
+        for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
+            yield block, first, stop
+
+
+def _first_position(block: Block) -> int:
+    return block.first_position
+
+
+def _index_of(block: Block, position: int) -> int:
+    """Index of the first entry, dead or live, at or behind a position."""
+    offset = position - block.first_position
+    if block.positions is not None:
+        return bisect_left(block.positions, offset)
+    return min(max(offset, 0), len(block.ids))
+
+
+def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
+    """Header, arrays and fragments of one stretch, as the block keeps them."""
+    block.seal()  # what is read once will be read again; leaves an open block as it is
+    ids = block.ids
+    if isinstance(ids, PackedIds):
+        form, base_ms = _PACKED, ids.base_ms
+        arrays = [_little(ids.words[low:high])]
+    else:
+        form, base_ms = _PLAIN, 0
+        some = ids[low:high]
+        arrays = [
+            _little(array("q", [entry_id >> SEQ_BITS for entry_id in some])),
+            _little(array("Q", [entry_id & MAX_SEQ for entry_id in some])),
+        ]
+    flags = 0
+    if block.positions is not None:
+        flags = _HAS_POSITIONS
+        start = base + block.first_position
+        positions = [start + offset for offset in block.positions[low:high]]
+        arrays.append(_little(array("Q", positions)))
+    ends = block.end_offsets()
+    if not isinstance(ends, array):
+        ends = array("Q", ends)
+    data = block.slice(low, high)
+    arrays.append(_little(ends[low:high]))
+    header = _CHUNK.pack(
+        high - low,
+        form,
+        _WIDTHS[ends.typecode],
+        flags,
+        0,
+        base_ms,
+        base + block.position(low),
+        ends[low - 1] if low else 0,
+        len(data),
+    )
+    return [header, *arrays, data]
+
+
+def _little(numbers: array[int]) -> bytes:
+    if _SWAP:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+class _Producer:
+    """PRODUCER pid BATCH b EXPECT n."""
+
+    def __init__(self, pid: bytes, batch: int, expected: int) -> None:
+        self.pid = pid
+        self.batch = batch
+        self.expected = expected
+
+
+def import_(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.IMPORT key [PRODUCER pid BATCH b EXPECT n] [MAXLEN | MINID [= | ~] threshold] payload."""
+    key, payload = args[1], args[-1]
+    producer, rule = _import_options(ctx, args)
+    parts = _field_parts(payload)
+    stream = ctx.stream(key)
+    known = None
+    if producer is not None:
+        known = _standing(stream, producer)
+        if producer.batch < known.batch:
+            return ctx.reply([-1, known.rows, known.crc])
+        if producer.expected != known.rows:
+            return ctx.reply([0, known.rows, known.crc])
+    if not parts:
+        return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
+    if stream is None:
+        stream = ctx.create_stream(key)
+    first = max(ctx.now_id, stream.last_id + 1)
+    if first + len(parts) - 1 > MAX_ID:
+        raise CommandError(_EXHAUSTED)
+    ctx.emit(_run(ctx, key, stream, first, parts))
+    ctx.changes += len(parts)
+    rows, crc = len(parts), 0
+    if producer is not None and known is not None:
+        rows += known.rows
+        crc = crc32(memoryview(payload)[_COUNT.size * (1 + len(parts)) :], known.crc)
+        ctx.emit(
+            kinds.Accept(ctx.db.index, key, producer.pid, producer.batch, rows, crc, ctx.now_ms)
+        )
+    if rule.maxlen is not None or rule.minid is not None:
+        trim_stream(ctx, key, rule)
+    return ctx.reply([1, rows, crc, text(first), text(first + len(parts) - 1)])
+
+
+def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, TrimRule]:
+    producer = None
+    rule = TrimRule()
+    at = 2
+    last = len(args) - 1  # the payload, whatever it looks like
+    while at < last:
+        word = args[at].upper()
+        if word == b"PRODUCER" and producer is None and at + 5 < last:
+            if args[at + 2].upper() != b"BATCH" or args[at + 4].upper() != b"EXPECT":
+                raise CommandError(texts.SYNTAX)
+            if not args[at + 1]:
+                raise CommandError("ERR producer ID must be non-empty")
+            producer = _Producer(args[at + 1], integer(args[at + 3]), integer(args[at + 5]))
+            if producer.batch < 0 or producer.expected < 0:
+                raise CommandError("ERR value is out of range, must be positive")
+            at += 6
+        elif word in (b"MAXLEN", b"MINID") and at + 1 < last:
+            at = trim_threshold(rule, word, args, at)
+        else:
+            raise CommandError(texts.SYNTAX)
+    settle_trim(rule, None, ctx.settings.stream_node_max_entries, required=False)
+    return producer, rule
+
+
+def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
+    """The record of a producer, seen from the batch it brings."""
+    record = None if stream is None else stream.ledger.records.get(producer.pid)
+    if record is None or record.batch < producer.batch:
+        return Accepted(producer.batch, 0, 0, 0)
+    return record
+
+
+def _field_parts(payload: bytes) -> list[bytes]:
+    """The rows of a payload, each checked to be what an entry's fields look like on the wire."""
+    if len(payload) < _COUNT.size:
+        raise CommandError(_INVALID_PAYLOAD)
+    (count,) = _COUNT.unpack_from(payload)
+    data_at = _COUNT.size * (1 + count)
+    if len(payload) < data_at:
+        raise CommandError(_INVALID_PAYLOAD)
+    ends = array("I")
+    ends.frombytes(payload[_COUNT.size : data_at])
+    if _SWAP:
+        ends.byteswap()
+    if (ends[-1] if count else 0) != len(payload) - data_at:
+        raise CommandError(_INVALID_PAYLOAD)
+    parts = []
+    for low, high in pairwise([0, *ends]):
+        part = payload[data_at + low : data_at + high]
+        if not _is_field_part(part):
+            raise CommandError(_INVALID_PAYLOAD)
+        parts.append(part)
+    return parts
+
+
+def _is_field_part(part: bytes) -> bool:
+    r"""Whether these bytes are ``*2n\r\n`` and that many bulk strings, and nothing else."""
+    head = _FIELD_COUNT.match(part)
+    if head is None:
+        return False
+    left = int(head[1])
+    if left % 2:
+        return False
+    at = head.end()
+    while left:
+        line_end = part.find(b"\r\n", at, at + 14)
+        if line_end < 0 or part[at] != 0x24:
+            return False
+        digits = part[at + 1 : line_end]
+        if not digits.isdigit() or (len(digits) > 1 and digits[0] == 0x30):
+            return False
+        at = line_end + 2 + int(digits)
+        if part[at : at + 2] != b"\r\n":
+            return False
+        at += 2
+        left -= 1
+    return at == len(part)
+
+
+def _run(ctx: Context, key: bytes, stream: Stream, first: int, parts: list[bytes]) -> kinds.AddRun:
+    """The effect that adds these rows with consecutive IDs, divided into nodes as XADD would."""
+    settings = ctx.settings
+    entries_max, bytes_max = settings.stream_node_max_entries, settings.stream_node_max_bytes
+    tail = stream.local.tail
+    slots = len(tail.ids) + tail.gaps if tail is not None else 0
+    filled = tail.weight if tail is not None else 0
+    fragments: list[bytes] = []
+    weights: list[int] = []
+    opens: list[int] = []
+    ids = range(first, first + len(parts))
+    for index, (entry_id, part) in enumerate(zip(ids, parts, strict=True)):
+        count = int(part[1 : part.index(b"\r")])
+        weight = len(part) + 4 - 4 * count  # as XADD weighs it, see there
+        weight = weight if count == 2 else weight >> 1
+        if (
+            (tail is None and not index)
+            or slots >= entries_max > 0
+            or filled + weight >= bytes_max > 0
+        ):
+            opens.append(index)
+            slots = filled = 0
+        slots += 1
+        filled += weight
+        weights.append(weight)
+        id_text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
+        fragments.append(b"*2\r\n$%d\r\n%b\r\n%b" % (len(id_text), id_text, part))
+    return kinds.AddRun(
+        ctx.db.index,
+        key,
+        list(ids),
+        b"".join(fragments),
+        list(map(len, fragments)),
+        weights,
+        opens,
+    )
+
+
+def ledger(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.LEDGER key."""
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    return ctx.reply([[pid, *record] for pid, record in stream.ledger.records.items()])
+
+
+COMMANDS: list[Command] = [
+    Command(
+        "ab.offsets",
+        offsets,
+        arity=-3,
+        flags="readonly blocking",
+        categories="read stream slow blocking",
+        keys=(KeySpec("RO access", begin=("STREAMS", 1), last=-1),),
+        since="0.1.0",
+        group="stream",
+        summary="Tells where streams stand, by position and region.",
+        complexity="O(1) for each region of each stream.",
+        syntax="[BLOCK milliseconds AFTER total] STREAMS key [key ...]",
+    ),
+    Command(
+        "ab.export",
+        export,
+        arity=-5,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="0.1.0",
+        group="stream",
+        summary="Returns entries between two positions as the server keeps them.",
+        complexity="O(log(N)+M), M being the bytes returned.",
+        syntax="key region from to [MAXBYTES bytes]",
+    ),
+    Command(
+        "ab.import",
+        import_,
+        arity=-3,
+        flags="write denyoom",
+        categories="write stream slow",
+        keys=(KeySpec("RW insert"),),
+        since="0.1.0",
+        group="stream",
+        summary="Appends many entries at once; a producer's batch exactly once.",
+        complexity="O(N), N being the entries added.",
+        syntax="key [PRODUCER pid BATCH batch EXPECT rows] "
+        "[<MAXLEN | MINID> [= | ~] threshold] payload",
+    ),
+    Command(
+        "ab.ledger",
+        ledger,
+        arity=2,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="0.1.0",
+        group="stream",
+        summary="Lists the bulk producers of a stream and their newest batches.",
+        complexity="O(N), N being the producers.",
+        syntax="key",
+    ),
+]

@@ -1,0 +1,37 @@
+"""Where the positions of a new stream begin, so that none is ever used twice for a key.
+
+Who reads a stream by positions (``AB.EXPORT``) would otherwise take the entries of a stream that
+was deleted and made again for those it has read already. Positions therefore begin at the
+stream's *incarnation*: a number above all positions of streams that are gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.values import Value
+
+__all__ = ["Incarnations"]
+
+
+class Incarnations:
+    """The next one, for all keys of a server."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def above(self, value: Value | None) -> int:
+        """What a stream gets that takes the place of ``value``."""
+        if type(value) is not Stream:
+            return self.next
+        used = max(log.next_position for log in value.logs.values())
+        return max(self.next, value.incarnation + used + 1)
+
+    def retire(self, value: Value) -> None:
+        """A value is about to be unbound from its key."""
+        self.next = self.above(value)

@@ -1,0 +1,548 @@
+"""What the files of a directory hold, and what a start would make of them. Nothing is changed.
+
+A :class:`Survey` verifies everything, and goes on where recovery stops: it says what is sound
+behind a damage, in files that no start reads any more, and in files that do not fit together. It
+applies no effects, so it needs the memory of one segment only. What it says of a start must be
+what :func:`anabranch.oplog.recovery.recover` does: ``tests/unit/oplog/test_inspection.py`` compares
+the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from anabranch.effects import kinds
+from anabranch.effects.codec import EffectFormatError
+from anabranch.oplog import snapshot as records
+from anabranch.oplog.batch import Batch, BatchError, decode_batch, effects_in
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.recovery import TEMPORARY_SUFFIX
+from anabranch.oplog.segment import (
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    check_segment_header,
+    first_position_of,
+    is_torn,
+    segment_header,
+    sound_batch_after,
+    turns_in,
+)
+from anabranch.oplog.snapshot import position_of, records_in
+from anabranch.oplog.storage import ReadFile, Storage
+
+__all__ = [
+    "Fate",
+    "SeenBatch",
+    "SeenRecord",
+    "SegmentFacts",
+    "SnapshotFacts",
+    "Survey",
+    "keys_of",
+]
+
+_LOCK: Final = "lock"
+# Of the header, which both kinds of file have alike.
+_MAGIC_BYTES: Final = 8
+_VERSION: Final = slice(8, 10)
+_POSITION: Final = slice(16, 24)
+
+
+class Fate(Enum):
+    """What becomes of a file at the next start."""
+
+    SOUND = "sound"
+    CUT = "cut"
+    """Its end was not finished when the server stopped: the start cuts that off."""
+    REFUSED = "refused"
+    """It is damaged, or does not fit: the server does not start."""
+    UNREAD = "unread"
+    """It is damaged, but no start reads it."""
+
+
+class SeenBatch(NamedTuple):
+    """A sound batch of a whole turn."""
+
+    ordinal: int
+    """Its number within the file, from 1."""
+    offset: int
+    position: int
+    batch: Batch
+    effects: list[kinds.Effect]
+
+
+class SeenRecord(NamedTuple):
+    """A sound record of a snapshot."""
+
+    offset: int
+    size: int
+    fields: list[Any]
+    """The record type first."""
+    database: int
+    key: bytes | None
+    """Whose value this is a part of; None if of nobody's."""
+    head: list[Any]
+    """Of the stream it is a part of; empty if it is of none."""
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What was found in one file of the log."""
+
+    name: str
+    shown: str
+    first: int
+    size: int = 0
+    version: int = 0
+    sound: int = 0
+    """Bytes from the beginning that are the header and whole sound turns."""
+    turns: int = 0
+    batches: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Effects by kind; every entry of an :class:`kinds.AddRun` counts as an Add."""
+    local: int = 0
+    """Effects without number; all others have one."""
+    first_number: int | None = None
+    next_number: int | None = None
+    region: int = 0
+    epoch: int = 0
+    earliest_ms: int | None = None
+    latest_ms: int | None = None
+    keys: set[tuple[int, bytes]] = field(default_factory=set)
+    damage: Damage | None = None
+    is_newer: bool = False
+    """The damage is no damage: a newer server wrote the file."""
+    is_superseded: bool = False
+    """A snapshot has made it superfluous: no start reads it."""
+    is_torn: bool = False
+    """The damage is what a crash leaves at the end of the newest file."""
+    misplaced: str = ""
+    """Why the file does not fit behind what comes before it; empty if it does."""
+    turns_behind: int = 0
+    """Ends of turns that are sound behind the damage."""
+    effects_behind: int = 0
+
+    @property
+    def end(self) -> int:
+        """The position behind the last sound turn."""
+        return self.first + max(self.sound - SEGMENT_HEADER_BYTES, 0)
+
+    @property
+    def effects(self) -> int:
+        """All effects of sound turns."""
+        return sum(self.kinds.values())
+
+    @property
+    def problem(self) -> tuple[int, str] | None:
+        """``(offset, why)`` of what a start would meet first, None if there is nothing."""
+        if self.misplaced and not (self.damage and self.damage.offset == 0):
+            return 0, self.misplaced
+        return None if self.damage is None else (self.damage.offset, self.damage.what)
+
+    @property
+    def fate(self) -> Fate:
+        """What the next start does."""
+        if self.problem is None:
+            return Fate.SOUND
+        if self.is_superseded:
+            return Fate.UNREAD
+        return Fate.CUT if self.is_torn and not self.misplaced else Fate.REFUSED
+
+
+@dataclass(slots=True)
+class SnapshotFacts:
+    """What was found in one snapshot."""
+
+    name: str
+    shown: str
+    position: int
+    size: int = 0
+    version: int = 0
+    records: int = 0
+    region: int = 0
+    epoch: int = 0
+    next_number: int = 1
+    wall_ms: int | None = None
+    """When it was taken."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Keys by type."""
+    databases: set[int] = field(default_factory=set)
+    deadlines: int = 0
+    entries: int = 0
+    groups: int = 0
+    consumers: int = 0
+    pending: int = 0
+    idempotent_ids: int = 0
+    users: int = 0
+    damage: Damage | None = None
+    is_newer: bool = False
+    is_superseded: bool = False
+    """There is a newer one: no start reads it."""
+
+    @property
+    def keys(self) -> int:
+        """All of them."""
+        return sum(self.kinds.values())
+
+    @property
+    def problem(self) -> tuple[int, str] | None:
+        """``(offset, why)`` of the damage."""
+        return None if self.damage is None else (self.damage.offset, self.damage.what)
+
+    @property
+    def fate(self) -> Fate:
+        """What the next start does."""
+        if self.damage is None:
+            return Fate.SOUND
+        return Fate.UNREAD if self.is_superseded else Fate.REFUSED
+
+
+class Survey:
+    """A directory, or one file of it; complete once :meth:`walk` has come to its end."""
+
+    def __init__(self, storage: Storage, only: str | None = None) -> None:
+        """``only`` is the one file to read; the names of the others still say what is its place."""
+        self.storage = storage
+        self.only = only
+        names = sorted(storage.names())
+        self.snapshots = [
+            SnapshotFacts(name, storage.shown(name), position)
+            for name in names
+            if (position := position_of(name)) is not None
+        ]
+        self.segments = [
+            SegmentFacts(name, storage.shown(name), first)
+            for name in names
+            if (first := first_position_of(name)) is not None
+        ]
+        self.unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
+        """Snapshots that were never finished; a start removes them."""
+        known = {facts.name for facts in self._all()}
+        self.strangers = sorted(set(names) - known - {*self.unfinished, _LOCK})
+        """Files that a start does not look at."""
+        for older in self.snapshots[:-1]:
+            older.is_superseded = True
+        base = self.snapshots[-1].position if self.snapshots else 0
+        for each, following in pairwise(self.segments):
+            each.is_superseded = following.first <= base
+        if only is not None and only not in known:
+            self._adopt(only)
+        self.bytes_done = 0
+        self.bytes_total = 0
+        for facts in self.read:
+            facts.size = storage.size(facts.name)
+            self.bytes_total += facts.size
+
+    def _adopt(self, name: str) -> None:
+        """Take a file for what its first bytes say, although no start looks at its name."""
+        with closing(self.storage.open(name)) as file:
+            header = file.read(SEGMENT_HEADER_BYTES)
+        position = int.from_bytes(header[_POSITION], "little")
+        shown = self.storage.shown(name)
+        if header[:_MAGIC_BYTES] == segment_header(0)[:_MAGIC_BYTES]:
+            self.segments.append(SegmentFacts(name, shown, position, is_superseded=True))
+        else:
+            self.snapshots.append(SnapshotFacts(name, shown, position, is_superseded=True))
+
+    def _all(self) -> list[SnapshotFacts | SegmentFacts]:
+        return [*self.snapshots, *self.segments]
+
+    @property
+    def read(self) -> Sequence[SnapshotFacts | SegmentFacts]:
+        """The files that are read, in this order."""
+        return [each for each in self._all() if self.only is None or each.name == self.only]
+
+    @property
+    def base(self) -> SnapshotFacts | None:
+        """The snapshot that a start reads."""
+        return next((facts for facts in self.snapshots if not facts.is_superseded), None)
+
+    @property
+    def refused(self) -> SnapshotFacts | SegmentFacts | None:
+        """The file because of which a start is refused, None if it is not."""
+        return next((facts for facts in self.read if facts.fate is Fate.REFUSED), None)
+
+    @property
+    def torn(self) -> SegmentFacts | None:
+        """The file whose end a start cuts off, None if there is none."""
+        return next((facts for facts in self.segments if facts.fate is Fate.CUT), None)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing at all is wrong with what was read."""
+        return all(facts.fate is Fate.SOUND for facts in self.read)
+
+    @property
+    def end(self) -> int:
+        """The position to which a start, or the sound part before a damage, comes."""
+        end = self.base.position if self.base is not None else 0
+        for facts in self.segments:
+            if facts.is_superseded:
+                continue
+            if facts.problem is None:
+                end = max(end, facts.end)
+                continue
+            return end if facts.misplaced or not facts.sound else max(end, facts.end)
+        return end
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def walk(
+        self,
+    ) -> Iterator[tuple[SnapshotFacts, SeenRecord] | tuple[SegmentFacts, SeenBatch]]:
+        """Read everything, telling every sound record and batch on the way.
+
+        Raises :class:`OSError`. Files are told one after the other, snapshots first.
+        """
+        before = 0
+        for facts in self.read:
+            if isinstance(facts, SnapshotFacts):
+                for record in self._walk_snapshot(facts):
+                    self.bytes_done = before + record.offset + record.size
+                    yield facts, record
+            else:
+                for batch in self._walk_segment(facts):
+                    self.bytes_done = before + batch.offset + batch.batch.size
+                    yield facts, batch
+            before += facts.size
+            self.bytes_done = before
+
+    def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
+        with closing(self.storage.open(facts.name)) as file:
+            data = file.read()
+        facts.size = len(data)
+        newest = facts is self.segments[-1] and not facts.is_superseded
+        if newest and len(data) < SEGMENT_HEADER_BYTES:
+            facts.damage = Damage(0, "the file has no whole header", 0)
+            facts.is_torn = True
+            return
+        facts.version = int.from_bytes(data[_VERSION], "little")
+        due = None if self.only is not None else self._place(facts)
+        try:
+            check_segment_header(data, facts.shown, facts.first)
+        except CorruptLogError as problem:
+            facts.damage = Damage(problem.offset, problem.what, 0)
+            self._look_behind(data, facts)
+            return
+        except NewerFormatError as problem:
+            facts.damage = Damage(0, str(problem), 0)
+            facts.is_newer = True
+            return
+        facts.sound = SEGMENT_HEADER_BYTES
+        base = self.base
+        for item in turns_in(data):
+            if isinstance(item, Damage):
+                facts.damage = item
+                facts.is_newer = item.is_newer
+                facts.is_torn = newest and not item.is_newer and is_torn(data, item)
+                break
+            turn = _seen(item[0], item[1], facts, due, base.position if base is not None else 0)
+            if isinstance(turn, Damage):
+                facts.damage = turn
+                break
+            _count_turn(turn, facts)
+            last = turn[-1]
+            if base is None or last.position >= base.position:
+                due = last.batch.first + last.batch.numbered
+            yield from turn
+        if facts.damage is not None and not facts.is_torn:
+            self._look_behind(data, facts)
+
+    def _place(self, facts: SegmentFacts) -> int | None:
+        """Say if the file does not fit behind the one before; the effect number due in it."""
+        if facts.is_superseded:
+            return None
+        base = self.base
+        before = self.segments[: self.segments.index(facts)]
+        read = [each for each in before if not each.is_superseded]
+        if any(each.problem is not None for each in (*read, *([base] if base is not None else ()))):
+            return None  # behind a damage anything may be missing
+        end = base.position if base is not None else 0
+        previous = read[-1].end if read else facts.first if before else None
+        if previous is not None:
+            end = max(end, previous)
+        if facts.first > end:
+            facts.misplaced = (
+                f"the log from position {end} to {facts.first}, just before this file, is missing"
+            )
+            return None
+        if previous is not None and facts.first < previous:
+            facts.misplaced = f"it begins at position {facts.first}, within {before[-1].name}"
+            return None
+        for each in reversed(read):
+            if each.next_number is not None:
+                return each.next_number
+        return base.next_number if base is not None else 1
+
+    @staticmethod
+    def _look_behind(data: bytes, facts: SegmentFacts) -> None:
+        """Count what is sound behind the damage."""
+        assert facts.damage is not None
+        view = memoryview(data)
+        at = sound_batch_after(data, facts.damage.broken)
+        while at is not None and at < len(data):
+            try:
+                batch = decode_batch(view, at)
+                effects = effects_in(batch)
+            except (BatchError, EffectFormatError):
+                at = sound_batch_after(data, at)
+                continue
+            facts.turns_behind += not batch.continues
+            facts.effects_behind += sum(map(_width, effects))
+            at += batch.size
+
+    def _walk_snapshot(self, facts: SnapshotFacts) -> Iterator[SeenRecord]:
+        with closing(self.storage.open(facts.name)) as file:
+            facts.version = int.from_bytes(file.read(10)[_VERSION], "little")
+        at = 0
+        database = 0
+        key: bytes | None = None
+        head: list[Any] = []
+        position = 0
+        with closing(self.storage.open(facts.name)) as file:
+            try:
+                for at, size, fields in records_in(_Bounded(file, facts.size), facts.shown):
+                    if at == 0:
+                        position = fields[0]
+                        continue
+                    kind = fields[0]
+                    if kind not in (records.PENDING, records.BLOCKS):
+                        keyed = kind in _TYPES
+                        database, key = (fields[1], fields[2]) if keyed else (0, None)
+                        head = fields[4] if kind == records.STREAM else []
+                    _count_record(fields, facts)
+                    yield SeenRecord(at, size, fields, database, key, head)
+            except CorruptLogError as problem:
+                facts.damage = Damage(problem.offset, problem.what, problem.offset)
+            except NewerFormatError as problem:
+                facts.damage = Damage(0, str(problem), 0)
+                facts.is_newer = True
+            except (LookupError, TypeError, ValueError) as problem:
+                what = f"a record that makes no sense ({type(problem).__name__}: {problem})"
+                facts.damage = Damage(at, what, at)
+        if facts.damage is None and position != facts.position:
+            facts.damage = Damage(0, f"the header says position {position}", 0)
+
+
+class _Bounded:
+    """A file that is never asked for more than it has: a damaged length must not cost memory."""
+
+    def __init__(self, file: ReadFile, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def read(self, count: int = -1, /) -> bytes:
+        if count > self._left:
+            return self._file.read(min(count, self._left, SEGMENT_HEADER_BYTES))
+        data = self._file.read(count)
+        self._left -= len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+# -- segments ---------------------------------------------------------------------------------
+
+
+def keys_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
+    """``(database, key)`` of every key an effect names."""
+    if isinstance(effect, kinds.Rename | kinds.Copy):
+        return [(effect.db, effect.key), (effect.target_db, effect.target)]
+    if hasattr(effect, "key"):
+        return [(effect.db, effect.key)]  # type: ignore[attr-defined]
+    return []
+
+
+def _width(effect: kinds.Effect) -> int:
+    """How many effects it was before neighbouring ones were put together."""
+    return len(effect.ids) if isinstance(effect, kinds.AddRun) else 1
+
+
+def _seen(
+    at: int, turn: list[Batch], facts: SegmentFacts, due: int | None, base: int
+) -> list[SeenBatch] | Damage:
+    """The effects of a turn, checked as recovery checks them; it skips what is before ``base``."""
+    found: list[SeenBatch] = []
+    begin = at
+    for batch in turn:
+        position = facts.first + at - SEGMENT_HEADER_BYTES
+        if position >= base:
+            if due is not None and batch.first != due:
+                return Damage(at, f"effect number {batch.first} where {due} was due", begin)
+            due = batch.first + batch.numbered
+        try:
+            effects = effects_in(batch)
+        except EffectFormatError as problem:
+            return Damage(at, str(problem), begin)
+        ordinal = facts.batches + len(found) + 1
+        found.append(SeenBatch(ordinal, at, position, batch, effects))
+        at += batch.size
+    return found
+
+
+def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
+    facts.turns += 1
+    facts.batches += len(turn)
+    for seen in turn:
+        batch = seen.batch
+        facts.sound = seen.offset + batch.size
+        for effect in seen.effects:
+            width = _width(effect)
+            kind = type(effect)
+            name = (kinds.Add if kind is kinds.AddRun else kind).__name__
+            facts.kinds[name] += width
+            facts.local += width * kind.local
+            facts.keys.update(keys_of(effect))
+        if facts.first_number is None:
+            facts.first_number = batch.first
+        facts.next_number = batch.first + batch.numbered
+        facts.region, facts.epoch = batch.region, batch.epoch
+        wall_ms = batch.wall_ms
+        if facts.earliest_ms is None or wall_ms < facts.earliest_ms:
+            facts.earliest_ms = wall_ms
+        if facts.latest_ms is None or wall_ms > facts.latest_ms:
+            facts.latest_ms = wall_ms
+
+
+# -- snapshots --------------------------------------------------------------------------------
+
+_TYPES: Final = {
+    records.STRING: "string",
+    records.LIST: "list",
+    records.SET: "set",
+    records.STREAM: "stream",
+}
+
+
+def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
+    facts.records += 1
+    kind = fields[0]
+    if kind in _TYPES:
+        _, database, _, deadline, data = fields
+        facts.kinds[_TYPES[kind]] += 1
+        facts.databases.add(database)
+        facts.deadlines += deadline is not None
+        if kind == records.STREAM:
+            producers, groups = data[1], data[3]
+            facts.idempotent_ids += sum(len(rows) for _, rows in producers[4])
+            facts.groups += len(groups)
+            facts.consumers += sum(len(group[4]) for group in groups)
+    elif kind == records.BLOCKS:
+        for block in fields[2]:
+            ids, dead = block[2], block[6]
+            slots = len(ids[1]) // 8 if isinstance(ids[0], int) else len(ids[0])
+            facts.entries += slots - len(dead)
+    elif kind == records.PENDING:
+        facts.pending += len(fields[4])
+    elif kind == records.USER:
+        facts.users += 1
+    elif kind == records.ORIGIN:
+        facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
+    else:
+        raise ValueError(f"unknown kind of record: {kind!r}")

@@ -1,0 +1,97 @@
+"""A storage that is only looked at: whatever is written to it stays in memory.
+
+Recovery repairs what a crash has left. With this between it and the disk a directory can be
+recovered, by the same code, without a byte of it being touched.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from anabranch.oplog.storage import ReadFile, Storage
+
+__all__ = ["Overlay"]
+
+
+class _File:
+    """A file that is changed in memory only; a write goes to its end."""
+
+    def __init__(self, data: bytearray) -> None:
+        self._data = data
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def sync(self) -> None:
+        pass
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+
+    def close(self) -> None:
+        pass
+
+
+class Overlay:
+    """A :class:`Storage` that shows another one with changes of its own."""
+
+    def __init__(self, below: Storage) -> None:
+        self._below = below
+        self._changed: dict[str, bytearray] = {}
+        self._gone: set[str] = set()
+
+    def names(self) -> list[str]:
+        """See :class:`Storage`."""
+        return sorted({*self._below.names(), *self._changed} - self._gone)
+
+    def size(self, name: str) -> int:
+        """See :class:`Storage`."""
+        self._refuse_gone(name)
+        changed = self._changed.get(name)
+        return self._below.size(name) if changed is None else len(changed)
+
+    def open(self, name: str) -> ReadFile:
+        """See :class:`Storage`."""
+        self._refuse_gone(name)
+        changed = self._changed.get(name)
+        return self._below.open(name) if changed is None else BytesIO(bytes(changed))
+
+    def create(self, name: str) -> _File:
+        """See :class:`Storage`."""
+        self._gone.discard(name)
+        self._changed[name] = bytearray()
+        return _File(self._changed[name])
+
+    def append(self, name: str) -> _File:
+        """See :class:`Storage`; what the file holds is read into memory."""
+        return _File(self._own(name))
+
+    def rename(self, name: str, target: str) -> None:
+        """See :class:`Storage`; what the file holds is read into memory."""
+        self._changed[target] = self._own(name)
+        self._gone.discard(target)
+        self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """See :class:`Storage`."""
+        self.size(name)  # fails if there is none
+        self._changed.pop(name, None)
+        self._gone.add(name)
+
+    def sync(self) -> None:
+        """See :class:`Storage`."""
+
+    def shown(self, name: str) -> str:
+        """See :class:`Storage`."""
+        return self._below.shown(name)
+
+    def _own(self, name: str) -> bytearray:
+        if name not in self._changed:
+            file = self.open(name)
+            self._changed[name] = bytearray(file.read())
+            file.close()
+        return self._changed[name]
+
+    def _refuse_gone(self, name: str) -> None:
+        if name in self._gone:
+            raise FileNotFoundError(2, "No such file or directory", self.shown(name))

@@ -1,0 +1,334 @@
+"""AB.OFFSETS, AB.EXPORT, AB.IMPORT and AB.LEDGER: streams by position."""
+
+from __future__ import annotations
+
+import random
+import struct
+from itertools import accumulate, pairwise
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from anabranch.stream.ledger import KEEP_MS
+from tests.support.streams import Streams
+
+Row = tuple[int, bytes, list[bytes]]
+"""Position, ID, fields."""
+
+
+def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
+    """What AB.EXPORT gives, decoded by the page and nothing else: (next position, rows)."""
+    data: bytes = server.do("AB.EXPORT", *args)
+    version, codec, _, chunks, following = struct.unpack_from("<BBHIQ", data)
+    assert (version, codec) == (2, 0)
+    at = 16
+    rows: list[Row] = []
+    for _ in range(chunks):
+        count, form, width, flags, _, base_ms, first, end_base, size = struct.unpack_from(
+            "<IBBBBqQQQ", data, at
+        )
+        at += 40
+
+        def take(kind: str, count: int = count) -> tuple[int, ...]:
+            nonlocal at
+            numbers = struct.unpack_from(f"<{count}{kind}", data, at)
+            at += struct.calcsize(f"<{count}{kind}")
+            return numbers
+
+        if form == 0:
+            ids = [(base_ms + (word >> 24), word & 0xFFFFFF) for word in take("Q")]
+        else:
+            ids = list(zip(take("q"), take("Q"), strict=True))
+        positions = take("Q") if flags & 1 else tuple(range(first, first + count))
+        assert positions[0] == first
+        ends = [end - end_base for end in take({2: "H", 8: "Q"}[width])]
+        fragments = data[at : at + size]
+        at += size
+        assert ends[-1] == size
+        for position, (ms, seq), (low, high) in zip(
+            positions, ids, pairwise([0, *ends]), strict=True
+        ):
+            entry_id = b"%d-%d" % (ms, seq)
+            rows.append((position, entry_id, _fields(fragments[low:high], entry_id)))
+    assert at == len(data)
+    return following, rows
+
+
+def _fields(fragment: bytes, entry_id: bytes) -> list[bytes]:
+    head = b"*2\r\n$%d\r\n%b\r\n*" % (len(entry_id), entry_id)
+    assert fragment.startswith(head)
+    count, rest = fragment[len(head) :].split(b"\r\n", 1)
+    fields = []
+    for _ in range(int(count)):
+        size, rest = rest[1:].split(b"\r\n", 1)
+        fields.append(rest[: int(size)])
+        assert rest[int(size) :][:2] == b"\r\n"
+        rest = rest[int(size) + 2 :]
+    assert rest == b""
+    return fields
+
+
+def payload(*rows: list[bytes]) -> bytes:
+    """The last argument of AB.IMPORT."""
+    parts = [part(row) for row in rows]
+    return struct.pack(f"<{len(parts) + 1}I", len(parts), *accumulate(map(len, parts))) + b"".join(
+        parts
+    )
+
+
+def part(row: list[bytes]) -> bytes:
+    """One row as it stands in an entry."""
+    return b"*%d\r\n" % len(row) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in row)
+
+
+@pytest.fixture
+def server() -> Streams:
+    """A region with small nodes, so that there are several."""
+    server = Streams()
+    server.settings.stream_node_max_entries = 7
+    return server
+
+
+def offsets(server: Streams, key: str = "s") -> list[Any]:
+    """The one region of a stream."""
+    ((region,),) = server.do("AB.OFFSETS", "STREAMS", key)
+    return region
+
+
+# -- AB.OFFSETS -------------------------------------------------------------------------------
+
+
+def test_offsets_tell_where_a_stream_stands(server: Streams) -> None:
+    assert server.do("AB.OFFSETS", "STREAMS", "s") == [None]
+    for number in range(1, 21):
+        server.do("XADD", "s", f"{number}-0", "f", "v")
+    assert offsets(server) == [b"", 0, 0, 20, b"20-0", 20, 0]
+    server.do("XDEL", "s", "1-0", "20-0")
+    assert offsets(server) == [b"", 0, 1, 20, b"20-0", 18, 0]
+    server.do("XTRIM", "s", "MAXLEN", "5")
+    assert offsets(server) == [b"", 0, 14, 20, b"20-0", 5, 14]
+    server.do("XTRIM", "s", "MAXLEN", "0")
+    assert offsets(server) == [b"", 0, 20, 20, b"20-0", 0, 19]
+    server.do("SET", "k", "v")
+    assert server.error("AB.OFFSETS", "STREAMS", "s", "k").startswith("WRONGTYPE")
+    assert server.error("AB.OFFSETS", "s", "k") == "ERR syntax error"
+
+
+def test_positions_are_never_used_twice_for_a_key(server: Streams) -> None:
+    server.do("XADD", "s", "1-0", "f", "v")
+    server.do("XADD", "s", "2-0", "f", "v")
+    seen = 0
+    for line in (
+        "DEL s",
+        "FLUSHALL",
+        "RENAME t s",
+        "COPY t s REPLACE",
+        "SET s v",
+        "EXPIREAT s 1",
+        "RESTORE s",
+    ):
+        before = offsets(server)
+        assert before[1] >= seen
+        seen = before[3]
+        server.do("XADD", "t", "1-0", "f", "v")
+        if line == "RESTORE s":
+            server.do("RESTORE", "s", 0, server.do("DUMP", "t"), "REPLACE")
+        else:
+            server.raw(*line.split())
+            server.raw("SET", "s", "v", "NX") if line == "SET s v" else None
+        if server.do("TYPE", "s") == b"string":
+            server.do("DEL", "s")
+        if server.do("EXISTS", "s") == 0:
+            server.do("XADD", "s", "*", "f", "v")
+        after = offsets(server)
+        assert after[1] > before[1], line
+        assert after[1] >= before[3], line
+        server.do("DEL", "t")
+    server.check()
+
+
+def test_offsets_wait_until_something_is_added(server: Streams) -> None:
+    server.do("XADD", "s", "1-0", "f", "v")
+    other = server.connect()
+    server.raw("AB.OFFSETS", "BLOCK", 100, "AFTER", 1, "STREAMS", "s", "t", session=other)
+    assert server.replies(other) == []
+    server.do("XADD", "t", "1-0", "f", "v")
+    ((first, second),) = server.replies(other)
+    total = first[0][3] + second[0][3]
+    assert (first[0][3], second[0][3] - second[0][1]) == (1, 1)
+    server.raw("AB.OFFSETS", "BLOCK", 100, "AFTER", total, "STREAMS", "s", "t", session=other)
+    server.do("XDEL", "s", "1-0")
+    assert server.replies(other) == []
+    server.advance(100)
+    (late,) = server.replies(other)
+    assert late[0][0][3] == 1
+    assert server.do("AB.OFFSETS", "BLOCK", 0, "AFTER", 99, "STREAMS", "s")
+    assert server.error("AB.OFFSETS", "BLOCK", -1, "AFTER", 1, "STREAMS", "s")
+
+
+# -- AB.EXPORT --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) -> None:
+    rng = random.Random(seed)
+    server.settings.stream_node_max_entries = rng.choice((1, 3, 7, 100))
+    expected: dict[int, tuple[bytes, list[bytes]]] = {}
+    ms = 1
+    for position in range(rng.randrange(1, 150)):
+        ms += rng.choice((0, 1, 50, 1 << 41)) if rng.random() < 0.3 else 1
+        fields = [rng.randbytes(rng.randrange(5)) for _ in range(2 * rng.randrange(1, 4))]
+        entry_id = server.do("XADD", "s", f"{ms}-*", *fields)
+        expected[position] = entry_id, fields
+        if rng.random() < 0.05:
+            server.region.tick()  # seals full blocks
+    for position in list(expected):
+        if rng.random() < rng.choice((0.0, 0.2, 0.9)):
+            server.do("XDEL", "s", expected.pop(position)[0])
+    base = offsets(server)[1]
+    end = offsets(server)[3]
+    low = rng.randrange(end + 1)
+    high = rng.randrange(low, end + 20)
+    rows: list[Row] = []
+    at = base + low
+    while at < min(base + high, end):
+        following, some = exported(
+            server, "s", "", at, base + high, "MAXBYTES", rng.choice((1, 200))
+        )
+        assert some or following == min(base + high, end)
+        assert at < following <= min(base + high, end)
+        rows += some
+        at = following
+    assert rows == [
+        (base + position, *entry) for position, entry in expected.items() if low <= position < high
+    ]
+
+
+def test_export_refuses_what_is_not_there(server: Streams) -> None:
+    assert server.error("AB.EXPORT", "s", "", 0, 1) == "ERR no such key"
+    server.do("XADD", "s", "1-0", "f", "v")
+    assert exported(server, "s", "", 0, 100) == (1, [(0, b"1-0", [b"f", b"v"])])
+    assert exported(server, "s", "mars", 0, 100) == (0, [])
+    assert exported(server, "s", "", 1, 100) == (1, [])
+    assert server.error("AB.EXPORT", "s", "", 0, "x").startswith("ERR value is not an integer")
+    assert server.error("AB.EXPORT", "s", "", 0, 1, "MAXBYTES") == "ERR syntax error"
+    server.do("SET", "k", "v")
+    assert server.error("AB.EXPORT", "k", "", 0, 1).startswith("WRONGTYPE")
+
+
+# -- AB.IMPORT --------------------------------------------------------------------------------
+
+ROWS = [[b"f", b"%d" % number, b"\r\n$1", b""] for number in range(20)]
+
+
+def test_an_import_adds_what_xadd_would(server: Streams) -> None:
+    other = Streams()
+    other.settings.stream_node_max_entries = 7
+    reply = server.do("AB.IMPORT", "s", payload(*ROWS))
+    ids = [other.do("XADD", "s", "*", *row) for row in ROWS]
+    assert reply == [1, 20, 0, ids[0], ids[-1]]
+    assert server.do("XRANGE", "s", "-", "+") == other.do("XRANGE", "s", "-", "+")
+    for each in (server, other):
+        each.check()
+    blocks, others = (
+        [
+            (block.slots, block.weight)
+            for block in each.region.keyspace.databases[0].values[b"s"].local.blocks
+        ]
+        for each in (server, other)
+    )
+    assert blocks == others
+    assert server.do("AB.IMPORT", "s", payload()) == [1, 0, 0]
+    assert server.do("AB.IMPORT", "s", "MAXLEN", "=", "3", payload(ROWS[0]))[:2] == [1, 1]
+    assert server.do("XLEN", "s") == 3
+
+
+def test_a_batch_is_added_once(server: Streams) -> None:
+    def bring(batch: int, expected: int, rows: list[list[bytes]]) -> list[Any]:
+        return server.do(
+            *("AB.IMPORT", "s", "PRODUCER", "p", "BATCH", batch, "EXPECT", expected),
+            payload(*rows),
+        )
+
+    first = crc32(b"".join(map(part, ROWS[:8])))
+    both = crc32(b"".join(map(part, ROWS[8:])), first)
+    assert bring(4, 0, ROWS[:8])[:3] == [1, 8, first]
+    assert bring(4, 0, ROWS[:8]) == [0, 8, first]
+    assert bring(4, 8, ROWS[8:])[:3] == [1, 20, both]
+    assert bring(3, 0, ROWS) == [-1, 20, both]
+    assert bring(5, 20, ROWS) == [0, 0, 0]
+    assert bring(5, 0, ROWS[:1])[:2] == [1, 1]
+    assert server.do("XLEN", "s") == 21
+    assert server.do("AB.LEDGER", "s") == [
+        [b"p", 5, 1, crc32(part(ROWS[0])), server.clock.us // 1000]
+    ]
+    server.do("COPY", "s", "t")
+    assert server.do("AB.LEDGER", "t") == server.do("AB.LEDGER", "s")
+    assert server.error("AB.LEDGER", "none") == "ERR no such key"
+
+
+def test_records_that_nobody_uses_are_dropped(server: Streams) -> None:
+    def bring(pid: str) -> None:
+        server.do(*("AB.IMPORT", "s", "PRODUCER", pid, "BATCH", 0, "EXPECT", 0), payload(ROWS[0]))
+
+    bring("old")
+    server.advance(KEEP_MS)
+    bring("young")
+    assert [row[0] for row in server.do("AB.LEDGER", "s")] == [b"old", b"young"]
+    server.advance(1)
+    bring("third")
+    assert [row[0] for row in server.do("AB.LEDGER", "s")] == [b"young", b"third"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"\1\0\0",
+        struct.pack("<I", 1),
+        struct.pack("<2I", 1, 0),
+        struct.pack("<I", 1 << 31),
+        payload(ROWS[0])[:-1],
+        payload(ROWS[0]) + b"x",
+        struct.pack("<3I", 2, 40, 20) + b"x" * 20,
+        *(
+            struct.pack("<2I", 1, len(row)) + row
+            for row in (
+                b"*0\r\n",
+                b"*1\r\n$1\r\nf\r\n",
+                b"*2\r\n$1\r\nf\r\n",
+                b"*2\r\n$1\r\nf\r\n$2\r\nv\r\n",
+                b"*2\r\n$1\r\nf\r\n$-1\r\n",
+                b"*2\r\n$01\r\nf\r\n$1\r\nv\r\n",
+                b"*2\r\n$1\r\nf\r\n:1\r\nv\r\n",
+                b"*2\r\n$1\r\nf\r\n$1\r\nvxx",
+                b"*+2\r\n$1\r\nf\r\n$1\r\nv\r\n",
+                b"*2\r\n$9999999999999999\r\nf\r\n",
+            )
+        ),
+    ],
+)
+def test_a_payload_that_is_none_changes_nothing(server: Streams, bad: bytes) -> None:
+    assert server.error("AB.IMPORT", "s", bad) == "ERR invalid payload"
+    assert server.do("EXISTS", "s") == 0
+
+
+def test_import_options_are_checked(server: Streams) -> None:
+    good = payload(ROWS[0])
+    for words in (
+        ["PRODUCER", "p", good],
+        ["PRODUCER", "p", "BATCH", "1", good],
+        ["PRODUCER", "p", "EXPECT", "0", "BATCH", "0", good],
+        ["NOTHING", good],
+        ["MAXLEN", good],
+    ):
+        assert server.error("AB.IMPORT", "s", *words) == "ERR syntax error"
+    assert "non-empty" in server.error(
+        *("AB.IMPORT", "s", "PRODUCER", "", "BATCH", "1", "EXPECT", "0", good)
+    )
+    assert server.error(*("AB.IMPORT", "s", "PRODUCER", "p", "BATCH", "-1", "EXPECT", "0", good))
+    server.do("XADD", "s", "18446744073709551615-18446744073709551615", "f", "v")
+    assert "exhausted" in server.error("AB.IMPORT", "s", good)
+    server.do("SET", "k", "v")
+    assert server.error("AB.IMPORT", "k", good).startswith("WRONGTYPE")
