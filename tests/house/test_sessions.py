@@ -175,7 +175,19 @@ def example(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["config"], ["health"], ["version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["serve"],
+        ["config"],
+        ["health"],
+        ["version"],
+        ["import"],
+        ["export"],
+        ["inspect", "log"],
+    ],
+)
 def test_help_is_there(arguments: list[str]) -> None:
     result = CliRunner().invoke(main.command, [*arguments, "--help"], prog_name="anabranch")
     assert result.exit_code == 0

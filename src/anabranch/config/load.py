@@ -24,7 +24,9 @@ __all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load"]
 
 ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
 
-_NOT_DIRECTIVES: Final = frozenset({"ANABRANCH_AUTH", "ANABRANCH_USER", "ANABRANCH_URL"})
+_NOT_DIRECTIVES: Final = frozenset(
+    {"ANABRANCH_AUTH", "ANABRANCH_OTHER_AUTH", "ANABRANCH_URL", "ANABRANCH_USER"}
+)
 """Variables of the client side of the command line."""
 
 _INCLUDE_DEPTH_MAX: Final = 16

@@ -19,6 +19,7 @@ __all__ = ["crc64"]
 
 _REFLECTED: Final = 0x95AC9329AC4BC9B5  # 0xAD93D23594C935A9, bits reversed
 _FOLD_BYTES_MIN: Final = 512  # below, the loop over bytes is as fast
+_FOLD_BYTES_MAX: Final = 1 << 16  # above, the integers leave the processor's caches
 _TAIL_BITS: Final = 2048  # folding ends at twice this
 
 
@@ -83,7 +84,12 @@ def _fold(data: bytes) -> bytes:
 
 def crc64(data: bytes, crc: int = 0) -> int:
     """The CRC of ``data``, or of what ``crc`` covers followed by ``data``."""
-    if len(data) >= _FOLD_BYTES_MIN:
+    size = len(data)
+    if size > _FOLD_BYTES_MAX:
+        for start in range(0, size, _FOLD_BYTES_MAX):
+            crc = crc64(data[start : start + _FOLD_BYTES_MAX], crc)
+        return crc
+    if size >= _FOLD_BYTES_MIN:
         if crc:  # a running CRC is what the first 8 bytes are XORed with
             head = int.from_bytes(data[:8], "little") ^ crc
             data = head.to_bytes(8, "little") + data[8:]

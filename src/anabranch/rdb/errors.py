@@ -1,10 +1,10 @@
-"""What can be wrong with a payload; RESTORE answers each with its own sentence."""
+"""What can be wrong with a payload, where RESTORE has a sentence for each, and with a file."""
 
 from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["PayloadChecksumError", "PayloadError", "PayloadFormatError"]
+__all__ = ["PayloadChecksumError", "PayloadError", "PayloadFormatError", "RdbFileError"]
 
 
 class PayloadError(AnabranchError):
@@ -23,3 +23,15 @@ class PayloadFormatError(PayloadError):
 
     RESTORE: "Bad data format". The text of the error is for logs and ``inspect``.
     """
+
+
+class RdbFileError(AnabranchError):
+    """A file that is damaged, cut short or of a kind we do not know.
+
+    ``offset`` is the byte of the file at which it showed.
+    """
+
+    def __init__(self, text: str, offset: int) -> None:
+        self.text = text
+        self.offset = offset
+        super().__init__(f"byte {offset}: {text}")

@@ -17,7 +17,17 @@ from anabranch.rdb.lengths import Cursor
 from anabranch.rdb.stream_types import StreamType
 from anabranch.rdb.values import Value, decode_value, encode_value
 
-__all__ = ["RDB_VERSION", "RDB_VERSION_MIN", "decode_payload", "encode_payload"]
+__all__ = [
+    "RDB_VERSION",
+    "RDB_VERSION_MIN",
+    "decode_body",
+    "decode_payload",
+    "encode_body",
+    "encode_payload",
+    "frame",
+    "stream_type_of",
+    "unframe",
+]
 
 RDB_VERSION: Final = 14
 """The newest we know: that of Redis 8.8."""
@@ -39,11 +49,21 @@ def encode_payload(
     ValueError, for leaving them out would lose them to their group. ``compress`` makes strings
     smaller by LZF, at some 5 MB/s.
     """
+    return frame(encode_body(value, rdb_version=rdb_version, compress=compress), rdb_version)
+
+
+def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> bytes:
+    """Type byte and value alone, as they stand in payloads and, apart, in files."""
     if not RDB_VERSION_MIN <= rdb_version <= RDB_VERSION:
         raise ValueError(f"cannot write RDB version {rdb_version}")
-    body = encode_value(value, _stream_type(rdb_version), compress=compress)
-    framed = body + rdb_version.to_bytes(2, "little")
-    return framed + crc64(framed).to_bytes(_CRC_BYTES, "little")
+    return encode_value(value, stream_type_of(rdb_version), compress=compress)
+
+
+def frame(body: bytes, rdb_version: int) -> bytes:
+    """A payload around a type byte and a value that ``rdb_version`` knows."""
+    version = rdb_version.to_bytes(2, "little")
+    crc = crc64(version, crc64(body))
+    return b"".join((body, version, crc.to_bytes(_CRC_BYTES, "little")))
 
 
 def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
@@ -52,6 +72,41 @@ def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
     Raises :class:`PayloadChecksumError` or :class:`PayloadFormatError`, nothing else.
     ``expanded_max`` bounds what compressed strings may grow to, see :mod:`anabranch.rdb.lengths`.
     """
+    body_size, _ = _checked(payload)
+    return _decode(Cursor(payload, 0, body_size, expanded_max))
+
+
+def decode_body(body: bytes, *, expanded_max: int | None = None) -> Value:
+    """The value in a type byte and a value; raises :class:`PayloadFormatError`."""
+    return _decode(Cursor(body, expanded_max=expanded_max))
+
+
+def _decode(cursor: Cursor) -> Value:
+    value = decode_value(cursor, cursor.byte())
+    if cursor.remaining:
+        raise PayloadFormatError("bytes left after the value")
+    return value
+
+
+def unframe(payload: bytes) -> tuple[bytes, int]:
+    """Type byte and value, and the RDB version; raises :class:`PayloadChecksumError`."""
+    body_size, version = _checked(payload)
+    return payload[:body_size], version
+
+
+def stream_type_of(rdb_version: int) -> StreamType:
+    """The newest type of stream that a version has."""
+    if rdb_version >= 14:
+        return StreamType.V5
+    if rdb_version >= 13:
+        return StreamType.V4
+    if rdb_version >= 11:
+        return StreamType.V3
+    return StreamType.V2
+
+
+def _checked(payload: bytes) -> tuple[int, int]:
+    """Size of type byte and value, and the RDB version, once the checksum is right."""
     body_size = len(payload) - _FOOTER_BYTES
     if body_size < 0:
         raise PayloadChecksumError("too short")
@@ -63,18 +118,4 @@ def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
         crc = crc64(payload[:-_CRC_BYTES])
         if crc.to_bytes(_CRC_BYTES, "little") != stored:
             raise PayloadChecksumError("the checksum does not match")
-    cursor = Cursor(payload, 0, body_size, expanded_max)
-    value = decode_value(cursor, cursor.byte())
-    if cursor.remaining:
-        raise PayloadFormatError("bytes left after the value")
-    return value
-
-
-def _stream_type(rdb_version: int) -> StreamType:
-    if rdb_version >= 14:
-        return StreamType.V5
-    if rdb_version >= 13:
-        return StreamType.V4
-    if rdb_version >= 11:
-        return StreamType.V3
-    return StreamType.V2
+    return body_size, version

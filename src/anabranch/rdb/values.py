@@ -11,6 +11,7 @@ from typing import Final
 
 from anabranch.rdb import intset, listpack, ziplist
 from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.kinds import KINDS
 from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_codec import decode_stream, encode_stream
 from anabranch.rdb.stream_types import StreamType
@@ -33,32 +34,14 @@ _PLAIN: Final = 1  # a quicklist node that is one large element
 _PACKED: Final = 2  # a quicklist node that is a listpack
 _NODE_BYTES_MAX: Final = 8192  # Redis' default for list nodes; larger elements get a plain node
 
-_UNSUPPORTED: Final = {
-    3: "sorted set",
-    4: "hash",
-    5: "sorted set",
-    6: "module value",
-    7: "module value",
-    9: "hash (zipmap)",
-    12: "sorted set (ziplist)",
-    13: "hash (ziplist)",
-    16: "hash (listpack)",
-    17: "sorted set (listpack)",
-    22: "hash with field expiry (preliminary)",
-    23: "hash with field expiry (preliminary listpack)",
-    24: "hash with field expiry",
-    25: "hash with field expiry (listpack)",
-    28: "array",
-}
-
 
 def decode_value(cursor: Cursor, type_byte: int) -> Value:
     """Read the value that follows ``type_byte``."""
     decoder = _DECODERS.get(type_byte)
     if decoder is not None:
         return decoder(cursor)
-    if type_byte in _UNSUPPORTED:
-        raise PayloadFormatError(f"{_UNSUPPORTED[type_byte]} (type {type_byte}) is not supported")
+    if type_byte in KINDS:
+        raise PayloadFormatError(f"{KINDS[type_byte]} (type {type_byte}) is not supported")
     raise PayloadFormatError(f"unknown value type {type_byte}")
 
 

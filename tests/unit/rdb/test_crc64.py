@@ -38,6 +38,19 @@ def test_folding_is_right_around_each_power_of_two() -> None:
         assert crc64(text[:size]) == _bit_by_bit(text[:size]), size
 
 
+def test_long_messages_are_taken_in_pieces() -> None:
+    text = bytes(range(251)) * 800
+    for size in (65_535, 65_536, 65_537, 131_072, 200_000):
+        assert crc64(text[:size], 5) == _table_free(text[:size], 5), size
+
+
+def _table_free(data: bytes, crc: int) -> int:
+    """Piece by piece, each too short to be folded."""
+    for start in range(0, len(data), 500):
+        crc = crc64(data[start : start + 500], crc)
+    return crc
+
+
 @given(st.binary(max_size=1500), st.integers(0, 1500))
 def test_can_be_continued(data: bytes, cut: int) -> None:
     assert crc64(data[cut:], crc64(data[:cut])) == crc64(data)

@@ -131,7 +131,7 @@ def test_refuses(body: str) -> None:
 
 @pytest.mark.parametrize(
     ("type_byte", "name"),
-    [(3, "sorted set"), (4, "hash"), (7, "module"), (16, "hash"), (25, "expiry"), (28, "array")],
+    [(3, "zset"), (4, "hash"), (7, "module"), (16, "hash"), (25, "hash"), (28, "array")],
 )
 def test_unsupported_types_are_named(type_byte: int, name: str) -> None:
     with pytest.raises(PayloadFormatError, match=name):

@@ -1,0 +1,213 @@
+"""Where a server is and how to get in: the options of redis-cli, URLs, and a plain socket.
+
+Whoever needs a Redis client builds it from an :class:`Address`; checks and full syncs use the
+socket, which opens in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import click
+
+__all__ = ["CONNECT_SECONDS_MAX", "Address", "Refused", "ask", "is_url", "server_options"]
+
+CONNECT_SECONDS_MAX = 10.0
+_SCHEMES = {"redis", "rediss", "unix"}
+_PORT_DEFAULT = 6379
+_LINE_BYTES_MAX = 4096
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Refused(Exception):
+    """The server answered, but not as it should; the text is its answer, on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One server: place, way in, certificates, patience."""
+
+    host: str = "127.0.0.1"
+    port: int = _PORT_DEFAULT
+    path: str | None = None
+    """A Unix socket, instead of host and port."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    db: int | None = None
+    """A database that a URL named."""
+    tls: bool = False
+    cacert: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    """Do not check the server's certificate."""
+    timeout: float = 2.0
+    """Seconds to wait for each answer, and for a connection if that is less than
+    :data:`CONNECT_SECONDS_MAX`."""
+
+    def __str__(self) -> str:
+        """How people write it; no secrets."""
+        return self.path or f"{self.host}:{self.port}"
+
+    @classmethod
+    def of_options(
+        cls,
+        *,
+        host: str,
+        port: int | None,
+        path: str | None,
+        password: str | None,
+        user: str | None,
+        url: str | None,
+        tls: bool,
+        cacert: str | None,
+        cert: str | None,
+        key: str | None,
+        insecure: bool,
+        timeout: float,
+    ) -> Address:
+        """What :func:`server_options` and the environment say; :class:`click.UsageError`."""
+        env = os.environ.get
+        if url is None and port is None and path is None:
+            plain = _port(env("ANABRANCH_PORT"))
+            if plain == 0 and (secure := _port(env("ANABRANCH_TLS_PORT"))):
+                port, tls = secure, True
+            elif plain == 0:
+                path = env("ANABRANCH_UNIXSOCKET")
+            else:
+                port = plain
+        password = password or env("ANABRANCH_AUTH") or env("REDISCLI_AUTH")
+        address = cls(
+            host=host,
+            port=port or _PORT_DEFAULT,
+            path=path,
+            user=user,
+            password=password or env("ANABRANCH_REQUIREPASS"),
+            tls=tls,
+            cacert=cacert,
+            cert=cert,
+            key=key,
+            insecure=insecure,
+            timeout=timeout,
+        )
+        return address if url is None else address.at_url(url, "-u")
+
+    def at_url(self, url: str, what: str) -> Address:
+        """The same with all that the URL says; ``what`` names the URL in errors."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as problem:
+            raise click.UsageError(f"{what}: {problem}") from None
+        if parts.scheme not in _SCHEMES:
+            raise click.UsageError(f"{what} takes redis://, rediss:// or unix://")
+        return replace(
+            self,
+            host=parts.hostname or self.host,
+            port=port or self.port,
+            path=parts.path if parts.scheme == "unix" else None,
+            user=unquote(parts.username) if parts.username else self.user,
+            password=unquote(parts.password) if parts.password else self.password,
+            db=_database(parts, what),
+            tls=self.tls or parts.scheme == "rediss",
+        )
+
+    def open(self) -> socket.socket:
+        """A connection, authenticated; raises :class:`OSError` or :class:`Refused`."""
+        patience = min(self.timeout, CONNECT_SECONDS_MAX)
+        if self.path is None:
+            sock = socket.create_connection((self.host, self.port), patience)
+        else:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(patience)
+            sock.connect(self.path)
+        sock.settimeout(self.timeout)
+        try:
+            if self.tls:
+                sock = self._context().wrap_socket(sock, server_hostname=self.host)
+            if self.password:
+                self._authenticate(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.cacert)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.cert:
+            context.load_cert_chain(self.cert, self.key)
+        return context
+
+    def _authenticate(self, sock: socket.socket) -> None:
+        assert self.password is not None
+        words = ["AUTH", self.user, self.password] if self.user else ["AUTH", self.password]
+        with sock.makefile("rb", buffering=0) as replies:
+            answer = ask(sock, replies, words)
+        # A server without password is as good as one with it.
+        if answer.startswith("-") and "without any password" not in answer:
+            raise Refused(answer[1:])
+
+
+def ask(sock: socket.socket, replies: socket.SocketIO, words: Sequence[str]) -> str:
+    """Send a command whose answer is one line, and read it; empty if the connection was closed."""
+    parts = [word.encode() for word in words]
+    sock.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts))
+    return replies.readline(_LINE_BYTES_MAX).decode("utf-8", "replace").strip()
+
+
+def is_url(text: str) -> bool:
+    """Whether it is meant as the URL of a server."""
+    return text.partition("://")[0] in _SCHEMES and "://" in text
+
+
+def server_options(timeout: float) -> Callable[[_Command], _Command]:
+    """The options that name the running server; ``timeout``: seconds, by default."""
+    options = [
+        click.option(
+            "-h", "host", default="127.0.0.1", show_default=True, help="Host name or address."
+        ),
+        click.option("-p", "port", type=click.IntRange(1, 65535), help="Port. [default: 6379]"),
+        click.option("-s", "path", metavar="PATH", help="Unix socket, instead of host and port."),
+        click.option("-a", "password", help="Password."),
+        click.option("--user", help="ACL user."),
+        click.option(
+            "-u", "url", help="redis://[user:password@]host[:port], rediss:// or unix://PATH."
+        ),
+        click.option("--tls", is_flag=True, help="Use TLS."),
+        click.option("--cacert", help="Certificates to trust (PEM)."),
+        click.option("--cert", help="Certificate of the client (PEM)."),
+        click.option("--key", help="Private key of that certificate (PEM)."),
+        click.option("--insecure", is_flag=True, help="Do not check the server's certificate."),
+        click.option(
+            "--timeout", type=float, default=timeout, show_default=True, help="Seconds to wait."
+        ),
+    ]
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _port(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _database(parts: SplitResult, what: str) -> int | None:
+    text = parts.path.strip("/") if parts.scheme != "unix" else ""
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise click.UsageError(f"{what}: the database of a URL is a number")
+    return int(text)

@@ -1,0 +1,95 @@
+"""``anabranch export``: the keys of a running server into an RDB file or another server."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_changes
+from os import environ
+from typing import Any
+
+import click
+
+from anabranch.cli.address import Address, is_url, server_options
+from anabranch.cli.transfer.carry import carry, conclude, select, transfer_options
+from anabranch.cli.transfer.file_target import FileTarget
+from anabranch.cli.transfer.live_target import LiveTarget
+from anabranch.cli.transfer.scan import ScanSource
+from anabranch.cli.transfer.summary import Summary
+from anabranch.rdb.payload import RDB_VERSION_MIN
+
+__all__ = ["command"]
+
+
+@click.command(
+    help="""Read the keys of a running server and write them to TARGET.
+
+TARGET is the name of an RDB file, or redis://[user:password@]host[:port], rediss:// or unix://PATH
+for a running server of Redis 7.0 or newer. ANABRANCH_OTHER_AUTH may hold that one's password.
+
+The options -h ... --user and -u name the server that the keys come from; --tls and the options for
+certificates hold for it, and for a rediss:// TARGET too. A file appears under its name when it is
+complete. To have it loaded, stop Redis and let its dbfilename name it.
+
+\b
+--rdb-version says what the target reads:
+  10  Redis 7.0 (default for files)      13  Redis 8.6: idempotent producers
+  11  Redis 7.2, Valkey                  14  Redis 8.8: NACKed entries
+  12  Redis 7.4
+A running server is asked. Streams that hold what the version has no place for are named, and
+nothing is written without them unless --lossy allows it.
+
+Exit 0 if everything was written, 1 if not, 2 for wrong usage.
+
+\b
+Examples:
+  anabranch export dump.rdb
+  anabranch export dump.rdb --rdb-version 14 --match 'orders:*'
+  anabranch export redis://10.0.0.5:6379 --replace
+""",
+)
+@click.argument("target")
+@server_options(timeout=300.0)
+@transfer_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    target: str,
+    databases: tuple[int, ...],
+    pattern: str | None,
+    replace: bool,
+    dry_run: bool,
+    lossy: bool,
+    rdb_version: int | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Connect both ends."""
+    here = Address.of_options(**options)
+    there = None
+    if is_url(target):
+        password = environ.get("ANABRANCH_OTHER_AUTH")
+        there = with_changes(here, user=None, password=password, port=6379, path=None, tls=False)
+        there = there.at_url(target, "TARGET")
+        if there.db is not None:
+            raise click.UsageError("TARGET: keys keep their databases; leave the number out")
+    selection = select(databases, pattern, here.db)
+    shown = str(there) if there else target
+    summary = Summary("exported", str(here), shown, dry_run=dry_run)
+
+    def transfer() -> None:
+        source = ScanSource(here, selection)
+        if there is None:
+            version = rdb_version or RDB_VERSION_MIN
+            file = FileTarget(
+                target, summary, replace=replace, dry_run=dry_run, rdb_version=version
+            )
+            with file:
+                carry(source, file, selection, summary, lossy=lossy)
+            return
+        live = LiveTarget(there, summary, replace=replace, dry_run=dry_run, rdb_version=rdb_version)
+        try:
+            carry(source, live, selection, summary, lossy=lossy)
+        finally:
+            live.close()
+
+    conclude(ctx, summary, transfer, as_json=as_json)

@@ -1,0 +1,164 @@
+"""The way of each key from source to target, and what every transfer ends with."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from anabranch.cli.transfer.progress import Progress
+from anabranch.cli.transfer.record import (
+    Counts,
+    Item,
+    Record,
+    Selection,
+    Source,
+    Target,
+    TransferFailed,
+)
+from anabranch.cli.transfer.summary import Summary, safe
+from anabranch.keyspace.pattern import compile_glob
+from anabranch.rdb.errors import PayloadFormatError
+from anabranch.rdb.kinds import SUPPORTED
+from anabranch.rdb.older import losses, without_losses
+from anabranch.rdb.payload import (
+    RDB_VERSION,
+    RDB_VERSION_MIN,
+    decode_body,
+    encode_body,
+    stream_type_of,
+)
+from anabranch.rdb.values import Value
+from anabranch.stream.image import StreamImage
+
+__all__ = ["carry", "conclude", "select", "transfer_options"]
+
+_FRAME_BYTES = 10
+
+
+def carry(
+    source: Source, target: Target, selection: Selection, summary: Summary, *, lossy: bool
+) -> None:
+    """All keys that are selected; raises :class:`TransferFailed`."""
+    with Progress(summary.verb.removesuffix("ed") + "ing", source) as progress:
+        for record in source.records(target.value_bytes_max):
+            progress.update()
+            if selection.takes(record.db, record.key):
+                _carry_one(record, target, summary, lossy=lossy)
+    summary.passed_over = source.passed_over()
+    target.finish(complete=summary.succeeded)
+
+
+def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool) -> None:
+    db, key = record.db, record.key
+    if record.problem is not None:
+        summary.refused(record.problem, db, key)
+        return
+    if record.kind not in SUPPORTED:
+        summary.unsupported(record.kind, db, key)
+        return
+    if record.expire_at_ms is not None and record.expire_at_ms <= time.time_ns() // 1_000_000:
+        summary.expired += 1
+        return
+    body = record.body
+    if body is None:
+        _refuse_large(record.size, record, target, summary)
+        return
+    try:
+        value = decode_body(body)
+    except PayloadFormatError as problem:
+        summary.refused(f"its value is damaged: {problem}", db, key)
+        return
+    stream_type = stream_type_of(target.rdb_version)
+    if isinstance(value, StreamImage) and (lost := losses(value, stream_type)):
+        summary.loses(db, key, lost, lossy=lossy)
+        if not lossy:
+            return
+        value = without_losses(value, stream_type)
+    if record.rdb_version > target.rdb_version:
+        body = encode_body(value, rdb_version=target.rdb_version)
+    if len(body) + _FRAME_BYTES > target.value_bytes_max:
+        _refuse_large(len(body), record, target, summary)
+        return
+    target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
+
+
+def _refuse_large(size: int, record: Record, target: Target, summary: Summary) -> None:
+    reason = (
+        f"larger than the {target.value_bytes_max:,} bytes that the target takes at once "
+        "(its proto-max-bulk-len)"
+    )
+    summary.refused(reason, record.db, record.key, f"{size + _FRAME_BYTES:,} bytes")
+
+
+def _counts(value: Value) -> Counts:
+    if not isinstance(value, StreamImage):
+        return Counts(1)
+    pending = sum(len(group.pending) for group in value.groups)
+    return Counts(1, value.length, len(value.groups), pending)
+
+
+def conclude(
+    ctx: click.Context, summary: Summary, transfer: Callable[[], None], *, as_json: bool
+) -> None:
+    """Run ``transfer``, print what came of it, end with 0 or 1."""
+    started = time.monotonic()
+    try:
+        transfer()
+    except TransferFailed as problem:
+        summary.error = safe(str(problem))
+        if summary.keys and not summary.dry_run:
+            summary.error += f" ({summary.keys:,} keys had arrived before, and stay)"
+    summary.seconds = time.monotonic() - started
+    if as_json:
+        print(json.dumps(summary.as_json()))
+    elif summary.error is None or summary.anything:
+        print(summary.as_text())
+    if summary.error is not None:
+        print(f"anabranch: {summary.error}", file=sys.stderr)
+    ctx.exit(0 if summary.succeeded else 1)
+
+
+def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) -> Selection:
+    """What the options, and the database in the source's URL, ask for."""
+    wanted = frozenset(databases)
+    if of_url is not None:
+        if wanted:
+            raise click.UsageError("a database in the URL and --db exclude each other")
+        wanted = frozenset((of_url,))
+    raw = None if pattern is None else pattern.encode("utf-8", "surrogateescape")
+    return Selection(wanted, raw, None if raw is None else compile_glob(raw))
+
+
+def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that both directions have."""
+    for option in reversed(
+        [
+            click.option(
+                "--db",
+                "databases",
+                type=click.IntRange(0),
+                multiple=True,
+                metavar="N",
+                help="Only this database; may be repeated.",
+            ),
+            click.option("--match", "pattern", help="Only keys that match, as in KEYS."),
+            click.option("--replace", is_flag=True, help="Overwrite what exists."),
+            click.option("--dry-run", is_flag=True, help="Write nothing, only tell."),
+            click.option(
+                "--lossy", is_flag=True, help="Go on without what an older target cannot hold."
+            ),
+            click.option(
+                "--rdb-version",
+                type=click.IntRange(RDB_VERSION_MIN, RDB_VERSION),
+                help="Version to write. [default: what the target reads; 10 for files]",
+            ),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        ]
+    ):
+        command = option(command)
+    return command

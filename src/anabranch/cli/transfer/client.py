@@ -1,0 +1,81 @@
+"""redis-py, set up for transfers: one connection, no silent second attempts, replies as bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from anabranch.cli.address import CONNECT_SECONDS_MAX, Address
+from anabranch.cli.transfer.record import TransferFailed
+from anabranch.rdb.payload import RDB_VERSION
+
+__all__ = ["connect", "message", "payload_bytes_max", "rdb_version_of"]
+
+_BULK_BYTES_DEFAULT = 512 << 20
+
+_RDB_VERSIONS = (((8, 8), 14), ((8, 6), 13), ((7, 4), 12), ((7, 2), 11), ((7, 0), 10))
+"""Since which version of Redis which RDB version is understood, the newest first."""
+
+
+def connect(address: Address, db: int) -> Any:
+    """A client on one database; nothing is sent yet.
+
+    A command that may have been carried out is not sent again: the key would be refused, because
+    it exists.
+    """
+    options: dict[str, Any] = {
+        "db": db,
+        "username": address.user,
+        "password": address.password,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": address.timeout,
+        "socket_connect_timeout": min(address.timeout, CONNECT_SECONDS_MAX),
+        "socket_keepalive": True,
+    }
+    if address.path is not None:
+        return redis.Redis(unix_socket_path=address.path, **options)
+    if address.tls:
+        options |= {
+            "ssl": True,
+            "ssl_ca_certs": address.cacert,
+            "ssl_certfile": address.cert,
+            "ssl_keyfile": address.key,
+            "ssl_cert_reqs": "none" if address.insecure else "required",
+            "ssl_check_hostname": not address.insecure,
+        }
+    return redis.Redis(host=address.host, port=address.port, **options)
+
+
+def message(problem: Exception) -> str:
+    """What went wrong, on one line."""
+    return " ".join(str(problem).split()) or type(problem).__name__
+
+
+def rdb_version_of(client: Any, address: Address) -> int:
+    """The newest RDB version that the server reads, by the Redis version it claims."""
+    try:
+        text = str(client.info("server")["redis_version"])
+    except (redis.ResponseError, KeyError) as problem:
+        raise TransferFailed(
+            f"{address} does not tell its version ({message(problem)}): name what it reads "
+            f"with --rdb-version 10 ... {RDB_VERSION}"
+        ) from None
+    numbers = re.match(r"(\d+)\.(\d+)", text)
+    release = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    for since, version in _RDB_VERSIONS:
+        if release >= since:
+            return version
+    raise TransferFailed(f"{address} is Redis {text}; 7.0 or newer is needed")
+
+
+def payload_bytes_max(client: Any) -> int:
+    """``proto-max-bulk-len``, or its default where the server does not tell."""
+    try:
+        return int(client.config_get("proto-max-bulk-len")["proto-max-bulk-len"])
+    except (redis.ResponseError, KeyError, ValueError):
+        return _BULK_BYTES_DEFAULT

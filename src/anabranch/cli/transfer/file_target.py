@@ -1,0 +1,99 @@
+"""Keys into an RDB file, which appears under its name once it is whole and on the disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from anabranch.cli.transfer.record import Item, TransferFailed
+from anabranch.cli.transfer.summary import Summary
+from anabranch.rdb.writer import RdbWriter
+from anabranch.version import __version__
+
+__all__ = ["FileTarget"]
+
+_NO_LIMIT = 1 << 62
+
+
+class FileTarget:
+    """Use it in a ``with`` statement: what is unfinished at its end is removed."""
+
+    value_bytes_max = _NO_LIMIT
+
+    def __init__(
+        self, path: str, summary: Summary, *, replace: bool, dry_run: bool, rdb_version: int
+    ) -> None:
+        """Raises :class:`TransferFailed` if there is a file and it is not to be replaced."""
+        self.rdb_version = rdb_version
+        self._path = Path(path)
+        self._unfinished = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
+        self._summary = summary
+        self._dry_run = dry_run
+        self._finished = False
+        if not replace and self._path.exists():
+            raise TransferFailed(f"{path} exists; --replace overwrites it")
+
+    def __enter__(self) -> Self:
+        """Begin the file, under another name."""
+        try:
+            # A new file of its own, readable by whom the umask allows: Redis may be another user.
+            self._file = open(os.devnull if self._dry_run else self._unfinished, "wb")
+        except OSError as problem:
+            raise self._failed(problem) from None
+        aux = {
+            b"anabranch-ver": __version__.encode(),
+            b"redis-bits": b"64",
+            b"ctime": b"%d" % time.time(),
+        }
+        self._writer = RdbWriter(self._file.write, self.rdb_version, aux)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove what was not finished."""
+        self._file.close()
+        if not self._finished:
+            self._summary.withdraw()
+        if not self._dry_run:
+            self._unfinished.unlink(missing_ok=True)
+
+    def put(self, item: Item) -> None:
+        """Write it."""
+        try:
+            self._writer.add(item.db, item.key, item.expire_at_ms, item.body)
+        except OSError as problem:
+            raise self._failed(problem) from None
+        self._summary.arrived(item)
+
+    def finish(self, *, complete: bool) -> None:
+        """Put the file in its place, if it holds all that it should."""
+        if not complete:
+            raise TransferFailed(f"{self._path} was not written, for it would not be complete")
+        try:
+            self._writer.end()
+            self._file.flush()
+            if not self._dry_run:
+                self._put_in_place()
+        except OSError as problem:
+            raise self._failed(problem) from None
+        self._finished = True
+
+    def _put_in_place(self) -> None:
+        """Under its name only when the disk has it, and the name on the disk too."""
+        os.fsync(self._file.fileno())
+        self._unfinished.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _failed(self, problem: OSError) -> TransferFailed:
+        return TransferFailed(f"{self._path}: {problem.strerror or problem}")

@@ -1,0 +1,147 @@
+"""Keys out of a running server with SCAN and DUMP, for servers that allow no synchronisation.
+
+Not a snapshot: what changes meanwhile may come in its old or its new state, each key whole. SCAN
+may name a key twice; it is carried once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+
+from anabranch.cli.address import Address
+from anabranch.cli.transfer.client import connect, message
+from anabranch.cli.transfer.record import Record, Selection, TransferFailed
+from anabranch.rdb.errors import PayloadChecksumError
+from anabranch.rdb.kinds import SUPPORTED
+from anabranch.rdb.payload import unframe
+
+__all__ = ["ScanSource"]
+
+_SCAN_COUNT = 500
+_BATCH_KEYS = 200
+_BATCH_BYTES = 16 << 20
+_UNKNOWN_BYTES = 1 << 20
+"""Taken for the size of a value whose size the server does not tell."""
+_NO_SUCH_KEY = -2
+_NO_DEADLINE = -1
+
+
+class ScanSource:
+    """A server; connects when it is made."""
+
+    unit = "keys"
+
+    def __init__(self, address: Address, selection: Selection) -> None:
+        """Raises :class:`TransferFailed` if the server cannot be asked for its databases."""
+        self.done = 0
+        self._address = address
+        self._selection = selection
+        self._absolute = True  # whether the server knows PEXPIRETIME
+        try:
+            with connect(address, 0) as client:
+                keyspace = client.info("keyspace")
+        except redis.RedisError as problem:
+            raise TransferFailed(f"{address}: {message(problem)}") from None
+        sizes = {int(name[2:]): facts["keys"] for name, facts in keyspace.items()}
+        wanted = selection.databases
+        self._databases = sorted(db for db in sizes if not wanted or db in wanted)
+        self.total: int | None = sum(sizes[db] for db in self._databases)
+
+    def records(self, value_bytes_max: int) -> Iterator[Record]:
+        """All keys, database by database. Larger values are fetched too: who asks decides."""
+        del value_bytes_max  # the size is known only when the value is here
+        try:
+            for db in self._databases:
+                with connect(self._address, db) as client:
+                    yield from self._database(client, db)
+        except redis.RedisError as problem:
+            raise TransferFailed(f"{self._address}: {message(problem)}") from None
+
+    def passed_over(self) -> dict[str, int]:
+        """Nothing is seen besides keys."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing: connections end with the keys of their database."""
+
+    def _database(self, client: Any, db: int) -> Iterator[Record]:
+        seen: set[bytes] = set()
+        cursor = 0
+        while True:
+            cursor, found = client.scan(cursor, match=self._selection.pattern, count=_SCAN_COUNT)
+            keys = [key for key in dict.fromkeys(found) if key not in seen]
+            seen.update(keys)
+            yield from self._keys(client, db, keys)
+            if not cursor:
+                return
+
+    def _keys(self, client: Any, db: int, keys: list[bytes]) -> Iterator[Record]:
+        """Kinds and sizes first, so that no more values are fetched at once than fit."""
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.type(key)
+                pipe.execute_command("MEMORY", "USAGE", key, "SAMPLES", "5")
+            replies = pipe.execute(raise_on_error=False)
+        batch: list[tuple[bytes, str]] = []
+        batch_bytes = 0
+        for key, kind, usage in zip(keys, replies[::2], replies[1::2], strict=True):
+            self.done += 1
+            if isinstance(kind, redis.ResponseError):
+                yield _unreadable(db, key, "unknown", message(kind))
+                continue
+            name = kind.decode("utf-8", "replace")
+            if name not in SUPPORTED:
+                if name != "none":  # gone meanwhile
+                    yield Record(db, key, name, None, None, 0, 0)
+                continue
+            batch_bytes += usage if isinstance(usage, int) else _UNKNOWN_BYTES
+            if batch and (batch_bytes > _BATCH_BYTES or len(batch) == _BATCH_KEYS):
+                yield from self._values(client, db, batch)
+                batch_bytes = usage if isinstance(usage, int) else _UNKNOWN_BYTES
+                batch = []
+            batch.append((key, name))
+        if batch:
+            yield from self._values(client, db, batch)
+
+    def _values(self, client: Any, db: int, batch: list[tuple[bytes, str]]) -> Iterator[Record]:
+        deadline = "PEXPIRETIME" if self._absolute else "PTTL"
+        with client.pipeline(transaction=False) as pipe:
+            for key, _ in batch:
+                pipe.execute_command("DUMP", key)
+                pipe.execute_command(deadline, key)
+            replies = pipe.execute(raise_on_error=False)
+        if self._absolute and _unknown_command(replies[1]):  # before Redis 7.0
+            self._absolute = False
+            yield from self._values(client, db, batch)
+            return
+        now_ms = 0 if self._absolute else time.time_ns() // 1_000_000
+        for (key, kind), payload, left in zip(batch, replies[::2], replies[1::2], strict=True):
+            for problem in (payload, left):
+                if isinstance(problem, redis.ResponseError):
+                    yield _unreadable(db, key, kind, message(problem))
+                    break
+            else:
+                if payload is None or left == _NO_SUCH_KEY:  # gone meanwhile
+                    continue
+                expire_at_ms = None if left == _NO_DEADLINE else now_ms + left
+                yield _record(db, key, kind, expire_at_ms, payload)
+
+
+def _record(db: int, key: bytes, kind: str, expire_at_ms: int | None, payload: bytes) -> Record:
+    try:
+        body, version = unframe(payload)
+    except PayloadChecksumError as problem:
+        return _unreadable(db, key, kind, f"its payload cannot be read: {problem}")
+    return Record(db, key, kind, expire_at_ms, body, version, len(body))
+
+
+def _unreadable(db: int, key: bytes, kind: str, problem: str) -> Record:
+    return Record(db, key, kind, None, None, 0, 0, problem)
+
+
+def _unknown_command(reply: object) -> bool:
+    return isinstance(reply, redis.ResponseError) and "unknown command" in str(reply)

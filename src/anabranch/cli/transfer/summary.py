@@ -1,0 +1,185 @@
+"""What came of a transfer, for people as a table and for programs as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.cli.transfer.record import Counts, Item
+
+__all__ = ["Summary", "safe", "shown"]
+
+_EXAMPLES_MAX = 3
+_LISTED_MAX = 20
+_SHOWN_MAX = 60
+_PLURALS = {"stream": "streams", "string": "strings", "list": "lists", "set": "sets"}
+
+
+def safe(text: str) -> str:
+    """Foreign text that cannot disturb a terminal or break a line."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+def shown(db: int, key: bytes) -> str:
+    """A key for people: its database and its name."""
+    text = safe(key.decode("utf-8", "backslashreplace"))
+    if len(text) > _SHOWN_MAX:
+        text = text[: _SHOWN_MAX - 1] + "…"
+    return f"db{db} {text}"
+
+
+class _Named:
+    """A number of keys, and the first of them by name."""
+
+    def __init__(self) -> None:
+        self.keys = 0
+        self.examples: list[str] = []
+
+    def add(self, example: str) -> None:
+        self.keys += 1
+        if len(self.examples) < _EXAMPLES_MAX:
+            self.examples.append(example)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"keys": self.keys, "examples": self.examples}
+
+
+class Summary:
+    """Counted while the transfer runs."""
+
+    def __init__(self, verb: str, source: str, target: str, *, dry_run: bool) -> None:
+        """``verb``: "imported" or "exported"."""
+        self.verb = verb
+        self.source = source
+        self.target = target
+        self.dry_run = dry_run
+        self.seconds = 0.0
+        self.expired = 0
+        self.error: str | None = None
+        self.passed_over: dict[str, int] = {}
+        self._written: dict[str, Counts] = {}
+        self._unsupported: dict[str, _Named] = {}
+        self._refused: dict[str, _Named] = {}
+        self._lost: list[tuple[str, list[str]]] = []
+        self._lossy = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether all that can be kept here has arrived."""
+        return self.error is None and not self._refused
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is more to tell than that it failed."""
+        return bool(self._written or self._unsupported or self._refused or self.expired)
+
+    @property
+    def keys(self) -> int:
+        """Keys that arrived."""
+        return sum(counts.keys for counts in self._written.values())
+
+    def arrived(self, item: Item) -> None:
+        """The target has it."""
+        self._written.setdefault(item.kind, Counts()).add(item.counts)
+
+    def withdraw(self) -> None:
+        """What had arrived is gone again."""
+        self._written.clear()
+
+    def unsupported(self, kind: str, db: int, key: bytes) -> None:
+        """A kind of value that cannot be kept."""
+        self._unsupported.setdefault(safe(kind), _Named()).add(shown(db, key))
+
+    def refused(self, reason: str, db: int, key: bytes, note: str = "") -> None:
+        """A key that should have arrived; ``note`` stands beside its name."""
+        example = shown(db, key) + (f" ({note})" if note else "")
+        self._refused.setdefault(safe(reason), _Named()).add(example)
+
+    def loses(self, db: int, key: bytes, lost: list[str], *, lossy: bool) -> None:
+        """A stream that the target's version cannot hold whole; it arrives if ``lossy``."""
+        self._lossy = lossy
+        self._lost.append((shown(db, key), lost))
+        if not lossy:
+            self.refused("it would lose something, see below; --lossy goes on without", db, key)
+
+    # -- telling ------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "ok": self.succeeded,
+            "error": self.error,
+            "source": self.source,
+            "target": self.target,
+            "dry_run": self.dry_run,
+            "seconds": round(self.seconds, 3),
+            self.verb: {
+                kind: {
+                    "keys": counts.keys,
+                    **(
+                        {
+                            "entries": counts.entries,
+                            "groups": counts.groups,
+                            "pending": counts.pending,
+                        }
+                        if kind == "stream"
+                        else {}
+                    ),
+                }
+                for kind, counts in self._written.items()
+            },
+            f"not_{self.verb}": {kind: n.as_json() for kind, n in self._unsupported.items()},
+            "refused": [{"reason": reason, **n.as_json()} for reason, n in self._refused.items()],
+            "expired": self.expired,
+            "passed_over": self.passed_over,
+            "lost" if self._lossy else "would_lose": [
+                {"key": key, "what": lost} for key, lost in self._lost
+            ],
+        }
+
+    def as_text(self) -> str:
+        """The table and what stands around it, without the error."""
+        verb = f"would be {self.verb}" if self.dry_run else self.verb
+        keys = f"{self.keys:,} {'key' if self.keys == 1 else 'keys'}"
+        head = f"{self.source} -> {self.target}: {keys} {verb} in {self.seconds:.1f} s"
+        rows: list[tuple[object, ...]] = [("", "keys", "entries", "groups", "pending", "")]
+        for kind in ("stream", "string", "list", "set"):
+            counts = self._written.get(kind)
+            if kind == "stream":
+                counts = counts or Counts()
+                numbers = (counts.entries, counts.groups, counts.pending)
+                rows.append((verb, counts.keys, *numbers, "streams"))
+            elif counts:
+                rows.append((verb, counts.keys, "", "", "", _PLURALS[kind]))
+        for kind, named in self._unsupported.items():
+            rows.append((f"not {self.verb}", named.keys, "", "", "", _told(f"type {kind}", named)))
+        if self.expired:
+            rows.append(("expired", self.expired, "", "", "", "their time has passed"))
+        for reason, named in self._refused.items():
+            rows.append(("refused", named.keys, "", "", "", _told(reason, named)))
+        for name, number in self.passed_over.items():
+            rows.append(("left out", number, "", "", "", name))
+        lines = [head, *_table(rows)]
+        if self._lost:
+            lines.append("lost:" if self._lossy else "would be lost (--lossy goes on without):")
+            lines += [f"  {key}: {', '.join(lost)}" for key, lost in self._lost[:_LISTED_MAX]]
+            if len(self._lost) > _LISTED_MAX:
+                lines.append(f"  and {len(self._lost) - _LISTED_MAX:,} more streams")
+        return "\n".join(lines)
+
+
+def _told(what: str, named: _Named) -> str:
+    more = "" if named.keys == len(named.examples) else ", ..."
+    return f"{what}: {', '.join(named.examples)}{more}"
+
+
+def _table(rows: Iterable[tuple[object, ...]]) -> list[str]:
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for first, *numbers, last in cells:
+        right = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=False)]
+        lines.append("  ".join(["", first.ljust(widths[0]), *right, last]).rstrip())
+    return lines

@@ -1,0 +1,203 @@
+"""Whole RDB files: from chunks of bytes to keys, one at a time.
+
+::
+
+    REDIS0011 | (opcode ... | type byte, key, value) ... | 255 | CRC-64 of all before
+
+Opcodes tell of the keys behind them (database, deadline, sizes) or stand for themselves (fields
+about the file, function libraries, what modules keep beside their keys). The value of one key is in
+memory at a time, and only if it is of a kind that was asked for and not too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from anabranch.rdb.chunk_reader import ChunkReader
+from anabranch.rdb.errors import RdbFileError
+from anabranch.rdb.kinds import KINDS, MODULE, MODULE_PRELIMINARY, SUPPORTED, module_name
+from anabranch.rdb.payload import RDB_VERSION
+from anabranch.rdb.walk import WALKS, walk_module
+
+__all__ = ["FileKey", "RdbFile"]
+
+_MAGIC: Final = b"REDIS"
+_FOREIGN_MAGIC: Final = b"VALKE"
+_VERSION_DIGITS: Final = 4
+_CHECKSUM_SINCE: Final = 5
+_DATABASE_MAX: Final = (1 << 31) - 1
+
+_KEY_META: Final = 243
+_SLOT_INFO: Final = 244
+_FUNCTION: Final = 245
+_FUNCTION_PRELIMINARY: Final = 246
+_MODULE_AUX: Final = 247
+_IDLE: Final = 248
+_FREQUENCY: Final = 249
+_AUX: Final = 250
+_RESIZE: Final = 251
+_EXPIRE_MS: Final = 252
+_EXPIRE_S: Final = 253
+_SELECT: Final = 254
+_END: Final = 255
+_LENGTHS: Final = {_SLOT_INFO: 3, _RESIZE: 2, _IDLE: 1}
+"""Opcodes that bring so many lengths, of no interest here."""
+
+_SHOWN_BYTES: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class FileKey:
+    """One key of a file."""
+
+    db: int
+    key: bytes
+    expire_at_ms: int | None
+    kind: str
+    """The word of the command TYPE; for a value of a module the name of its type."""
+    body: bytes | None
+    """Type byte and value; None if it was not asked for or is too large."""
+    size: int
+    """Bytes of type byte and value."""
+    offset: int
+    """Where in the file its type byte stands."""
+
+
+class RdbFile:
+    """A file that is being read: iterate over it, once, for its keys.
+
+    Everything raises :class:`RdbFileError`. What it says besides its keys is complete once the
+    iteration has ended, and only then is the checksum known to be right: what came before may be
+    damaged.
+    """
+
+    def __init__(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        kinds: Collection[str] = SUPPORTED,
+        value_bytes_max: int,
+    ) -> None:
+        """Read the header. Values of ``kinds`` are kept up to ``value_bytes_max`` bytes each."""
+        self.aux: dict[bytes, bytes] = {}
+        """What the writer said of the file, ``redis-ver`` for example."""
+        self.functions = 0
+        """Function libraries that were passed over."""
+        self.module_data: set[str] = set()
+        """Modules that keep data beside or with keys, which was passed over."""
+        self.has_checksum = False
+        self._reader = reader = ChunkReader(chunks)
+        self._kinds = kinds
+        self._value_bytes_max = value_bytes_max
+        self._db = 0
+        self._expire_at_ms: int | None = None
+        magic = reader.raw(len(_MAGIC))
+        if magic == _FOREIGN_MAGIC:
+            raise RdbFileError("a file of Valkey 9 or newer, not of Redis", 0)
+        if magic != _MAGIC:
+            raise RdbFileError("not an RDB file: it does not begin with REDIS", 0)
+        digits = reader.raw(_VERSION_DIGITS)
+        if not digits.isdigit() or not int(digits):
+            raise RdbFileError("no version in the header", len(_MAGIC))
+        self.version = int(digits)
+        if self.version > RDB_VERSION:
+            raise RdbFileError(
+                f"RDB version {self.version} is newer than {RDB_VERSION}, the newest known here",
+                len(_MAGIC),
+            )
+
+    def __iter__(self) -> Iterator[FileKey]:
+        """The keys in the file's order."""
+        reader = self._reader
+        while True:
+            offset = reader.offset
+            mark = reader.byte()
+            if mark in KINDS:
+                yield self._key(mark, offset)
+                self._expire_at_ms = None
+            elif mark == _END:
+                self._end()
+                return
+            elif mark == _FUNCTION_PRELIMINARY:
+                raise RdbFileError("functions of a release candidate of Redis 7.0", offset)
+            elif not self._opcode(mark):
+                raise RdbFileError(f"unknown type or opcode {mark}", offset)
+
+    def _key(self, type_byte: int, offset: int) -> FileKey:
+        reader = self._reader
+        key = reader.string()
+        kind = KINDS[type_byte]
+        if type_byte == MODULE_PRELIMINARY:
+            raise RdbFileError(
+                f"key {_shown(key)}: a module's value from before Redis 4.0, which has no end mark",
+                offset,
+            )
+        start = reader.offset
+        body = None
+        try:
+            if type_byte == MODULE:
+                kind = module_name(reader.length())
+            kept = kind in self._kinds
+            if kept:
+                reader.keep(self._value_bytes_max - 1)
+            WALKS[type_byte](reader)
+            if kept:
+                body = reader.kept(bytes((type_byte,)))
+        except RdbFileError as problem:
+            text = f"in the value of key {_shown(key)} ({kind}): {problem.text}"
+            raise RdbFileError(text, problem.offset) from None
+        size = 1 + reader.offset - start
+        return FileKey(self._db, key, self._expire_at_ms, kind, body, size, offset)
+
+    def _end(self) -> None:
+        reader = self._reader
+        if self.version >= _CHECKSUM_SINCE:
+            expected = reader.crc()
+            stored = int.from_bytes(reader.raw(8), "little")
+            self.has_checksum = stored != 0
+            if stored not in (0, expected):
+                raise RdbFileError("the checksum is wrong: the file is damaged", reader.offset - 8)
+        if not reader.at_end():
+            raise reader.error("more bytes behind the end of the file")
+
+    def _opcode(self, mark: int) -> bool:
+        """Read what an opcode brings; False if there is no such opcode."""
+        reader = self._reader
+        if mark == _SELECT:
+            self._db = reader.length()
+            if self._db > _DATABASE_MAX:
+                raise reader.error("no number of a database")
+        elif mark == _EXPIRE_MS:
+            self._expire_at_ms = int.from_bytes(reader.raw(8), "little", signed=True)
+        elif mark == _EXPIRE_S:
+            self._expire_at_ms = 1000 * int.from_bytes(reader.raw(4), "little", signed=True)
+        elif mark == _AUX:
+            name = reader.string()
+            self.aux[name] = reader.string()
+        elif mark in _LENGTHS:
+            for _ in range(_LENGTHS[mark]):
+                reader.length()
+        elif mark == _FREQUENCY:
+            reader.skip(1)
+        elif mark == _FUNCTION:
+            reader.skip_string()
+            self.functions += 1
+        elif mark == _MODULE_AUX:
+            self.module_data.add(module_name(reader.length()))
+            reader.length()
+            reader.length()  # before or after the keys, as a marked integer
+            walk_module(reader)
+        elif mark == _KEY_META:
+            for _ in range(reader.length()):
+                reader.skip(4)
+                walk_module(reader)
+            self.module_data.add("key metadata")
+        else:
+            return False
+        return True
+
+
+def _shown(key: bytes) -> str:
+    return repr(key[:_SHOWN_BYTES])[1:]

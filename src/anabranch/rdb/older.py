@@ -1,0 +1,64 @@
+"""What a stream loses on its way to an older version, and the stream without it.
+
+Times of a consumer's last successful read, which Redis 7.0 does not have either, go without a word:
+every stream with consumers would have to be named for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from anabranch.rdb.stream_types import StreamType
+from anabranch.stream.image import ConsumerImage, GroupImage, StreamImage
+from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
+
+__all__ = ["NACKED_CONSUMER", "losses", "without_losses"]
+
+NACKED_CONSUMER: Final = b"nacked"
+"""Who gets the entries that nobody owns, where the version does not know such entries."""
+
+
+def losses(image: StreamImage, stream_type: StreamType) -> list[str]:
+    """What ``stream_type`` has no place for, in words; empty if the stream fits."""
+    lost = []
+    if not stream_type.has_nacked:
+        nacked = sum(len(group.nacked) for group in image.groups)
+        if nacked:
+            lost.append(f"{nacked} NACKed {'entry' if nacked == 1 else 'entries'}")
+    if not stream_type.has_producers:
+        iids = sum(len(producer.iids) for producer in image.producers)
+        if iids or image.iids_added or image.iids_duplicates:
+            lost.append(f"{iids} idempotent ID{'' if iids == 1 else 's'} and their counters")
+        if image.idmp_duration not in (None, DURATION_DEFAULT_S) or image.idmp_maxsize not in (
+            None,
+            MAXSIZE_DEFAULT,
+        ):
+            lost.append("IDMP settings")
+    return lost
+
+
+def without_losses(image: StreamImage, stream_type: StreamType) -> StreamImage:
+    """The stream as far as ``stream_type`` has a place for it.
+
+    NACKed entries stay pending: the consumer :data:`NACKED_CONSUMER` owns them, so that XAUTOCLAIM
+    finds them. Leaving them out would be losing messages.
+    """
+    if stream_type.has_nacked:
+        return image
+    return replace(image, groups=[_without_nacked(group) for group in image.groups])
+
+
+def _without_nacked(group: GroupImage) -> GroupImage:
+    if not group.nacked:
+        return group
+    consumers = group.consumers
+    if all(consumer.name != NACKED_CONSUMER for consumer in consumers):
+        consumers = sorted(
+            [*consumers, ConsumerImage(NACKED_CONSUMER, 0, -1)], key=lambda consumer: consumer.name
+        )
+    pending = [
+        item if item.consumer is not None else replace(item, consumer=NACKED_CONSUMER)
+        for item in group.pending
+    ]
+    return replace(group, pending=pending, consumers=consumers, nacked=[])
