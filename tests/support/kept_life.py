@@ -58,7 +58,7 @@ class KeptLife:
         position = self.log.end
         contents = Contents(position, 0, 0, self.turn.next_number, 1)
         file = self.storage.create(snapshot_name(position))
-        file.write(b"".join(Snapshot(self.keyspace, contents).pieces()))
+        file.write(Snapshot(self.keyspace, contents).whole())
         file.sync()
         file.close()
         self.storage.sync()

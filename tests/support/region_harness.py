@@ -52,7 +52,7 @@ class MemoryDisk:
         return self.synced_position
 
     def save(self) -> None:
-        self.saved = b"".join(Snapshot(self.region.keyspace, Contents(1)).pieces())
+        self.saved = Snapshot(self.region.keyspace, Contents(1)).whole()
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
         self.begun.append({"rewrite": rewrite, "schedule": schedule})

@@ -312,6 +312,11 @@ class Settings:
         sentence="A file of the log is not written to beyond this size.",
     )
 
+    oplog_compression: bool = row(
+        YesNo(), "yes", group="persistence",
+        sentence="Compress log and snapshots with zstd where that makes them smaller.",
+    )
+
     # -- events and slow log ------------------------------------------------------------------
     notify_keyspace_events: str = row(
         EventClasses(), "", group="watching",

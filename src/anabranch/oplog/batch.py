@@ -6,8 +6,9 @@
       2       1        1       1        4          8           4         8          4          8
 
 All integers are little-endian; the checksum is over everything else, header and body. The body is
-msgpack: ``[dependencies, effects]``, effects as :mod:`anabranch.effects.codec` writes them.
-Dependencies are empty where there are no other regions.
+msgpack: ``[dependencies, effects]``, effects as :mod:`anabranch.effects.codec` writes them, and
+dependencies empty where there are no other regions. With the flag ``COMPRESSED`` it is a zstd
+frame of that.
 
 Effects that concern other regions are numbered without gaps, ``count`` of them from ``first
 number``: a number per effect, in an :class:`kinds.AddRun` a number per entry. A batch of local
@@ -27,9 +28,11 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import effect_of, plain_effects
+from anabranch.oplog.compression import CompressionError, compressed, expanded
 
 __all__ = [
     "BATCH_VERSION",
+    "COMPRESSED",
     "CONTINUES",
     "HEADER_BYTES",
     "LOCAL",
@@ -46,7 +49,8 @@ MAGIC: Final = b"AB"
 BATCH_VERSION: Final = 1
 LOCAL: Final = 1
 CONTINUES: Final = 2
-_KNOWN_FLAGS: Final = LOCAL | CONTINUES
+COMPRESSED: Final = 4
+_KNOWN_FLAGS: Final = LOCAL | CONTINUES | COMPRESSED
 
 _HEADER: Final = struct.Struct("<2sBBBIQIQI")
 _CHECKSUM: Final = struct.Struct("<Q")
@@ -97,9 +101,13 @@ def encode_batch(
     first: int,
     wall_ms: int,
     flags: int,
+    compress: bool = True,
 ) -> bytes:
     """Effects, all local or none (``flags`` says which), as a batch."""
     body = _encode(([], plain_effects(effects)))
+    if compress and (smaller := compressed(body)) is not None:
+        body = smaller
+        flags |= COMPRESSED
     count = 0 if flags & LOCAL else len(effects)
     header = _HEADER.pack(
         MAGIC, BATCH_VERSION, flags, region, epoch, first, count, wall_ms, len(body)
@@ -128,8 +136,8 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
-        _, effects = _decode(body)
-    except msgspec.MsgspecError as problem:
+        _, effects = _decode(expanded(body) if flags & COMPRESSED else body)
+    except (msgspec.MsgspecError, CompressionError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None
     return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects)
 

@@ -258,6 +258,11 @@ class Survey:
         return [each for each in self._all() if self.only is None or each.name == self.only]
 
     @property
+    def superseded(self) -> list[str]:
+        """Files that no start needs any more."""
+        return [each.name for each in self._all() if each.is_superseded]
+
+    @property
     def base(self) -> SnapshotFacts | None:
         """The snapshot that a start reads."""
         return next((facts for facts in self.snapshots if not facts.is_superseded), None)

@@ -3,10 +3,10 @@
 ::
 
     "ANABRSNP" | version | lowest reader | features | position | XXH3-64 of all before
-    then records: body bytes (4) | XXH3-64 of the body (8) | body
+    then records: flags (1) | body bytes (4) | XXH3-64 of the body (8) | body
 
-A body is a msgpack array that begins with a record type, see below. The last record counts the
-others, so a file without its end is known as such.
+A body is a msgpack array that begins with a record type, see below; with flag 1 it is a zstd frame
+of that. The last record counts the others, so a file without its end is known as such.
 
 Taking one copies the dictionaries of keys, no values: a value that is about to change before it was
 written is frozen first (:meth:`Snapshot.before`, called with every effect), so the file shows one
@@ -28,6 +28,7 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.oplog.compression import CompressionError, compressed, expanded
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
@@ -36,6 +37,7 @@ from anabranch.stream.stream import Stream
 __all__ = [
     "Contents",
     "Snapshot",
+    "framed",
     "load_snapshot",
     "position_of",
     "records_in",
@@ -47,7 +49,8 @@ _KNOWN_FEATURES: Final = 0
 _FILE_MAGIC: Final = b"ANABRSNP"
 _HEADER: Final = struct.Struct("<8sHHIQ")
 _CHECKSUM: Final = struct.Struct("<Q")
-_FRAME: Final = struct.Struct("<IQ")
+_FRAME: Final = struct.Struct("<BIQ")
+_COMPRESSED: Final = 1
 _HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 _PREFIX, _SUFFIX = "snapshot-", ".absnap"
 
@@ -174,16 +177,26 @@ class Snapshot:
         deadline = self._deadlines[database].get(key)
         return _Taken(self._numbers[database], key, deadline, value)
 
-    def pieces(self) -> Iterator[bytes]:
-        """The bytes of the file. Effects may be applied between one piece and the next."""
-        contents = self.contents
-        header = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, FORMAT_VERSION, 0, contents.position)
-        yield header + _CHECKSUM.pack(xxh3_64_intdigest(header))
+    def header(self) -> bytes:
+        """How the file begins."""
+        position = self.contents.position
+        header = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, FORMAT_VERSION, 0, position)
+        return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
+
+    def bodies(self) -> Iterator[bytes]:
+        """What has to go through :func:`framed` into the file, which any thread may do.
+
+        Effects may be applied between one body and the next.
+        """
         count = 0
         for record in self._records():
-            yield _framed(record)
+            yield _encode(record)
             count += 1
-        yield _framed([END, count])
+        yield _encode([END, count])
+
+    def whole(self) -> bytes:
+        """The file, for those who have the time and the memory."""
+        return self.header() + b"".join(map(framed, self.bodies()))
 
     def _records(self) -> Iterator[list[Any]]:
         contents = self.contents
@@ -222,9 +235,13 @@ class Snapshot:
             waiting.clear()
 
 
-def _framed(record: list[Any]) -> bytes:
-    body = _encode(record)
-    return _FRAME.pack(len(body), xxh3_64_intdigest(body)) + body
+def framed(body: bytes, *, compress: bool = True) -> bytes:
+    """A record as it stands in the file."""
+    flags = 0
+    if compress and (smaller := compressed(body)) is not None:
+        body = smaller
+        flags = _COMPRESSED
+    return _FRAME.pack(flags, len(body), xxh3_64_intdigest(body)) + body
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -261,18 +278,18 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
         frame = file.read(_FRAME.size)
         if len(frame) < _FRAME.size:
             raise CorruptLogError(name, at, "the file ends before its last record")
-        size, expected = _FRAME.unpack(frame)
+        flags, size, expected = _FRAME.unpack(frame)
         body = file.read(size)
         if len(body) < size:
             raise CorruptLogError(name, at, "the file ends within a record")
         found = xxh3_64_intdigest(body)
-        if found != expected:
+        if found != expected or flags & ~_COMPRESSED:
             raise CorruptLogError(
                 name, at, f"a record has checksum {found:016x} instead of {expected:016x}"
             )
         try:
-            record = _decode(body)
-        except msgspec.MsgspecError as problem:
+            record = _decode(expanded(body) if flags & _COMPRESSED else body)
+        except (msgspec.MsgspecError, CompressionError) as problem:
             raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
         if record[:1] == [END]:
             break

@@ -25,7 +25,7 @@ class Turn:
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
 
-    def take(self, wall_ms: int) -> bytes:
+    def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The batches of the turn, one behind the other; the next turn begins empty."""
         effects = self.effects
         parts = list(_parts(effects))
@@ -40,6 +40,7 @@ class Turn:
                     first=self.next_number,
                     wall_ms=wall_ms,
                     flags=(LOCAL if is_local else 0) | (CONTINUES if index < last else 0),
+                    compress=compress,
                 )
             )
             if not is_local:

@@ -175,7 +175,10 @@ class Durability:
         if log is None or turn is None:
             return
         if turn.effects:
-            data = turn.take(self._server.clock.now_us() // 1000)
+            data = turn.take(
+                self._server.clock.now_us() // 1000,
+                compress=self._server.settings.oplog_compression,
+            )
             self._unwritten = self._unwritten + data if self._unwritten else data
             end = log.end + len(self._unwritten)
             self._held.extend((end, *each) for each in self._this_turn)

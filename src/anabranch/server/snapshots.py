@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
-from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
+from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ class Snapshots:
         self.abandon()
         run = _Run(self._region, storage, contents, self._executor)
         try:
-            for piece in run.pieces:
-                run.add(piece)
+            for body in run.bodies:
+                run.add(body)
             run.finish().result()
         except OSError as problem:
             self._failed(run, problem)
@@ -113,11 +113,11 @@ class Snapshots:
             began = ticks()
             done = False
             while ticks() - began < SLICE_NS:
-                piece = next(run.pieces, None)
-                if piece is None:
+                body = next(run.bodies, None)
+                if body is None:
                     done = True
                     break
-                run.add(piece)
+                run.add(body)
             self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
             if not done:
                 self._schedule(PAUSE_S)
@@ -190,7 +190,9 @@ class _Run:
         self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX
         self._file: LogFile | None = storage.create(self._temporary)
         self.snapshot = Snapshot(region.keyspace, contents)
-        self.pieces: Iterator[bytes] = self.snapshot.pieces()
+        self.bodies: Iterator[bytes] = self.snapshot.bodies()
+        self._compress = region.settings.oplog_compression
+        self._begun = False
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._writes: list[Future[None]] = []
@@ -200,20 +202,27 @@ class _Run:
         self._writes = [write for write in self._writes if not write.done() or write.result()]
         return len(self._writes) >= IN_FLIGHT_MAX
 
-    def add(self, piece: bytes) -> None:
-        """Another piece of the file."""
-        self._buffer.append(piece)
-        self._buffered += len(piece)
-        self.size += len(piece)
+    def add(self, body: bytes) -> None:
+        """Another body of a record."""
+        self._buffer.append(body)
+        self._buffered += len(body)
         if self._buffered >= WRITE_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        assert self._file is not None
-        data = b"".join(self._buffer)
-        self._buffer.clear()
+        bodies, self._buffer = self._buffer, []
         self._buffered = 0
-        self._writes.append(self._executor.submit(self._file.write, data))
+        self._writes.append(self._executor.submit(self._write, bodies))
+
+    def _write(self, bodies: list[bytes]) -> None:
+        """In the thread: compressing and hashing let the others run."""
+        assert self._file is not None
+        parts = [] if self._begun else [self.snapshot.header()]
+        self._begun = True
+        parts += [framed(body, compress=self._compress) for body in bodies]
+        data = b"".join(parts)
+        self._file.write(data)
+        self.size += len(data)
 
     def finish(self) -> Future[None]:
         """Write the rest, and give the file its name once it is on the disk."""

@@ -12,6 +12,7 @@ from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.snapshot import (
     Contents,
     Snapshot,
+    framed,
     load_snapshot,
     position_of,
     snapshot_name,
@@ -62,7 +63,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
             expected = everything_in(keyspace)
             snapshot = Snapshot(keyspace, Contents(77, 3, 2, 55, 1234))
             context.before = snapshot.before
-            pieces = snapshot.pieces()
+            pieces = snapshot.bodies()
         recorder.run(line)
         if rng.random() < 0.1:
             for database in keyspace.databases:  # as maintenance does
@@ -75,7 +76,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
     assert pieces is not None
     data += pieces
     context.before = None
-    again, contents = loaded(b"".join(data))
+    again, contents = loaded(snapshot.header() + b"".join(map(framed, data)))
     assert everything_in(again) == expected
     assert (contents.position, contents.region, contents.epoch) == (77, 3, 2)
     assert (contents.next_number, contents.wall_ms) == (55, 1234)
@@ -98,7 +99,7 @@ def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
         recorder.run(line)
     snapshot = Snapshot(keyspace, Contents(0))
     context.before = snapshot.before
-    pieces = snapshot.pieces()
+    pieces = snapshot.bodies()
     for _ in range(rng.randrange(6)):
         next(pieces, None)
     for line in random_life(rng, *OTHER_LINES):
@@ -123,7 +124,7 @@ def filled() -> bytes:
         "ACL SETUSER ann on",
     ):
         recorder.run(line)
-    return b"".join(Snapshot(recorder.server.region.keyspace, Contents(5)).pieces())
+    return Snapshot(recorder.server.region.keyspace, Contents(5)).whole()
 
 
 def test_a_snapshot_that_ends_early_anywhere_is_refused() -> None:

@@ -1,0 +1,137 @@
+"""Effects of a turn as batches, and bytes as batches again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.effects import kinds
+from anabranch.oplog.batch import (
+    CONTINUES,
+    HEADER_BYTES,
+    LOCAL,
+    Batch,
+    BatchError,
+    decode_batch,
+    effects_in,
+    encode_batch,
+)
+from anabranch.oplog.segment import turns_in
+from anabranch.region import turn as turn_module
+from anabranch.region.turn import Turn
+
+NUMBERED = kinds.SetString(0, b"k", b"v")
+LOCAL_ONE = kinds.Acknowledge(0, b"s", b"g", [1 << 64])
+
+EFFECTS = st.lists(st.sampled_from([NUMBERED, LOCAL_ONE]), max_size=20)
+
+
+def batches(data: bytes) -> list[Batch]:
+    found = []
+    at = 0
+    while at < len(data):
+        batch = decode_batch(data, at)
+        found.append(batch)
+        at += batch.size
+    return found
+
+
+# -- one batch --------------------------------------------------------------------------------
+
+
+def test_a_batch_says_where_it_comes_from_and_where_it_stands() -> None:
+    data = encode_batch(
+        [NUMBERED, NUMBERED], region=31, epoch=1 << 31, first=1 << 40, wall_ms=1 << 50, flags=0
+    )
+    batch = decode_batch(b"before" + data + b"behind", 6)
+    assert (batch.region, batch.epoch, batch.first) == (31, 1 << 31, 1 << 40)
+    assert (batch.numbered, batch.wall_ms, batch.size) == (2, 1 << 50, len(data))
+    assert not batch.is_local
+    assert not batch.continues
+    assert effects_in(batch) == [NUMBERED, NUMBERED]
+
+
+def test_a_local_batch_takes_no_numbers() -> None:
+    data = encode_batch([LOCAL_ONE], region=0, epoch=0, first=5, wall_ms=1, flags=LOCAL | CONTINUES)
+    batch = decode_batch(data)
+    assert (batch.first, batch.numbered) == (5, 0)
+    assert batch.is_local
+    assert batch.continues
+
+
+def test_neighbouring_additions_take_a_number_each() -> None:
+    adds = [kinds.Add(0, b"s", number, b"f", 1, False) for number in (1, 2, 3)]
+    batch = decode_batch(encode_batch(adds, region=0, epoch=0, first=1, wall_ms=1, flags=0))
+    assert batch.numbered == 3
+    assert len(effects_in(batch)) == 1
+
+
+def test_every_missing_and_every_changed_byte_is_noticed() -> None:
+    data = encode_batch([NUMBERED], region=0, epoch=0, first=1, wall_ms=1, flags=0)
+    for size in range(len(data)):
+        with pytest.raises(BatchError, match="cut off"):
+            decode_batch(data[:size])
+    for at in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            with pytest.raises(BatchError):
+                decode_batch(bytes(broken))
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_no_batch(data: bytes) -> None:
+    with pytest.raises(BatchError):
+        decode_batch(data)
+    with pytest.raises(BatchError):
+        decode_batch(b"AB\x01\x00" + data)
+
+
+# -- a turn ----------------------------------------------------------------------------------
+
+
+@given(EFFECTS, st.integers(1, 5))
+def test_a_turn_comes_back_in_order_however_it_is_cut(
+    effects: list[kinds.Effect], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turn_module, "BATCH_EFFECTS_MAX", most)
+        turn = Turn(3, 4)
+        turn.next_number = 100
+        turn.effects += effects
+        found = batches(turn.take(77))
+    assert turn.effects == []
+    assert [effect for batch in found for effect in effects_in(batch)] == effects
+    number = 100
+    for batch in found:
+        assert (batch.region, batch.epoch, batch.wall_ms) == (3, 4, 77)
+        assert 0 < len(effects_in(batch)) <= most
+        assert all(effect.local == batch.is_local for effect in effects_in(batch))
+        assert batch.first == number
+        number += batch.numbered
+    assert turn.next_number == number
+    assert number == 100 + effects.count(NUMBERED)
+    assert [batch.continues for batch in found] == [True] * (len(found) - 1) + [False][: len(found)]
+
+
+def test_an_empty_turn_is_nothing() -> None:
+    assert Turn().take(1) == b""
+
+
+def test_a_turn_is_read_as_one_however_many_batches_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turn_module, "BATCH_EFFECTS_MAX", 2)
+    turn = Turn()
+    data = b" " * 32  # where a file has its header
+    for count in (5, 1, 2):
+        turn.effects += [NUMBERED] * count
+        data += turn.take(1)
+    read = [item[1] for item in turns_in(data)]
+    assert [len(batches) for batches in read if isinstance(batches, list)] == [3, 1, 1]
+
+
+def test_headers_are_as_long_as_they_say() -> None:
+    empty = encode_batch([], region=0, epoch=0, first=1, wall_ms=1, flags=0)
+    assert len(empty) == HEADER_BYTES + len(b"\x92\x90\x90")

@@ -1,0 +1,301 @@
+"""Segments: written at the end, synced as far as anybody is told, retired from the front."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from anabranch.effects import kinds
+from anabranch.oplog.batch import encode_batch
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.segment import (
+    SEGMENT_HEADER_BYTES,
+    first_position_of,
+    segment_header,
+    segment_name,
+)
+from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
+from tests.support.kept_life import KeptLife, recovered
+from tests.support.memory_storage import Fault, MemoryStorage
+from tests.support.recorder import everything_in
+
+
+def batch(number: int, size: int = 10) -> bytes:
+    effect = kinds.SetString(0, b"k", b"v" * size)
+    return encode_batch([effect], region=0, epoch=0, first=number, wall_ms=1, flags=0)
+
+
+def new_log(storage: MemoryStorage, segment_bytes: int = 1) -> OpLog:
+    """A log that begins a file with every turn, unless told otherwise."""
+    return OpLog(storage, [], end=0, segment_bytes=segment_bytes)
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def test_a_file_is_begun_when_the_last_is_full() -> None:
+    storage = MemoryStorage()
+    size = len(batch(1))
+    log = new_log(storage, segment_bytes=2 * size)
+    for number in range(1, 6):
+        log.append(batch(number))
+    assert sorted(storage.names()) == [segment_name(n * size) for n in (0, 2, 4)]
+    assert [segment.size for segment in log.segments] == [2 * size, 2 * size, size]
+    assert (log.end, log.size) == (5 * size, 5 * size)
+    for name, data in storage.files().items():
+        first = first_position_of(name)
+        assert first is not None
+        assert data.startswith(segment_header(first))
+    keyspace, report = recovered(storage)
+    assert report.batches == 5
+    assert report.end == log.end
+    assert keyspace.databases[0].values.keys() == {b"k"}
+
+
+def test_a_turn_is_never_split_between_files() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=100)
+    log.append(batch(1, 1000))
+    assert len(storage.names()) == 1
+
+
+def test_a_new_file_is_not_begun_behind_an_empty_one() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.begin_segment()
+    log.begin_segment()
+    assert storage.names() == [segment_name(0)]
+    log.append(batch(1))
+    log.begin_segment()
+    log.begin_segment()
+    assert sorted(storage.names()) == [segment_name(0), segment_name(len(batch(1)))]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 30, 70])
+def test_what_could_be_written_of_a_turn_is_cut_before_the_next(keep: int) -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    log.append(batch(1))
+    end = log.end
+    storage.faults = [Fault("write", errno.ENOSPC, times=2, keep=keep)]
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            log.append(batch(2))
+        assert log.end == end
+        assert log.size == end
+    log.append(batch(2))
+    _, report = recovered(storage)
+    assert (report.batches, report.cut) == (2, None)
+
+
+def test_a_log_that_cannot_be_cut_writes_nothing_behind_the_remains() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    log.append(batch(1))
+    storage.faults = [Fault("write", keep=20), Fault("truncate")]
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            log.append(batch(2))
+    log.append(batch(2))
+    _, report = recovered(storage)
+    assert (report.batches, report.cut) == (2, None)
+
+
+@pytest.mark.parametrize("keep", [0, 7, SEGMENT_HEADER_BYTES])
+@pytest.mark.parametrize("leftover", [False, True], ids=["removed", "left over"])
+def test_a_file_that_could_not_be_begun_is_begun_again(keep: int, leftover: bool) -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    storage.faults = [Fault("write", errno.ENOSPC, keep=keep)]
+    if leftover:
+        storage.faults.append(Fault("remove"))
+    with pytest.raises(OSError, match="No space"):
+        log.append(batch(2))
+    assert len(log.segments) == 1
+    _, report = recovered(MemoryStorage(storage.files()))  # a crash now
+    assert (report.batches, report.end) == (1, log.end)
+    log.append(batch(2))
+    _, report = recovered(storage)
+    assert (report.batches, report.cut) == (2, None)
+
+
+def test_a_directory_that_cannot_take_a_file_changes_nothing() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    storage.faults = [Fault("create", errno.EROFS)]
+    with pytest.raises(OSError, match="Read-only"):
+        log.append(batch(1))
+    assert (log.end, log.segments, storage.names()) == (0, [], [])
+    log.append(batch(1))
+    assert recovered(storage)[1].batches == 1
+
+
+def test_a_predecessors_remains_are_cut_before_anything_is_written() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    log.append(batch(1))
+    log.close()
+    segment = log.segments[0]
+    storage.append(segment.name).write(b"remains")
+    successor = OpLog(storage, [segment], end=segment.end, segment_bytes=1 << 20)
+    successor.append(batch(2))
+    _, report = recovered(storage)
+    assert (report.batches, report.cut) == (2, None)
+
+
+# -- syncing ----------------------------------------------------------------------------------
+
+
+def sync(log: OpLog) -> None:
+    sync = log.begin_sync()
+    sync.run()
+    log.finish_sync(sync)
+
+
+def test_a_sync_covers_what_was_written_before_it_began() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage, segment_bytes=1 << 20)
+    log.append(batch(1))
+    before = log.end
+    running = log.begin_sync()
+    log.append(batch(2))
+    running.run()
+    log.finish_sync(running)
+    assert log.synced == before
+    sync(log)
+    assert log.synced == log.end
+
+
+def test_full_files_are_synced_once_and_closed() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    for number in (1, 2, 3):
+        log.append(batch(number))
+    names = [segment.name for segment in log.segments]
+    sync(log)
+    assert sorted(storage.synced) == [".", *names]
+    storage.synced.clear()
+    sync(log)
+    assert storage.synced == [names[-1]]
+
+
+def test_a_file_that_became_full_during_a_sync_is_synced_by_the_next() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    running = log.begin_sync()
+    log.append(batch(2))
+    log.append(batch(3))
+    running.run()
+    log.finish_sync(running)
+    storage.synced.clear()
+    sync(log)
+    assert [segment.name for segment in log.segments[1:]] == storage.synced[-2:]
+
+
+def test_the_name_of_a_file_that_was_begun_during_a_sync_is_synced_by_the_next() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    running = log.begin_sync()
+    running.run()
+    log.append(batch(2))
+    log.finish_sync(running)
+    storage.synced.clear()
+    sync(log)
+    assert "." in storage.synced
+
+
+def test_a_sync_that_failed_has_synced_nothing() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    storage.faults = [Fault("sync")]
+    running = log.begin_sync()
+    with pytest.raises(OSError, match="Input/output"):
+        running.run()
+    assert log.synced == 0
+
+
+def test_closing_lets_go_of_every_file() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    for number in (1, 2, 3):
+        log.append(batch(number))
+    log.close()
+    log.close()
+
+
+# -- the front --------------------------------------------------------------------------------
+
+
+def filled() -> tuple[MemoryStorage, OpLog, list[int]]:
+    """A log of five files, and where each begins."""
+    storage = MemoryStorage()
+    log = new_log(storage)
+    for number in range(1, 6):
+        log.append(batch(number))
+    return storage, log, [segment.first for segment in log.segments]
+
+
+def test_files_before_a_position_go() -> None:
+    storage, log, firsts = filled()
+    assert log.retire(firsts[2]) == 2
+    assert sorted(storage.names()) == [segment_name(first) for first in firsts[2:]]
+    assert log.retire(firsts[3] - 1) == 0
+    assert log.retire(firsts[3]) == 1
+    assert log.retire(firsts[3]) == 0
+
+
+def test_the_newest_file_stays() -> None:
+    storage, log, firsts = filled()
+    assert log.retire(log.end) == 4
+    assert storage.names() == [segment_name(firsts[-1])]
+    log.append(batch(6))
+    assert log.end == log.segments[-1].end
+
+
+def test_what_somebody_still_reads_stays() -> None:
+    storage, log, firsts = filled()
+    log.needed_from = lambda: firsts[1] + 1
+    assert log.retire(log.end) == 1
+    assert min(storage.names()) == segment_name(firsts[1])
+    log.needed_from = lambda: log.end
+    assert log.retire(log.end) == 3
+
+
+def test_a_file_that_cannot_be_removed_goes_the_next_time() -> None:
+    storage, log, firsts = filled()
+    storage.faults = [Fault("remove", after=1)]
+    with pytest.raises(OSError, match="Input/output"):
+        log.retire(firsts[3])
+    assert [segment.first for segment in log.segments] == firsts[1:]
+    assert log.retire(firsts[3]) == 2
+
+
+def test_a_log_goes_on_behind_a_snapshot_when_its_files_are_gone() -> None:
+    life = KeptLife(segment_bytes=1)
+    life.run("SET k 1")
+    life.run("SET k 2")
+    life.snapshot()
+    life.log.retire(life.log.end)
+    life.run("SET k 3")
+    keyspace, report = recovered(life.storage)
+    assert everything_in(keyspace) == life.everything()
+    assert len(report.segments) == 1
+    assert report.snapshot == snapshot_name(report.segments[0].first)
+
+
+def test_a_log_may_begin_at_a_snapshot_that_was_taken_without_one() -> None:
+    life = KeptLife()
+    life.run("SET k 1")
+    storage = MemoryStorage()
+    data = Snapshot(life.keyspace, Contents(7, next_number=2)).whole()
+    storage.create(snapshot_name(7)).write(data)
+    log = OpLog(storage, [], end=7, segment_bytes=1)
+    log.append(batch(2))
+    keyspace, report = recovered(storage)
+    assert report.end == 7 + len(batch(2))
+    assert keyspace.databases[0].values[b"k"].data == b"v" * 10  # type: ignore[union-attr]

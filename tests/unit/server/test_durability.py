@@ -1,0 +1,667 @@
+"""What clients hear while the disk is slow, full or broken.
+
+A whole server in this event loop, on a disk in memory that syncs when the test lets it, and fails
+when told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import hiredis
+import pytest
+
+from anabranch.config.settings import Settings
+from anabranch.effects import kinds
+from anabranch.oplog.batch import effects_in
+from anabranch.oplog.recovery import TEMPORARY_SUFFIX
+from anabranch.oplog.segment import first_position_of, turns_in
+from anabranch.oplog.snapshot import position_of
+from anabranch.server import durability
+from anabranch.server.app import Server
+from anabranch.server.stop import orderly_stop
+from tests.support.kept_life import recovered
+from tests.support.memory_storage import Fault, MemoryStorage
+from tests.support.recorder import everything_in
+from tests.support.wire import encode_command
+
+SECONDS = 5.0
+Lines = tuple[str, ...]
+
+
+class Client:
+    """One connection to the server in the same event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._replies = hiredis.Reader()
+
+    def send(self, *lines: str) -> None:
+        """Send lines in one packet."""
+        self._writer.write(b"".join(encode_command(line.split()) for line in lines))
+
+    async def reply(self) -> Any:
+        """The next reply; an error is returned, the end of the connection raises EOFError."""
+        async with asyncio.timeout(SECONDS):
+            while (reply := self._replies.gets()) is False:
+                data = await self._reader.read(1 << 16)
+                if not data:
+                    raise EOFError
+                self._replies.feed(data)
+        return reply
+
+    async def do(self, line: str) -> Any:
+        """Send a line; its reply."""
+        self.send(line)
+        return await self.reply()
+
+    async def has_nothing(self) -> bool:
+        """Whether no reply has come, although everybody had time to give one."""
+        await turns()
+        if self._reader._buffer:  # type: ignore[attr-defined]
+            return False
+        return self._replies.gets() is False
+
+    async def is_closed(self) -> bool:
+        """Whether the server ends the connection without another word."""
+        try:
+            reply = await self.reply()
+        except (EOFError, ConnectionResetError):
+            return True
+        raise AssertionError(f"a reply: {reply!r}")
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def turns(count: int = 20) -> None:
+    """Let the event loop go round."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(it_is_so: Callable[[], object]) -> None:
+    """Let the event loop go round until it is so."""
+    async with asyncio.timeout(SECONDS):
+        while not it_is_so():  # noqa: ASYNC110 - what it asks knows no events
+            await asyncio.sleep(0.001)
+
+
+class World:
+    """A server, its disk, and what it writes to its log."""
+
+    def __init__(self, directory: Path, logs: pytest.LogCaptureFixture) -> None:
+        self._path = str(directory / "socket")
+        self._clients: list[Client] = []
+        self._logs = logs
+        self.disk = MemoryStorage()
+        self.server: Server
+
+    async def start(self, appendfsync: str = "always", **settings: Any) -> None:
+        """Start on the present disk."""
+        self.server = Server(
+            Settings(
+                port=0,
+                unixsocket=self._path,
+                appendfsync=appendfsync,
+                enable_debug_command="yes",
+                **settings,
+            )
+        )
+        self.server.persistence._storage = cast(Any, self.disk)
+        await self.server.start()
+
+    async def stop(self) -> None:
+        self.disk.faults.clear()
+        self.disk.let_all_sync()
+        for client in self._clients:
+            client.close()
+        await orderly_stop(self.server, patient=False)
+        self.server.persistence.close()
+        await turns()
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_unix_connection(self._path))
+        self._clients.append(client)
+        return client
+
+    async def clients(self, count: int) -> list[Client]:
+        return [await self.client() for _ in range(count)]
+
+    async def sync_begins(self) -> None:
+        """Wait until a sync has come to the gate."""
+        await until(lambda: self.disk.syncing.acquire(blocking=False))
+
+    def events(self) -> list[str]:
+        """What the operator's log says."""
+        return [record.getMessage() for record in self._logs.records]
+
+    def keys_on_disk(self) -> set[bytes]:
+        """The keys that a start after a kill would find in database 0."""
+        keyspace, _ = recovered(MemoryStorage(self.disk.files()))
+        return set(keyspace.databases[0].values)
+
+    def check_recovery(self) -> None:
+        """What is on the disk is all there is."""
+        keyspace, _ = recovered(MemoryStorage(self.disk.files()))
+        assert everything_in(keyspace) == everything_in(self.server.region.keyspace)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncIterator[World]:
+    caplog.set_level("INFO", "anabranch")
+    made = World(tmp_path, caplog)
+    yield made
+    await made.stop()
+
+
+# -- appendfsync always -------------------------------------------------------------------------
+
+
+async def test_neither_writer_nor_reader_hears_of_what_is_not_synced(world: World) -> None:
+    await world.start()
+    writer, reader, blocked = await world.clients(3)
+    blocked.send("XREAD BLOCK 0 STREAMS s $")
+    await turns()
+    world.disk.hold_syncs()
+    writer.send("XADD s 1-0 f v")
+    await world.sync_begins()
+    reader.send("XLEN s")
+    for client in (writer, reader, blocked):
+        assert await client.has_nothing()
+    world.disk.let_sync()
+    assert await writer.reply() == b"1-0"
+    assert await reader.reply() == 1
+    assert await blocked.reply() == [[b"s", [[b"1-0", [b"f", b"v"]]]]]
+
+
+async def test_a_reader_of_something_else_waits_too_so_that_order_is_kept(world: World) -> None:
+    await world.start()
+    writer, reader = await world.clients(2)
+    world.disk.hold_syncs()
+    writer.send("SET k 1")
+    await world.sync_begins()
+    reader.send("PING", "GET k", "PING")
+    assert await reader.has_nothing()
+    world.disk.let_sync()
+    assert [await reader.reply() for _ in range(3)] == [b"PONG", b"1", b"PONG"]
+
+
+async def test_turns_that_end_during_a_sync_share_the_next(world: World) -> None:
+    await world.start()
+    first, *others = await world.clients(6)
+    world.disk.hold_syncs()
+    first.send("SET k0 v")
+    await world.sync_begins()
+    for number, other in enumerate(others, 1):
+        other.send(f"SET k{number} v")
+        await turns()
+    world.disk.let_sync()
+    assert await first.reply() == b"OK"
+    await world.sync_begins()
+    for other in others:
+        assert await other.has_nothing()
+    world.disk.let_sync()
+    assert [await other.reply() for other in others] == [b"OK"] * 5
+    assert len([name for name in world.disk.synced if name != "."]) == 2
+
+
+async def test_a_pipeline_is_one_turn_and_one_sync(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    client.send(*(f"XADD s {number}-0 f v" for number in range(1, 101)))
+    for number in range(1, 101):
+        assert await client.reply() == b"%d-0" % number
+    assert len([name for name in world.disk.synced if name != "."]) == 1
+    assert len(logged_turns(world)) == 1
+
+
+async def test_nothing_waits_when_nothing_was_written(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    assert await client.do("SET k 1") == b"OK"
+    world.disk.hold_syncs()
+    assert await client.do("GET k") == b"1"
+
+
+async def test_what_is_answered_survives_any_power_failure(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    rng = random.Random(3)
+    for number in range(30):
+        assert await client.do(f"SET k{number} v") == b"OK"
+        keyspace, _ = recovered(world.disk.crash(rng))
+        assert len(keyspace.databases[0].values) == number + 1
+
+
+async def test_messages_and_monitors_are_held_in_order(world: World) -> None:
+    await world.start()
+    writer, subscriber, monitor = await world.clients(3)
+    await subscriber.do("SUBSCRIBE news")
+    await monitor.do("MONITOR")
+    world.disk.hold_syncs()
+    writer.send("SET k 1", "PUBLISH news first")
+    await world.sync_begins()
+    writer.send("PUBLISH news second")
+    assert await subscriber.has_nothing()
+    assert await monitor.has_nothing()
+    world.disk.let_sync()
+    assert [(await subscriber.reply())[2] for _ in range(2)] == [b"first", b"second"]
+    seen = [(await monitor.reply()).split(b"] ")[1] for _ in range(3)]
+    assert seen == [b'"SET" "k" "1"', b'"PUBLISH" "news" "first"', b'"PUBLISH" "news" "second"']
+    assert [await writer.reply() for _ in range(3)] == [b"OK", 1, 1]
+
+
+async def test_quit_behind_a_write_is_answered_before_the_end(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.hold_syncs()
+    client.send("SET k 1", "QUIT")
+    await world.sync_begins()
+    assert await client.has_nothing()
+    world.disk.let_sync()
+    assert [await client.reply(), await client.reply()] == [b"OK", b"OK"]
+    assert await client.is_closed()
+
+
+async def test_client_reply_off_and_skip_stay_silent(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    client.send("CLIENT REPLY OFF", "SET a 1", "CLIENT REPLY ON", "CLIENT REPLY SKIP", "SET b 1")
+    assert await client.reply() == b"OK"
+    assert [await client.do("GET a"), await client.do("GET b")] == [b"1", b"1"]
+    assert world.keys_on_disk() == {b"a", b"b"}
+
+
+async def test_a_client_that_left_is_not_answered(world: World) -> None:
+    await world.start()
+    gone, client = await world.clients(2)
+    world.disk.hold_syncs()
+    gone.send("SET a 1")
+    await world.sync_begins()
+    gone.close()
+    await until(lambda: len(world.server.connections) == 1)
+    world.disk.let_all_sync()
+    assert await client.do("GET a") == b"1"
+    assert "server.internal_error" not in world.events()
+
+
+async def test_a_stop_answers_what_waits(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.hold_syncs()
+    client.send("SET a 1")
+    await world.sync_begins()
+    world.disk.let_all_sync()
+    await orderly_stop(world.server, patient=True)
+    assert await client.reply() == b"OK"
+    assert await client.is_closed()
+
+
+# -- everysec and no ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+async def test_other_policies_do_not_wait_for_a_sync(world: World, policy: str) -> None:
+    await world.start(policy)
+    writer, reader = await world.clients(2)
+    world.disk.hold_syncs()
+    for number in range(3):
+        assert await writer.do(f"SET k{number} v") == b"OK"
+        assert await reader.do(f"GET k{number}") == b"v"
+        assert b"k%d" % number in world.keys_on_disk()
+
+
+async def test_everysec_syncs_in_the_background(world: World) -> None:
+    await world.start("everysec")
+    (client,) = await world.clients(1)
+    await client.do("SET k v")
+    await until(lambda: world.server.durability.unsynced_bytes == 0)
+    keyspace, _ = recovered(world.disk.crash(random.Random(1)))
+    assert len(keyspace.databases[0].values) == 1
+
+
+async def test_a_sync_that_takes_too_long_holds_replies_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "SYNC_SLOW_S", 0.05)
+    await world.start("everysec", hz=100)
+    (client,) = await world.clients(1)
+    world.disk.hold_syncs()
+    assert await client.do("SET a v") == b"OK"
+    await world.sync_begins()
+    await asyncio.sleep(0.06)
+    client.send("SET b v", "GET a")
+    await asyncio.sleep(0.05)
+    assert await client.has_nothing()
+    world.disk.let_all_sync()
+    assert [await client.reply(), await client.reply()] == [b"OK", b"v"]
+    assert world.server.durability.delayed_syncs == 1
+
+
+async def test_a_change_of_policy_holds_for_who_waits(world: World) -> None:
+    await world.start("always")
+    writer, other = await world.clients(2)
+    world.disk.hold_syncs()
+    writer.send("SET a v")
+    await world.sync_begins()
+    other.send("CONFIG SET appendfsync everysec")
+    assert await other.reply() == b"OK"
+    assert await writer.reply() == b"OK"
+    assert await other.do("CONFIG SET appendfsync always") == b"OK"
+    other.send("SET b v")
+    assert await other.has_nothing()
+    world.disk.let_all_sync()
+    assert await other.reply() == b"OK"
+
+
+async def test_waitaof_is_answered_as_soon_as_it_is_true(world: World) -> None:
+    await world.start("everysec")
+    waiter, other = await world.clients(2)
+    world.disk.hold_syncs()
+    assert await waiter.do("SET a v") == b"OK"
+    waiter.send("WAITAOF 1 0 0")
+    assert await waiter.has_nothing()
+    world.server.stop_timers()  # nothing but the sync itself can bring the answer
+    world.server.durability.begin_sync()
+    assert await other.do("WAITAOF 0 0 0") == [0, 0]
+    world.disk.let_all_sync()
+    assert await waiter.reply() == [1, 0]
+
+
+# -- a disk that does not take it -----------------------------------------------------------------
+
+FULL = [
+    pytest.param(errno.ENOSPC, 0, id="full"),
+    pytest.param(errno.ENOSPC, 17, id="full in the middle"),
+    pytest.param(errno.EIO, 0, id="broken"),
+    pytest.param(errno.EIO, 50, id="broken in the middle"),
+    pytest.param(errno.EFBIG, 3, id="too large"),
+]
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize(("code", "keep"), FULL)
+async def test_writes_are_refused_and_reads_go_on_until_it_can_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, policy: str, code: int, keep: int
+) -> None:
+    monkeypatch.setattr(durability, "RETRY_S", 0.01)
+    await world.start(policy)
+    writer, other, reader = await world.clients(3)
+    assert await writer.do("SET a before") == b"OK"
+    fault = Fault("write", code, times=1 << 30, keep=keep)
+    world.disk.faults = [fault]
+    writer.send("SET b kept")
+    await until(lambda: fault.times < (1 << 30) - 2)  # it was tried more than once
+    refusal = await other.do("SET c refused")
+    assert str(refusal).startswith("MISCONF Errors writing to the AOF file: ")
+    assert await reader.do("GET a") == b"before"
+    assert await reader.do("GET c") is None
+    assert await reader.do("PING") == b"PONG"
+    assert b"aof_last_write_status:err" in await reader.do("INFO persistence")
+    assert await writer.has_nothing()
+    other.send("MULTI", "SET c refused", "EXEC")
+    assert [str(await other.reply())[:7] for _ in range(3)] == ["b'OK'", "MISCONF", "EXECABO"]
+    world.disk.faults.clear()
+    assert await writer.reply() == b"OK"
+    await until(lambda: world.server.durability.trouble is None)
+    assert await other.do("SET c taken") == b"OK"
+    assert b"aof_last_write_status:ok" in await reader.do("INFO persistence")
+    assert world.keys_on_disk() == {b"a", b"b", b"c"}
+    world.check_recovery()
+    assert world.events().count("oplog.write_failed") == 1, "an operator needs one line"
+    assert world.events().count("oplog.writes_again") == 1
+
+
+async def test_a_kill_while_the_disk_is_full_loses_nothing_that_was_answered(
+    world: World,
+) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.free = 3000
+    answered = set()
+    number = 0
+    while True:
+        key = f"k{number}"
+        client.send(f"SET {key} {'v' * 100}")
+        await until(lambda: world.server.durability.trouble or client._reader._buffer)  # type: ignore[attr-defined]
+        if world.server.durability.trouble:
+            break
+        assert await client.reply() == b"OK"
+        answered.add(key.encode())
+        number += 1
+    assert len(answered) > 5
+    assert world.keys_on_disk() == answered
+
+
+async def test_keys_that_expire_while_the_disk_is_full_are_deleted_on_it_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "RETRY_S", 0.01)
+    await world.start()
+    writer, reader = await world.clients(2)
+    await writer.do("SET k v PX 50")
+    await writer.do("SET l v")
+    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    writer.send("SET m v")
+    await until(lambda: world.server.durability.trouble)
+    await until(lambda: b"k" not in world.server.region.keyspace.databases[0].values)
+    assert await reader.do("GET l") == b"v"
+    assert await reader.do("GET k") is None
+    world.disk.faults.clear()
+    assert await writer.reply() == b"OK"
+    assert await reader.do("GET m") == b"v"
+    assert world.keys_on_disk() == {b"l", b"m"}
+
+
+async def test_a_stop_writes_what_has_become_possible_to_write(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.faults = [Fault("write", errno.ENOSPC, times=1)]
+    client.send("SET k v")
+    await until(lambda: world.server.durability.trouble)
+    await orderly_stop(world.server, patient=True)
+    assert world.keys_on_disk() == {b"k"}
+    assert await client.reply() == b"OK"
+
+
+async def test_a_stop_says_what_it_could_not_write(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    client.send("SET k v")
+    await until(lambda: world.server.durability.trouble)
+    await orderly_stop(world.server, patient=False)
+    assert "oplog.unwritten_at_stop" in world.events()
+    assert await client.is_closed()
+
+
+# -- a sync that fails ----------------------------------------------------------------------------
+
+
+async def test_after_a_failed_sync_who_waits_is_cut_off_and_writes_are_refused(
+    world: World,
+) -> None:
+    await world.start("always", hz=100)
+    writer, other, waiting, reader = await world.clients(4)
+    await other.do("SET a v PX 200")
+    world.disk.hold_syncs()
+    writer.send("SET b v")
+    await world.sync_begins()
+    other.send("SET c v")
+    waiting.send("GET a")
+    await turns()
+    world.disk.faults = [Fault("sync", errno.EIO)]
+    world.disk.let_all_sync()
+    for client in (writer, other, waiting):
+        assert await client.is_closed()
+    synced = len(world.disk.synced)
+    assert await reader.do("GET a") == b"v"
+    refusal = await reader.do("SET d v")
+    assert "MISCONF" in str(refusal)
+    assert "fsync failed: Input/output error" in str(refusal)
+    await until(lambda: b"a" not in world.server.region.keyspace.databases[0].values)
+    assert await reader.do("GET a") is None, "reads go on although a key has expired"
+    late = await world.client()
+    assert await late.do("PING") == b"PONG"
+    assert await late.do("WAITAOF 1 0 30") == [0, 0]
+    for line in ("SAVE", "BGSAVE", "BGREWRITEAOF"):
+        assert isinstance(await late.do(line), hiredis.ReplyError), line
+    assert b"aof_last_write_status:err" in await late.do("INFO persistence")
+    assert len(world.disk.synced) == synced, "a failed sync is never believed the second time"
+    assert "server.internal_error" not in world.events()
+
+
+async def test_after_a_failed_sync_in_the_background_reads_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cast("dict[str, float]", durability.SYNC_EVERY_S), "everysec", 0.01)
+    await world.start("everysec", hz=100)
+    (client,) = await world.clients(1)
+    world.disk.faults = [Fault("sync", errno.EIO)]
+    assert await client.do("SET a v PX 100") == b"OK"
+    await until(lambda: world.server.durability.broken)
+    assert "MISCONF" in str(await client.do("SET a w"))
+    assert await client.do("GET a") == b"v"
+    await until(lambda: b"a" not in world.server.region.keyspace.databases[0].values)
+    assert await client.do("GET a") is None
+    assert await client.do("PING") == b"PONG"
+
+
+async def test_a_restart_after_a_failed_sync_takes_writes_again(
+    world: World,
+) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.faults = [Fault("sync", errno.EIO)]
+    client.send("SET a v")
+    assert await client.is_closed()
+    await orderly_stop(world.server, patient=False)
+    world.server.persistence.close()
+    world.disk = MemoryStorage(world.disk.files())
+    await world.start()
+    (client,) = await world.clients(1)
+    assert await client.do("SET b v") == b"OK"
+    world.check_recovery()
+
+
+async def test_a_failed_sync_of_the_directory_is_no_less_a_failure(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    world.disk.faults = [Fault("sync directory", errno.EIO)]
+    client.send("SET a v")
+    assert await client.is_closed()
+    (client,) = await world.clients(1)
+    assert "MISCONF" in str(await client.do("SET b v"))
+
+
+# -- transactions -----------------------------------------------------------------------------
+
+
+def logged_turns(world: World) -> list[list[kinds.Effect]]:
+    """The turns in the log, in order."""
+    files = world.disk.files()
+    return [
+        [effect for batch in item[1] for effect in effects_in(batch)]
+        for name in sorted(files)
+        if first_position_of(name) is not None
+        for item in turns_in(files[name])
+        if isinstance(item[1], list)
+    ]
+
+
+@pytest.mark.parametrize("line", ["BGSAVE", "BGREWRITEAOF"])
+async def test_a_snapshot_asked_for_within_a_transaction_does_not_split_it(
+    world: World, line: str
+) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    client.send("MULTI", "SET a v", line, "SET b v", "EXEC")
+    replies = [await client.reply() for _ in range(5)]
+    assert replies[4][0] == replies[4][2] == b"OK"
+    assert [len(turn) for turn in logged_turns(world)] == [2]
+    await until(lambda: any(position_of(name) for name in world.disk.names()))
+    world.check_recovery()
+
+
+# -- snapshots ----------------------------------------------------------------------------------
+
+
+async def snapshot_is_over(world: World) -> None:
+    await until(lambda: not world.server.persistence.snapshots.in_progress)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("create", errno.ENOSPC, name="snapshot"),
+        Fault("write", errno.ENOSPC, name="snapshot", keep=10),
+        Fault("sync", errno.EIO, name="snapshot"),
+        Fault("rename", errno.EIO),
+    ],
+    ids=lambda fault: fault.operation,
+)
+async def test_a_snapshot_that_fails_leaves_everything_as_it_was(
+    world: World, fault: Fault
+) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    await client.do("XADD s 1-0 f v")
+    world.disk.faults = [Fault(fault.operation, fault.code, keep=fault.keep, name=fault.name)]
+    await client.do("BGSAVE")
+    await snapshot_is_over(world)
+    assert not any("snapshot" in name for name in world.disk.names())
+    assert "snapshot.failed" in world.events()
+    info = await client.do("INFO persistence")
+    assert b"rdb_changes_since_last_save:1\r" in info
+    if fault.operation != "create":
+        assert b"rdb_last_bgsave_status:err" in info
+    assert await client.do("XADD s 2-0 f v") == b"2-0"
+    world.check_recovery()
+    assert (await client.do("BGSAVE")) == b"Background saving started"
+    await snapshot_is_over(world)
+    assert b"rdb_last_bgsave_status:ok" in await client.do("INFO persistence")
+    world.check_recovery()
+
+
+async def test_a_log_turned_off_during_a_snapshot_keeps_what_it_holds(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    assert await client.do("SET before v") == b"OK"
+    world.disk.hold_syncs("snapshot")
+    assert await client.do("BGSAVE") == b"Background saving started"
+    await world.sync_begins()
+    assert await client.do("SET after v") == b"OK"
+    assert await client.do("CONFIG SET appendonly no") == b"OK"
+    world.disk.let_all_sync()
+    await snapshot_is_over(world)
+    assert world.keys_on_disk() == {b"before", b"after"}
+    assert await client.do("SAVE") == b"OK"
+    assert not any(first_position_of(name) is not None for name in world.disk.names())
+    assert world.keys_on_disk() == {b"before", b"after"}
+
+
+async def test_snapshots_and_leftovers_that_cannot_be_removed_do_no_harm(world: World) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    await client.do("SET a v")
+    await client.do("BGSAVE")
+    await snapshot_is_over(world)
+    await client.do("SET b v")
+    world.disk.faults = [Fault("remove", errno.EIO)]
+    await client.do("BGSAVE")
+    await snapshot_is_over(world)
+    assert "oplog.retire_failed" in world.events()
+    assert await client.do("SET c v") == b"OK"
+    world.check_recovery()
+    await client.do("BGSAVE")
+    await snapshot_is_over(world)
+    assert len([name for name in world.disk.names() if position_of(name) is not None]) == 1
+    assert not any(name.endswith(TEMPORARY_SUFFIX) for name in world.disk.names())
+    world.check_recovery()
