@@ -21,6 +21,7 @@ class CorruptLogError(LogError):
         self.name = name
         self.offset = offset
         self.what = what
+        self.advice = advice
         text = f"{name} is damaged at byte {offset}: {what}"
         super().__init__(f"{text}. {advice}" if advice else text)
 

@@ -44,6 +44,7 @@ __all__ = [
     "SnapshotFacts",
     "Survey",
     "keys_of",
+    "width_of",
 ]
 
 _LOCK: Final = "lock"
@@ -398,7 +399,7 @@ class Survey:
                 at = sound_batch_after(data, at)
                 continue
             facts.turns_behind += not batch.continues
-            facts.effects_behind += sum(map(_width, effects))
+            facts.effects_behind += sum(map(width_of, effects))
             at += batch.size
 
     def _walk_snapshot(self, facts: SnapshotFacts) -> Iterator[SeenRecord]:
@@ -464,8 +465,8 @@ def keys_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
     return []
 
 
-def _width(effect: kinds.Effect) -> int:
-    """How many effects it was before neighbouring ones were put together."""
+def width_of(effect: kinds.Effect) -> int:
+    """How many effects it was before neighbouring ones were put together: numbers it takes."""
     return len(effect.ids) if isinstance(effect, kinds.AddRun) else 1
 
 
@@ -498,7 +499,7 @@ def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
         batch = seen.batch
         facts.sound = seen.offset + batch.size
         for effect in seen.effects:
-            width = _width(effect)
+            width = width_of(effect)
             kind = type(effect)
             name = (kinds.Add if kind is kinds.AddRun else kind).__name__
             facts.kinds[name] += width

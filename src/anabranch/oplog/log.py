@@ -12,7 +12,11 @@ from contextlib import suppress
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.storage import LogFile, Storage
 
-__all__ = ["OpLog", "Segment", "Sync"]
+__all__ = ["OpLog", "Segment", "Sync", "SyncFailedError"]
+
+
+class SyncFailedError(OSError):
+    """A sync failed on the way: nobody knows what is on the disk."""
 
 
 class Segment:
@@ -109,7 +113,30 @@ class OpLog:
         if not self.segments or self.segments[-1].size:
             self._begin()
 
+    def secure(self) -> None:
+        """Sync what a predecessor has left: being readable it need not be on the disk."""
+        if self.segments:
+            self._file = self.storage.append(self.segments[-1].name)
+            self._file.sync()
+            self.storage.sync()
+
     def _begin(self) -> tuple[Segment, LogFile]:
+        """Open the next file.
+
+        The one before is finished first, so that only the newest can have an end that a crash
+        takes away. Usually nearly all of it was synced in the background before.
+        """
+        if self._file is not None:
+            if self._torn:
+                self._file.truncate(SEGMENT_HEADER_BYTES + self.segments[-1].size)
+                self._torn = False
+            if self.synced < self.end:
+                sync = self.begin_sync()
+                try:
+                    sync.run()
+                except OSError as problem:
+                    raise SyncFailedError(problem.errno, problem.strerror) from None
+                self.finish_sync(sync)
         segment = Segment(self.end)
         file = self.storage.create(segment.name)
         try:
@@ -136,10 +163,10 @@ class OpLog:
         return Sync(self.storage, self.end, files, names=names)
 
     def finish_sync(self, sync: Sync) -> None:
-        """A sync has succeeded."""
-        self.synced = sync.position
+        """A sync has succeeded; one that began later may have been reported before."""
+        self.synced = max(self.synced, sync.position)
         if sync.names is not None:
-            self._names_synced = sync.names
+            self._names_synced = max(self._names_synced, sync.names)
         done = [file for file in self._unsynced if file in sync.files]
         for file in done:
             self._unsynced.remove(file)

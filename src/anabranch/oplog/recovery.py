@@ -8,7 +8,7 @@ damage refuses: whoever reads the message decides, not we.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -35,9 +35,12 @@ __all__ = ["TEMPORARY_SUFFIX", "Cut", "Recovery", "recover"]
 TEMPORARY_SUFFIX = ".tmp"
 """A snapshot that is being written ends with this."""
 
-_ADVICE = (
-    "Nothing was changed. 'anabranch inspect log {name}' shows what is sound; with --write it cuts "
-    "the file there, and what came later is lost. A copy of the directory first is a good idea"
+_LOG_ADVICE = (
+    "Nothing was changed. 'anabranch inspect log {name}' shows what is sound; with --write it puts "
+    "aside everything from there on. A copy of the directory first is a good idea"
+)
+_SNAPSHOT_ADVICE = (
+    "Nothing was changed. 'anabranch inspect snapshot {name}' says what can be done without it"
 )
 
 
@@ -88,13 +91,15 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
-        yield from _load_newest(storage, snapshots[-1], keyspace, report)
+        with _advising(_SNAPSHOT_ADVICE):
+            yield from _load_newest(storage, snapshots[-1], keyspace, report)
     for index, first in enumerate(firsts):
         following = firsts[index + 1] if index + 1 < len(firsts) else None
         if following is not None and following <= report.snapshot_position:
             report.segments.append(Segment(first, following - first))  # only waits to be deleted
         else:
-            yield from _replay(storage, first, following, keyspace, report)
+            with _advising(_LOG_ADVICE):
+                yield from _replay(storage, first, following, keyspace, report)
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it goes on behind it, in another file.
         for segment in report.segments:
@@ -105,6 +110,18 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         storage.remove(name)
         report.removed.append(name)
     yield report
+
+
+@contextmanager
+def _advising(advice: str) -> Iterator[None]:
+    """Say what to do about damage, unless that is said already."""
+    try:
+        yield
+    except CorruptLogError as problem:
+        if problem.advice:
+            raise
+        text = advice.format(name=problem.name)
+        raise CorruptLogError(problem.name, problem.offset, problem.what, text) from None
 
 
 def _load_newest(
@@ -164,7 +181,7 @@ def _replay(
                     f"({item.what}). Nothing was changed; start the newer version again"
                 )
             if following is not None or not is_torn(data, item):
-                raise CorruptLogError(shown, item.offset, item.what, _ADVICE.format(name=shown))
+                raise CorruptLogError(shown, item.offset, item.what)
             report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
             with closing(storage.append(name)) as tail:
                 tail.truncate(item.offset)

@@ -126,7 +126,14 @@ def _free_name(storage: Storage, name: str, position: int) -> str:
 
 
 def way_out(survey: Survey) -> str:
-    """What to do about the newest snapshot, which is damaged: a sentence without its full stop."""
+    """What to do about the newest snapshot, which is damaged: a sentence without its full stop.
+
+    Reads the other files if the survey is of one file only; raises :class:`OSError`.
+    """
+    if survey.only is not None:
+        survey = Survey(survey.storage)
+        for _ in survey.walk():
+            pass
     base = survey.base
     assert base is not None
     if base.is_newer:

@@ -72,15 +72,19 @@ class Directory:
 
     def sync(self) -> None:
         """See :class:`Storage`."""
-        handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync_names(self.path)
 
     def shown(self, name: str) -> str:
         """See :class:`Storage`."""
         return str(self.path / name)
+
+
+def _sync_names(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def lock_directory(path: Path) -> IO[bytes]:
@@ -90,6 +94,7 @@ def lock_directory(path: Path) -> IO[bytes]:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        _sync_names(path.parent)  # or a power failure could take the directory with all in it
         file = (path / _LOCK).open("a+b")
     except OSError as problem:
         raise ConfigError(

@@ -29,6 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.effects import kinds
+from anabranch.oplog.log import SyncFailedError
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -190,6 +191,9 @@ class Durability:
     def _write(self, log: OpLog) -> None:
         try:
             log.append(self._unwritten)
+        except SyncFailedError as problem:
+            self._break(problem)
+            return
         except OSError as problem:
             reason = problem.strerror or str(problem)
             if self._in_trouble(reason):
@@ -203,6 +207,16 @@ class Durability:
             self.trouble = None
             self._server.region.dispatcher.allow_writes()
             emit("warning", "oplog.writes_again", position=log.end)
+
+    def begin_segment(self) -> int:
+        """Go on in another file; the position at which. Everything was committed before."""
+        log = cast("OpLog", self.log)
+        try:
+            log.begin_segment()
+        except SyncFailedError as problem:
+            self._break(problem)
+            raise
+        return log.end
 
     def _try_again(self) -> None:
         self._retry = None

@@ -142,6 +142,13 @@ class Persistence:
             end=report.end,
             segment_bytes=self._settings.oplog_segment_bytes,
         )
+        try:
+            log.secure()
+        except OSError as problem:
+            raise LogError(
+                f"cannot sync {self._path()}: {problem.strerror}. Look at the disk first; nothing "
+                "was changed"
+            ) from None
         self.durability.start(log, self._turn)
 
     def close(self) -> None:
@@ -161,8 +168,7 @@ class Persistence:
         if durability.trouble is not None:
             raise OSError(0, durability.trouble)
         if durability.log is not None:
-            durability.log.begin_segment()
-            position = durability.log.end
+            position = durability.begin_segment()
         else:
             position = self._end = self._end + 1
         return Contents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import kinds
@@ -80,6 +80,7 @@ def test_every_missing_and_every_changed_byte_is_noticed() -> None:
                 decode_batch(bytes(broken))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_batch(data: bytes) -> None:
     with pytest.raises(BatchError):
@@ -91,6 +92,7 @@ def test_random_bytes_are_no_batch(data: bytes) -> None:
 # -- a turn ----------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(EFFECTS, st.integers(1, 5))
 def test_a_turn_comes_back_in_order_however_it_is_cut(
     effects: list[kinds.Effect], most: int

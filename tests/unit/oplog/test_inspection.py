@@ -13,7 +13,7 @@ from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.inspection import Fate, SeenBatch, SegmentFacts, SnapshotFacts, Survey
 from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import recover
-from anabranch.oplog.repair import Repair, RepairImpossible, carry_out, plan_repair
+from anabranch.oplog.repair import Repair, RepairImpossible, carry_out, plan_repair, way_out
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.region.turn import Turn
@@ -69,6 +69,7 @@ def start(storage: MemoryStorage) -> tuple[Outcome, int]:
     try:
         *_, report = recover(Overlay(storage), keyspace)
     except CorruptLogError as problem:
+        assert problem.advice
         return ("refused", problem.name, problem.offset, problem.what), -1
     except NewerFormatError as problem:
         return ("newer", str(problem).split(" ")[0], 0, ""), -1
@@ -222,6 +223,33 @@ def test_a_repair_that_fails_half_way_can_be_tried_again(operation: str, after: 
     assert all(files[facts.name] in kept for facts in wanted.aside)
 
 
+def test_the_newest_file_is_put_aside_first() -> None:
+    life = some_life(0)
+    files = files_of(life)
+    name, *later = sorted(files)
+    files[name] = files[name][: len(files[name]) // 2]
+    storage = MemoryStorage(files)
+    repair = plan_repair(survey_of(storage))
+    assert repair is not None
+    storage.faults.append(Fault("rename", after=1))
+    with pytest.raises(OSError, match="Input/output error"):
+        carry_out(storage, repair)
+    assert set(storage.names()) >= {name, *later[:-1]}
+    assert later[-1] not in storage.names()
+
+
+def test_files_behind_a_damaged_one_are_judged_by_themselves() -> None:
+    life = some_life(0)
+    files = files_of(life)
+    name = sorted(files)[1]
+    files[name] = files[name][: len(files[name]) // 2]
+    survey = survey_of(MemoryStorage(files))
+    assert [facts.fate for facts in survey.segments if facts.name != name] == [Fate.SOUND] * (
+        len(files) - 1
+    )
+    assert survey.refused is survey.segments[1]
+
+
 def test_what_is_cut_off_twice_at_one_position_is_kept_twice() -> None:
     life = KeptLife()
     life.run("SET k 1")
@@ -366,6 +394,24 @@ def test_a_file_under_another_name_can_be_looked_at() -> None:
     assert survey_of(storage, "torn").read[0].fate is Fate.UNREAD
 
 
+def test_a_file_that_begins_within_another_is_put_aside() -> None:
+    life = some_life(0)
+    files = files_of(life)
+    first, second, *later = sorted(files)
+    files[first] += files[second][SEGMENT_HEADER_BYTES:]
+    storage = MemoryStorage(files)
+    survey = survey_of(storage)
+    begin = survey.segments[1].first
+    assert survey.segments[1].problem == (0, f"it begins at position {begin}, within {first}")
+    assert foretold(survey) == start(storage)[0]
+    repair = plan_repair(survey)
+    assert repair is not None
+    assert repair.cut is None
+    assert [facts.name for facts in repair.aside] == [second, *later]
+    carry_out(storage, repair)
+    check_repaired(life, storage, repair)
+
+
 def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> None:
     turn = Turn()
     data = segment_header(0)
@@ -407,7 +453,7 @@ def test_a_damaged_length_costs_no_memory() -> None:
 
             return Watched()
 
-    survey = Survey(Disk({name: data[:32] + b"\xff\xff\xff\xff" + data[36:]}))
+    survey = Survey(Disk({name: data[:33] + b"\xff\xff\xff\xff" + data[37:]}))
     for _ in survey.walk():
         pass
     (facts,) = survey.snapshots
@@ -427,6 +473,7 @@ def test_a_damaged_snapshot_is_not_cut_and_the_way_out_is_true() -> None:
     storage = MemoryStorage(files)
     with pytest.raises(RepairImpossible, match="Move it out of the directory: the log holds all"):
         plan_repair(survey_of(storage))
+    assert "the log holds all" in way_out(survey_of(storage, name))
     del files[name]
     storage = MemoryStorage(files)
     keyspace = Keyspace()

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import encode_batch
-from anabranch.oplog.log import OpLog
+from anabranch.oplog.log import OpLog, SyncFailedError
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     first_position_of,
@@ -168,31 +168,68 @@ def test_a_sync_covers_what_was_written_before_it_began() -> None:
     assert log.synced == log.end
 
 
-def test_full_files_are_synced_once_and_closed() -> None:
+def test_a_full_file_is_synced_before_the_next_one_begins() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
     for number in (1, 2, 3):
         log.append(batch(number))
+        assert log.synced >= log.segments[-1].first
     names = [segment.name for segment in log.segments]
+    assert set(names[:-1]) <= set(storage.synced)
+    assert "." in storage.synced
     sync(log)
-    assert sorted(storage.synced) == [".", *names]
     storage.synced.clear()
     sync(log)
     assert storage.synced == [names[-1]]
 
 
-def test_a_file_that_became_full_during_a_sync_is_synced_by_the_next() -> None:
+def test_a_file_that_became_full_during_a_sync_is_closed_after_it() -> None:
     storage = MemoryStorage()
     log = new_log(storage)
     log.append(batch(1))
     running = log.begin_sync()
     log.append(batch(2))
     log.append(batch(3))
-    running.run()
+    before = log.synced
+    running.run()  # the file that it syncs must not be closed yet
     log.finish_sync(running)
-    storage.synced.clear()
+    assert log.synced == before, "an older sync took back a newer one"
     sync(log)
-    assert [segment.name for segment in log.segments[1:]] == storage.synced[-2:]
+    assert log.synced == log.end
+
+
+def test_a_full_file_that_cannot_be_synced_is_told_apart_from_a_full_disk() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    end = log.end
+    storage.faults.append(Fault("sync", errno.EIO))
+    with pytest.raises(SyncFailedError):
+        log.append(batch(2))
+    assert (log.end, log.synced) == (end, 0)
+
+
+def test_a_torn_end_is_cut_before_the_next_file_begins() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    name, size = log.segments[0].name, len(storage.files()[log.segments[0].name])
+    log.segment_bytes = 1 << 20
+    storage.faults.append(Fault("write", errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        log.append(batch(2))
+    log.begin_segment()
+    assert len(storage.files()[name]) == size
+
+
+def test_what_a_predecessor_left_is_synced() -> None:
+    storage = MemoryStorage()
+    log = new_log(storage)
+    log.append(batch(1))
+    log.close()
+    storage.synced.clear()
+    OpLog(storage, log.segments, end=log.end, segment_bytes=1).secure()
+    assert storage.synced == [log.segments[0].name, "."]
 
 
 def test_the_name_of_a_file_that_was_begun_during_a_sync_is_synced_by_the_next() -> None:

@@ -1,0 +1,89 @@
+"""The real disk, in a directory of the test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from anabranch.errors import ConfigError
+from anabranch.server.disk import Directory, lock_directory
+from tests.support.kept_life import KeptLife, recovered
+from tests.support.recorder import everything_in
+
+
+def test_a_file_is_written_at_its_end_and_cut(tmp_path: Path) -> None:
+    disk = Directory(tmp_path)
+    file = disk.create("log")
+    file.write(b"one two three")
+    file.truncate(8)
+    file.write(b"four")
+    file.sync()
+    file.close()
+    again = disk.append("log")
+    again.write(b" five")
+    again.close()
+    with disk.open("log") as read:
+        assert read.read() == b"one two four five"
+    assert disk.size("log") == 17
+    disk.create("log").close()
+    assert disk.size("log") == 0
+
+
+def test_files_get_other_names_and_go(tmp_path: Path) -> None:
+    disk = Directory(tmp_path)
+    (tmp_path / "directory").mkdir()
+    disk.create("a").write(b"new")
+    disk.create("b").write(b"old")
+    disk.rename("a", "b")
+    assert disk.names() == ["b"]
+    assert (tmp_path / "b").read_bytes() == b"new"
+    disk.sync()
+    disk.remove("b")
+    assert disk.names() == []
+    with pytest.raises(FileNotFoundError):
+        disk.append("b")
+    assert disk.shown("b") == str(tmp_path / "b")
+
+
+def test_a_life_on_the_real_disk_comes_back(tmp_path: Path) -> None:
+    life = KeptLife(Directory(tmp_path), segment_bytes=200)
+    for number in range(10):
+        life.run(f"XADD s {number + 1}-0 f v", f"SET k {number}")
+    life.sync()
+    life.snapshot()
+    life.run("SET k last")
+    keyspace, report = recovered(Directory(tmp_path))
+    assert everything_in(keyspace) == life.everything()
+    assert report.snapshot is not None
+
+
+def test_a_directory_belongs_to_one_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "for it"
+    lock = lock_directory(path)
+    with pytest.raises(ConfigError, match=rf"another server \(pid {os.getpid()}\) is using"):
+        lock_directory(path)
+    lock.close()
+    lock_directory(path).close()
+
+
+def test_the_name_of_a_new_directory_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+
+    def fsync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    lock_directory(tmp_path / "new").close()
+    assert synced == [str(tmp_path)]
+
+
+def test_a_place_that_cannot_be_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="Not a directory") as refusal:
+        lock_directory(tmp_path / "file" / "below")
+    for word in ("--dir", "--appendonly no"):
+        assert word in str(refusal.value)
