@@ -28,7 +28,7 @@ from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import effect_of, plain_effects
-from anabranch.oplog.compression import CompressionError, compressed, expanded
+from anabranch.oplog.compression import CompressionError, Compressor, expanded
 
 __all__ = [
     "BATCH_VERSION",
@@ -101,11 +101,11 @@ def encode_batch(
     first: int,
     wall_ms: int,
     flags: int,
-    compress: bool = True,
+    compressor: Compressor | None = None,
 ) -> bytes:
     """Effects, all local or none (``flags`` says which), as a batch."""
     body = _encode(([], plain_effects(effects)))
-    if compress and (smaller := compressed(body)) is not None:
+    if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
         flags |= COMPRESSED
     count = 0 if flags & LOCAL else len(effects)

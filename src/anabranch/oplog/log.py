@@ -77,7 +77,8 @@ class OpLog:
         """The oldest position that somebody beside recovery still wants to read."""
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
-        self._unsynced: list[LogFile] = []  # full files
+        self._unsynced: list[LogFile] = []  # full files that are not closed yet
+        self._running: Sync | None = None  # its files must stay open
         self._begun = 0  # files
         self._names_synced = 0  # of them, those that the directory on the disk knows
 
@@ -131,12 +132,12 @@ class OpLog:
                 self._file.truncate(SEGMENT_HEADER_BYTES + self.segments[-1].size)
                 self._torn = False
             if self.synced < self.end:
-                sync = self.begin_sync()
+                sync = self._everything()
                 try:
                     sync.run()
                 except OSError as problem:
                     raise SyncFailedError(problem.errno, problem.strerror) from None
-                self.finish_sync(sync)
+                self._note(sync)
         segment = Segment(self.end)
         file = self.storage.create(segment.name)
         try:
@@ -158,16 +159,26 @@ class OpLog:
 
     def begin_sync(self) -> Sync:
         """What has to be synced now. One at a time: report it by :meth:`finish_sync`."""
+        self._running = self._everything()
+        return self._running
+
+    def _everything(self) -> Sync:
         files = [*self._unsynced] if self._file is None else [*self._unsynced, self._file]
         names = self._begun if self._begun > self._names_synced else None
         return Sync(self.storage, self.end, files, names=names)
 
     def finish_sync(self, sync: Sync) -> None:
-        """A sync has succeeded; one that began later may have been reported before."""
+        """A sync has succeeded."""
+        self._running = None
+        self._note(sync)
+
+    def _note(self, sync: Sync) -> None:
+        """What is on the disk now; another sync, that began earlier, may still be running."""
         self.synced = max(self.synced, sync.position)
         if sync.names is not None:
             self._names_synced = max(self._names_synced, sync.names)
-        done = [file for file in self._unsynced if file in sync.files]
+        busy = [] if self._running is None else self._running.files
+        done = [file for file in self._unsynced if file in sync.files and file not in busy]
         for file in done:
             self._unsynced.remove(file)
             file.close()

@@ -28,7 +28,7 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
-from anabranch.oplog.compression import CompressionError, compressed, expanded
+from anabranch.oplog.compression import CompressionError, Compressor, expanded
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
@@ -196,7 +196,8 @@ class Snapshot:
 
     def whole(self) -> bytes:
         """The file, for those who have the time and the memory."""
-        return self.header() + b"".join(map(framed, self.bodies()))
+        compressor = Compressor()
+        return self.header() + b"".join(framed(body, compressor) for body in self.bodies())
 
     def _records(self) -> Iterator[list[Any]]:
         contents = self.contents
@@ -235,10 +236,10 @@ class Snapshot:
             waiting.clear()
 
 
-def framed(body: bytes, *, compress: bool = True) -> bytes:
+def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
     """A record as it stands in the file."""
     flags = 0
-    if compress and (smaller := compressed(body)) is not None:
+    if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
         flags = _COMPRESSED
     return _FRAME.pack(flags, len(body), xxh3_64_intdigest(body)) + body

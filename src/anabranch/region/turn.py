@@ -9,6 +9,7 @@ from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import CONTINUES, LOCAL, encode_batch
+from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
 
@@ -24,6 +25,7 @@ class Turn:
         self.epoch = epoch
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
+        self._compressor = Compressor()
 
     def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The batches of the turn, one behind the other; the next turn begins empty."""
@@ -40,7 +42,7 @@ class Turn:
                     first=self.next_number,
                     wall_ms=wall_ms,
                     flags=(LOCAL if is_local else 0) | (CONTINUES if index < last else 0),
-                    compress=compress,
+                    compressor=self._compressor if compress else None,
                 )
             )
             if not is_local:

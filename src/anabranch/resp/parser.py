@@ -14,7 +14,6 @@ for the caller to send before closing.
 from __future__ import annotations
 
 import re
-from itertools import chain
 
 import hiredis
 
@@ -32,6 +31,7 @@ __all__ = ["CarefulParser", "RequestParser"]
 _BAD_COUNT = re.compile(rb"\*(?:[0-9]{5}|[-0])")
 _OTHER_TYPE = re.compile(rb"\r\n[+(=~%>|#](?<!\$\d\r\n.)(?<!\$\d\d\r\n.)", re.DOTALL)
 _OTHER_SIGNS = b"+(=~%>|#"
+_JOIN = b"".join
 _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split across chunks may span
 
 _PARTIAL_MAX = 64 * 1024
@@ -86,10 +86,12 @@ class RequestParser:
             while request is not False:
                 requests.append(request)
                 request = reader.gets()
-            b"".join(chain.from_iterable(requests))  # a quick check: it takes nothing but bytes
+            # A quick check: joining takes nothing but bytes. Empty is, for one, "$0" between two
+            # requests: to hiredis a reply, to us a word.
+            are_requests = all(map(_JOIN, requests))
         except (hiredis.ProtocolError, TypeError):
             return self._be_careful(data)
-        if not all(requests):  # "$0" between two requests: to hiredis a reply, to us a word
+        if not are_requests:
             return self._be_careful(data)
         # Is the reader in the middle of a request? An unfinished bulk string shows; an array cut
         # exactly between two elements does not, so ask with an empty request.

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from anabranch.oplog.compression import Compressor
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 from anabranch.server.logs import emit
@@ -191,7 +192,7 @@ class _Run:
         self._file: LogFile | None = storage.create(self._temporary)
         self.snapshot = Snapshot(region.keyspace, contents)
         self.bodies: Iterator[bytes] = self.snapshot.bodies()
-        self._compress = region.settings.oplog_compression
+        self._compressor = Compressor() if region.settings.oplog_compression else None
         self._begun = False
         self._buffer: list[bytes] = []
         self._buffered = 0
@@ -219,7 +220,7 @@ class _Run:
         assert self._file is not None
         parts = [] if self._begun else [self.snapshot.header()]
         self._begun = True
-        parts += [framed(body, compress=self._compress) for body in bodies]
+        parts += [framed(body, self._compressor) for body in bodies]
         data = b"".join(parts)
         self._file.write(data)
         self.size += len(data)

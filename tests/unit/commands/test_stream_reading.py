@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.streams import INVALID_ID, NOT_INTEGER, NOW, SYNTAX, WRONGTYPE, Streams
+from tests.support.streams import (
+    BOTH_PROTOCOLS,
+    INVALID_ID,
+    NOT_INTEGER,
+    NOW,
+    SYNTAX,
+    WRONGTYPE,
+    Streams,
+)
 
 UNBALANCED = (
     "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be "
@@ -155,6 +163,27 @@ def test_a_count_below_one_is_unlimited(count: str) -> None:
 
 
 # -- XREAD: what is served --------------------------------------------------------------------
+
+
+@BOTH_PROTOCOLS
+@pytest.mark.parametrize("touches", [True, False])
+@pytest.mark.parametrize("after", ["0", "2-0", "4-9", "5", "$", "+", "bad", ""])
+@pytest.mark.parametrize("count", ["1", "2", "99", "0", "-1", "x"])
+def test_the_short_form_is_no_different(resp3: bool, touches: bool, after: str, count: str) -> None:
+    """One COUNT and one stream is answered on a way of its own; a repeated COUNT never is."""
+    s = Streams(resp3=resp3)
+    for ms in range(1, 6):
+        s.run(f"XADD s {ms}-0 f v")
+    value = s.region.keyspace.databases[0].values[b"s"]
+    s.session.no_touch = not touches
+    seen = []
+    for extra in ("", "COUNT 7 "):
+        s.clock.us += 1000
+        hits, misses = s.region.stats.keyspace_hits, s.region.stats.keyspace_misses
+        reply = s.shows(f"XREAD {extra}COUNT {count} STREAMS s '{after}'")
+        figures = s.region.stats.keyspace_hits - hits, s.region.stats.keyspace_misses - misses
+        seen.append((reply, figures, value.accessed_ms == s.clock.us // 1000))
+    assert seen[0] == seen[1]
 
 
 def test_only_streams_with_something_are_listed_in_argument_order() -> None:
