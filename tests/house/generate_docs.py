@@ -1,4 +1,4 @@
-"""`docs/commands.md` and `docs/settings.md`, made from the tables the server runs on.
+"""`docs/commands.md`, `docs/settings.md` and a table of `docs/formats.md`, made from the code.
 
 `python -m tests.house.generate_docs` writes them; `test_generated_docs.py` says when that has
 been forgotten.
@@ -12,6 +12,7 @@ from anabranch.commands.spec import Command
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS
+from tests.house.formats import formats_page
 from tests.support.servers import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -140,7 +141,11 @@ def _rows(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-PAGES = {"commands.md": commands_page, "settings.md": settings_page}
+PAGES = {
+    "commands.md": commands_page,
+    "settings.md": settings_page,
+    "formats.md": formats_page,
+}
 """File below docs/ and what belongs in it."""
 
 

@@ -18,8 +18,14 @@ _SUBCOMMANDS = {
     "serve": "Run the server.",
     "config": "Show the settings a start would have, and where each comes from.",
     "health": "Ask a running server for a sign of life; exit 0 or 1.",
+    "import": "Restore keys of an RDB file or of a running Redis in a server.",
+    "export": "Write the keys of a server to an RDB file or another server.",
+    "inspect": "Look into the files of a log, also when the server is down; cut damaged ones.",
+    "spark": "Pipelines on Apache Spark, and whether it works here.",
     "version": "Show versions.",
 }
+_MODULES = {"import": "import_"}
+"""Modules that cannot be called like their sub-command."""
 
 
 class _Lazy(click.Group):
@@ -33,7 +39,8 @@ class _Lazy(click.Group):
         """Import the module that is called like the sub-command."""
         if name not in _SUBCOMMANDS:
             return None
-        command: click.Command = import_module(f"anabranch.cli.{name}").command
+        module = import_module(f"anabranch.cli.{_MODULES.get(name, name)}")
+        command: click.Command = module.command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["CorruptLogError", "LogError", "NewerFormatError"]
+__all__ = ["CorruptLogError", "LogError", "NewerFormatError", "too_few_databases"]
 
 
 class LogError(AnabranchError):
@@ -28,3 +28,11 @@ class CorruptLogError(LogError):
 
 class NewerFormatError(LogError):
     """A file of a version after this one; it is left untouched."""
+
+
+def too_few_databases(name: str, number: int, count: int) -> LogError:
+    """The files are sound, but this server was given fewer databases than they use."""
+    return LogError(
+        f"{name} has keys in database {number}, and this server has {count} databases. "
+        f"Nothing was changed; start it with --databases {number + 1} or more"
+    )

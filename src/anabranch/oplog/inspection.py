@@ -9,19 +9,17 @@ the two.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, BatchError, decode_batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -37,11 +35,6 @@ from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
 
 __all__ = [
-    "Fate",
-    "SeenBatch",
-    "SeenRecord",
-    "SegmentFacts",
-    "SnapshotFacts",
     "Survey",
     "keys_of",
     "width_of",
@@ -52,155 +45,6 @@ _LOCK: Final = "lock"
 _MAGIC_BYTES: Final = 8
 _VERSION: Final = slice(8, 10)
 _POSITION: Final = slice(16, 24)
-
-
-class Fate(Enum):
-    """What becomes of a file at the next start."""
-
-    SOUND = "sound"
-    CUT = "cut"
-    """Its end was not finished when the server stopped: the start cuts that off."""
-    REFUSED = "refused"
-    """It is damaged, or does not fit: the server does not start."""
-    UNREAD = "unread"
-    """It is damaged, but no start reads it."""
-
-
-class SeenBatch(NamedTuple):
-    """A sound batch of a whole turn."""
-
-    ordinal: int
-    """Its number within the file, from 1."""
-    offset: int
-    position: int
-    batch: Batch
-    effects: list[kinds.Effect]
-
-
-class SeenRecord(NamedTuple):
-    """A sound record of a snapshot."""
-
-    offset: int
-    size: int
-    fields: list[Any]
-    """The record type first."""
-    database: int
-    key: bytes | None
-    """Whose value this is a part of; None if of nobody's."""
-    head: list[Any]
-    """Of the stream it is a part of; empty if it is of none."""
-
-
-@dataclass(slots=True)
-class SegmentFacts:
-    """What was found in one file of the log."""
-
-    name: str
-    shown: str
-    first: int
-    size: int = 0
-    version: int = 0
-    sound: int = 0
-    """Bytes from the beginning that are the header and whole sound turns."""
-    turns: int = 0
-    batches: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
-    """Effects by kind; every entry of an :class:`kinds.AddRun` counts as an Add."""
-    local: int = 0
-    """Effects without number; all others have one."""
-    first_number: int | None = None
-    next_number: int | None = None
-    region: int = 0
-    epoch: int = 0
-    earliest_ms: int | None = None
-    latest_ms: int | None = None
-    keys: set[tuple[int, bytes]] = field(default_factory=set)
-    damage: Damage | None = None
-    is_newer: bool = False
-    """The damage is no damage: a newer server wrote the file."""
-    is_superseded: bool = False
-    """A snapshot has made it superfluous: no start reads it."""
-    is_torn: bool = False
-    """The damage is what a crash leaves at the end of the newest file."""
-    misplaced: str = ""
-    """Why the file does not fit behind what comes before it; empty if it does."""
-    turns_behind: int = 0
-    """Ends of turns that are sound behind the damage."""
-    effects_behind: int = 0
-
-    @property
-    def end(self) -> int:
-        """The position behind the last sound turn."""
-        return self.first + max(self.sound - SEGMENT_HEADER_BYTES, 0)
-
-    @property
-    def effects(self) -> int:
-        """All effects of sound turns."""
-        return sum(self.kinds.values())
-
-    @property
-    def problem(self) -> tuple[int, str] | None:
-        """``(offset, why)`` of what a start would meet first, None if there is nothing."""
-        if self.misplaced and not (self.damage and self.damage.offset == 0):
-            return 0, self.misplaced
-        return None if self.damage is None else (self.damage.offset, self.damage.what)
-
-    @property
-    def fate(self) -> Fate:
-        """What the next start does."""
-        if self.problem is None:
-            return Fate.SOUND
-        if self.is_superseded:
-            return Fate.UNREAD
-        return Fate.CUT if self.is_torn and not self.misplaced else Fate.REFUSED
-
-
-@dataclass(slots=True)
-class SnapshotFacts:
-    """What was found in one snapshot."""
-
-    name: str
-    shown: str
-    position: int
-    size: int = 0
-    version: int = 0
-    records: int = 0
-    region: int = 0
-    epoch: int = 0
-    next_number: int = 1
-    wall_ms: int | None = None
-    """When it was taken."""
-    kinds: Counter[str] = field(default_factory=Counter)
-    """Keys by type."""
-    databases: set[int] = field(default_factory=set)
-    deadlines: int = 0
-    entries: int = 0
-    groups: int = 0
-    consumers: int = 0
-    pending: int = 0
-    idempotent_ids: int = 0
-    users: int = 0
-    damage: Damage | None = None
-    is_newer: bool = False
-    is_superseded: bool = False
-    """There is a newer one: no start reads it."""
-
-    @property
-    def keys(self) -> int:
-        """All of them."""
-        return sum(self.kinds.values())
-
-    @property
-    def problem(self) -> tuple[int, str] | None:
-        """``(offset, why)`` of the damage."""
-        return None if self.damage is None else (self.damage.offset, self.damage.what)
-
-    @property
-    def fate(self) -> Fate:
-        """What the next start does."""
-        if self.damage is None:
-            return Fate.SOUND
-        return Fate.UNREAD if self.is_superseded else Fate.REFUSED
 
 
 class Survey:

@@ -14,9 +14,10 @@ from typing import NoReturn
 
 from anabranch.effects.apply import apply
 from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.kinds import Effect
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError, too_few_databases
 from anabranch.oplog.log import Segment
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -209,6 +210,13 @@ def _raise_gap(shown: str, begin: int, end: int) -> NoReturn:
     )
 
 
+def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:
+    for name in ("db", "other", "target_db"):
+        number = getattr(effect, name, None)
+        if number is not None and number >= len(keyspace.databases):
+            raise too_few_databases(shown, number, len(keyspace.databases))
+
+
 def _apply(batch: Batch, keyspace: Keyspace, report: Recovery, shown: str, at: int) -> None:
     if batch.first != report.next_number:
         raise CorruptLogError(
@@ -216,6 +224,7 @@ def _apply(batch: Batch, keyspace: Keyspace, report: Recovery, shown: str, at: i
         )
     try:
         for effect in effects_in(batch):
+            _check_databases(effect, keyspace, shown)
             apply(keyspace, effect)
             report.effects += 1
     except EffectFormatError as problem:

@@ -11,7 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
-from anabranch.oplog.inspection import SegmentFacts, Survey
+from anabranch.oplog.facts import SegmentFacts
+from anabranch.oplog.inspection import Survey
 from anabranch.oplog.storage import Storage
 
 __all__ = ["Repair", "RepairImpossible", "carry_out", "plan_repair", "way_out"]

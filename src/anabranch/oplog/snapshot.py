@@ -29,7 +29,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
@@ -315,6 +315,8 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
         if at == 0:
             contents.position = record[0]
             continue
+        if record[0] in (STRING, LIST, SET, STREAM) and record[1] >= len(keyspace.databases):
+            raise too_few_databases(name, record[1], len(keyspace.databases))
         try:
             builder = _load(record, keyspace, contents, builder)
         except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:

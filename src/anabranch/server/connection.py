@@ -29,6 +29,10 @@ BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 """The same in bytes: more than any pipeline needs, less than many clients could do harm with."""
 
 
+HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
+"""Replies that wait for the disk before we stop reading the client that will get them."""
+
+
 class ClientConnection(asyncio.Protocol):
     """The asyncio side of one session."""
 
@@ -40,6 +44,7 @@ class ClientConnection(asyncio.Protocol):
         self._authenticated = False
         self._held_bytes = 0  # received since the backlog began
         self._held_replies = 0  # how often replies wait until it is safe to give them
+        self._held_reply_bytes = 0
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
@@ -121,7 +126,10 @@ class ClientConnection(asyncio.Protocol):
         if outbox:
             if self._durability.must_hold():
                 self._held_replies += 1
+                self._held_reply_bytes += sum(map(len, outbox))
                 self._durability.hold(self, outbox[:])
+                if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
+                    self._pause_reading()
             else:
                 self._write(outbox)
             outbox.clear()
@@ -134,8 +142,17 @@ class ClientConnection(asyncio.Protocol):
             self._held_bytes = 0
             if self._finishing:
                 self.close()
-            elif not self._reading and not session.stalled:
-                self._resume_reading()
+            elif not self._reading:
+                self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        """Unless there is a reason why not."""
+        if (
+            not self.session.stalled
+            and not self.session.backlog
+            and self._held_reply_bytes <= HELD_REPLY_BYTES_MAX
+        ):
+            self._resume_reading()
 
     def _write(self, parts: list[bytes]) -> None:
         if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES:
@@ -149,10 +166,13 @@ class ClientConnection(asyncio.Protocol):
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
         self._held_replies -= 1
+        self._held_reply_bytes -= sum(map(len, parts))
         if not self.transport.is_closing():
             self._write(parts)
             if self.session.closing:
                 self.close()
+            elif not self._reading:
+                self._go_on_reading()
 
     def finish(self) -> None:
         """Close once the requests that have come are answered, but for those that block."""

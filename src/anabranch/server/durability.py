@@ -226,10 +226,15 @@ class Durability:
         """Let go of the replies that need not wait, and see to it that the others will not long."""
         if self.broken:
             return
-        if self._server.settings.appendfsync == "always":
+        policy = self._server.settings.appendfsync
+        if policy == "always":
             self.begin_sync()
             safe = log.synced
-        elif self._syncing is not None and self._now() - self._sync_began > SYNC_SLOW_S:
+        elif (
+            policy == "everysec"
+            and self._syncing is not None
+            and self._now() - self._sync_began > SYNC_SLOW_S
+        ):
             if not self._holding:
                 self.delayed_syncs += 1
             safe = log.synced

@@ -302,7 +302,6 @@ def test_an_effect_that_cannot_be_applied_is_our_mistake() -> None:
     for effect in (
         kinds.Add(0, b"k", 1 << 64, b"", 1, True),  # of a string
         kinds.CreateGroup(0, b"none", b"g", 0, None),
-        kinds.SetString(99, b"k", b"v"),
         kinds.Rename(0, b"none", 0, b"l"),
     ):
         assert "a mistake of the server, please report it" in str(refused(effect))
@@ -356,3 +355,15 @@ def test_progress_goes_up_to_the_whole() -> None:
 def test_every_refusal_is_a_log_error() -> None:
     assert issubclass(CorruptLogError, LogError)
     assert issubclass(NewerFormatError, LogError)
+
+
+def test_files_that_use_more_databases_than_there_are_say_so() -> None:
+    life = KeptLife()
+    life.run("SELECT 9", "SET k 1")
+    assert isinstance(life.storage, MemoryStorage)
+    for _ in ("from the log", "from a snapshot"):
+        storage = MemoryStorage(life.storage.files())
+        with pytest.raises(LogError, match="start it with --databases 10 or more"):
+            list(recover(storage, Keyspace(4)))
+        assert storage.files() == life.storage.files()
+        life.snapshot()

@@ -22,7 +22,7 @@ from anabranch.oplog.batch import effects_in
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import position_of
-from anabranch.server import durability
+from anabranch.server import connection, durability
 from anabranch.server.app import Server
 from anabranch.server.stop import orderly_stop
 from tests.support.kept_life import recovered
@@ -238,6 +238,28 @@ async def test_what_is_answered_survives_any_power_failure(world: World) -> None
         assert await client.do(f"SET k{number} v") == b"OK"
         keyspace, _ = recovered(world.disk.crash(rng))
         assert len(keyspace.databases[0].values) == number + 1
+
+
+async def test_a_client_whose_replies_pile_up_is_not_read_from(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HELD_REPLY_BYTES_MAX", 1000)
+    await world.start()
+    (client,) = await world.clients(1)
+    assert await client.do(f"SET k {'v' * 900}") == b"OK"
+    world.disk.hold_syncs()
+    client.send("SET other v")
+    await world.sync_begins()
+    for _ in range(20):
+        client.send("GET k")
+        await turns()
+    (ours,) = world.server.connections
+    assert ours._held_reply_bytes < 3000
+    world.disk.let_all_sync()
+    assert await client.reply() == b"OK"
+    for _ in range(20):
+        assert await client.reply() == b"v" * 900
+    assert ours._held_reply_bytes == 0
 
 
 async def test_messages_and_monitors_are_held_in_order(world: World) -> None:

@@ -1,0 +1,405 @@
+"""``anabranch inspect``: what is in the files of a log, also when the server is down.
+
+Looking changes nothing and needs no lock, so a running server does not notice. Only ``inspect log
+--write`` changes files, and takes the directory's lock first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anabranch.cli.inspect_files import Progress, in_use, lines_of_failure, locate
+from anabranch.cli.inspect_report import (
+    complaints,
+    directory_object,
+    file_object,
+    report_lines,
+)
+from anabranch.cli.inspect_stream import recovered, stream_in, stream_lines, stream_object
+from anabranch.cli.inspect_values import (
+    as_json,
+    as_text,
+    effect_fields,
+    entries_of,
+    in_pieces,
+    record_fields,
+    when,
+)
+from anabranch.cli.inspect_write import write_log
+from anabranch.effects import kinds
+from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts
+from anabranch.oplog.inspection import Survey, keys_of, width_of
+from anabranch.oplog.segment import first_position_of
+from anabranch.oplog.snapshot import position_of
+from anabranch.resp.inline import UnbalancedQuotes, split_words
+from anabranch.server.disk import Directory
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, InvalidId, parse
+
+__all__ = ["command"]
+
+_DATABASES = 1024
+"""Databases that a recovery in memory has room for, unless told otherwise."""
+
+_PENDING_SHOWN = 10
+
+
+@click.group(
+    help="""Look into the log and the snapshots of a server, also when it is down.
+
+Checksums of everything are verified. Nothing is changed but by 'log --write', so a running server
+may use the files meanwhile. Exit 0 if all is sound, 1 if something is damaged or torn, 2 for wrong
+usage.""",
+)
+def command() -> None:
+    """The group itself has nothing to do."""
+
+
+def _key(_: click.Context, __: click.Parameter, value: str | None) -> bytes | None:
+    """A key as typed, or in double quotes with the escapes of redis-cli."""
+    if value is None:
+        return None
+    raw = os.fsencode(value)
+    if not raw.startswith(b'"'):
+        return raw
+    try:
+        (word,) = split_words(raw)
+    except (UnbalancedQuotes, ValueError):
+        raise click.BadParameter("the quotes are not balanced") from None
+    return word
+
+
+def _entry_id(value: str | None, missing_seq: int) -> int | None:
+    """An entry ID, complete or not, or - or +."""
+    if value is None:
+        return None
+    if value in ("-", "+"):
+        return MIN_ID if value == "-" else MAX_ID
+    try:
+        return parse(os.fsencode(value), missing_seq)
+    except InvalidId:
+        raise click.BadParameter(f"{value!r} is no entry ID") from None
+
+
+def _first_id(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    return _entry_id(value, 0)
+
+
+def _last_id(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    return _entry_id(value, MAX_SEQ)
+
+
+_PATH = click.Path(exists=True, path_type=Path)
+_COUNT = click.IntRange(0)
+
+_FORM_OPTIONS = (
+    click.option("--json", "as_objects", is_flag=True, help="Print JSON, one object a line."),
+    click.option("--full", is_flag=True, help="Shorten nothing (JSON never does)."),
+)
+_DUMP_OPTIONS = (
+    click.option("--dump", is_flag=True, help="Print what the files hold, one line each."),
+    click.option("--from", "start", type=_COUNT, metavar="N", help="Dump from here on."),
+    click.option("--to", "end", type=_COUNT, metavar="N", help="Dump up to here, exclusively."),
+    click.option("--key", callback=_key, help='Dump what concerns this key; "\\xff" in quotes.'),
+    click.option("--limit", type=_COUNT, metavar="N", help="Dump at most so many lines."),
+)
+
+
+def _options(*groups: tuple[Callable[[Any], Any], ...]) -> Callable[[Any], Any]:
+    each = [option for group in groups for option in group]
+    return lambda function: reduce(lambda made, option: option(made), reversed(each), function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dump:
+    """What to print, and how."""
+
+    start: int
+    end: int | None
+    key: bytes | None
+    limit: int | None
+    as_objects: bool
+    full: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        dump: bool,
+        start: int | None,
+        end: int | None,
+        key: bytes | None,
+        limit: int | None,
+        as_objects: bool,
+        full: bool,
+    ) -> _Dump | None:
+        """None if nothing is to be dumped; :class:`click.UsageError` for the others without it."""
+        if not dump:
+            given = {"--from": start, "--to": end, "--key": key, "--limit": limit}
+            for name, value in given.items():
+                if value is not None:
+                    raise click.UsageError(f"{name} says what to dump: it needs --dump")
+            if full:
+                raise click.UsageError("--full says how to dump: it needs --dump")
+            return None
+        return cls(start or 0, end, key, limit, as_objects, full)
+
+    def takes(self, place: int) -> bool:
+        """Whether a position or an offset is within the range."""
+        return place >= self.start and (self.end is None or place < self.end)
+
+
+# -- log and snapshot -------------------------------------------------------------------------
+
+
+@command.command(
+    help="""Verify a file of the log, or all files of a directory.
+
+The report says what a start of the server would do. --dump prints every effect: position, byte,
+time, batch in the file, number (local effects have none), kind and fields; --from and --to are
+positions. In JSON, bytes are UTF-8; other bytes are \\xHH and a backslash is doubled.
+
+--write makes a damaged log usable: everything behind the last whole turn before the damage is cut
+off and kept beside the file, and later files are put aside. Copy the directory first.
+
+\b
+Examples:
+  anabranch inspect log /var/lib/anabranch
+  anabranch inspect log DIR --dump --key orders --limit 20
+  anabranch inspect log DIR --write
+""",
+)
+@click.argument("path", metavar="FILE|DIR", type=_PATH)
+@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@click.option("--write", is_flag=True, help="Cut off what is torn or damaged; asks before.")
+@click.option("--yes", is_flag=True, help="With --write: do not ask.")
+@click.pass_context
+def log(ctx: click.Context, /, path: Path, *, write: bool, yes: bool, **options: Any) -> None:
+    """Report, dump or repair."""
+    dump = _Dump.of(**options)
+    if yes and not write:
+        raise click.UsageError("--yes is an answer to --write")
+    if write and dump is not None:
+        raise click.UsageError("--write and --dump do not go together")
+    with lines_of_failure(ctx):
+        directory, only = locate(path)
+        if write:
+            write_log(ctx, directory, only, yes=yes, as_objects=options["as_objects"])
+        else:
+            _look(ctx, directory, only, dump, "log", as_objects=options["as_objects"])
+
+
+@command.command(
+    help="""Verify a snapshot, or all files of a directory.
+
+The report says what a start of the server would do. --dump prints every record: byte, size, kind
+and fields; --from and --to are bytes. Entries are printed with --full or --json. In JSON, bytes are
+UTF-8; other bytes are \\xHH and a backslash is doubled.""",
+)
+@click.argument("path", metavar="FILE|DIR", type=_PATH)
+@_options(_DUMP_OPTIONS, _FORM_OPTIONS)
+@click.pass_context
+def snapshot(ctx: click.Context, /, path: Path, **options: Any) -> None:
+    """Report or dump."""
+    dump = _Dump.of(**options)
+    with lines_of_failure(ctx):
+        directory, only = locate(path)
+        _look(ctx, directory, only, dump, "snapshot", as_objects=options["as_objects"])
+
+
+def _look(
+    ctx: click.Context,
+    directory: Directory,
+    only: str | None,
+    dump: _Dump | None,
+    wanted: str,
+    *,
+    as_objects: bool,
+) -> None:
+    survey = Survey(directory, only)
+    if only is not None:
+        (facts,) = survey.read
+        found = "log" if isinstance(facts, SegmentFacts) else "snapshot"
+        if found != wanted:
+            by_name = first_position_of(only) is not None or position_of(only) is not None
+            hint = f": try 'anabranch inspect {found}'" if by_name else " by its first bytes"
+            raise click.UsageError(f"{facts.shown} is no {wanted}{hint}")
+    _survey(survey, dump, wanted)
+    running = survey.torn is not None and in_use(directory)
+    if dump is not None:
+        for line in complaints(survey, running=running):
+            print(f"anabranch: {line}", file=sys.stderr)
+    elif as_objects:
+        for facts in survey.read:
+            print(as_json(file_object(facts)))
+        if only is None:
+            print(as_json(directory_object(survey, directory, running=running)))
+    else:
+        print("\n".join(report_lines(survey, directory, running=running)).rstrip())
+    growing = {Fate.SOUND, Fate.CUT} if running else {Fate.SOUND}
+    if any(facts.fate not in growing for facts in survey.read):
+        ctx.exit(1)
+
+
+def _survey(survey: Survey, dump: _Dump | None = None, wanted: str = "") -> None:
+    """Walk through everything, and print what is to be dumped."""
+    quiet = dump is not None and sys.stdout.isatty()
+    progress = Progress("reading", survey.bytes_total, quiet=quiet)
+    printed = 0
+    try:
+        for _, item in survey.walk():
+            progress.update(survey.bytes_done)
+            if dump is None or (dump.limit is not None and printed >= dump.limit):
+                continue
+            if isinstance(item, SeenBatch):
+                lines = _effect_lines(item, dump) if wanted == "log" else iter(())
+            else:
+                lines = _record_lines(item, dump) if wanted == "snapshot" else iter(())
+            for line in lines:
+                print(line)
+                printed += 1
+                if printed == dump.limit:
+                    break
+    finally:
+        progress.finish()
+
+
+def _effect_lines(seen: SeenBatch, dump: _Dump) -> Iterator[str]:
+    if not dump.takes(seen.position):
+        return
+    batch = seen.batch
+    number = batch.first
+    time = when(batch.wall_ms)
+    for effect in seen.effects:
+        if _concerns(effect, dump.key):
+            for index, (kind, fields) in enumerate(effect_fields(effect)):
+                own = None if batch.is_local else number + index
+                if dump.as_objects:
+                    yield as_json(
+                        {
+                            "position": seen.position,
+                            "offset": seen.offset,
+                            "time": time,
+                            "batch": seen.ordinal,
+                            "number": own,
+                            "kind": kind,
+                            "fields": fields,
+                        }
+                    )
+                else:
+                    yield (
+                        f"{seen.position} {seen.offset} {time} {seen.ordinal} "
+                        f"{'local' if own is None else own} {kind} "
+                        f"{in_pieces(fields, full=dump.full)}"
+                    )
+        number += width_of(effect)
+
+
+def _concerns(effect: kinds.Effect, key: bytes | None) -> bool:
+    """Whether an effect names the key, or concerns all keys."""
+    if key is None or isinstance(effect, kinds.Flush | kinds.Swap):
+        return True
+    return any(name == key for _, name in keys_of(effect))
+
+
+def _record_lines(seen: SeenRecord, dump: _Dump) -> Iterator[str]:
+    if not dump.takes(seen.offset) or (dump.key is not None and seen.key != dump.key):
+        return
+    kind, fields = record_fields(seen, full=dump.full or dump.as_objects)
+    if dump.as_objects:
+        yield as_json({"offset": seen.offset, "size": seen.size, "kind": kind, "fields": fields})
+    else:
+        yield f"{seen.offset} {seen.size} {kind} {in_pieces(fields, full=dump.full)}"
+
+
+# -- one stream -------------------------------------------------------------------------------
+
+
+@command.command(
+    help="""Recover in memory what DIR holds, and show the stream KEY.
+
+Shows what XINFO STREAM FULL shows; with --entries the entries too. This needs about the memory that
+the server needs. A torn end is left out, as a start would; damage is refused, as by a start: see
+'anabranch inspect log'.
+
+\b
+Examples:
+  anabranch inspect stream orders /var/lib/anabranch
+  anabranch inspect stream orders DIR --entries --from 1700000000000 --limit 5
+""",
+)
+@click.argument("key", callback=_key)
+@click.argument(
+    "path", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option("--db", type=click.IntRange(0), default=0, help="The database (default 0).")
+@click.option(
+    "--databases",
+    type=click.IntRange(1),
+    default=_DATABASES,
+    help=f"At least as many as the server has (default {_DATABASES}).",
+)
+@click.option("--entries", is_flag=True, help="Print the entries too, one line each.")
+@click.option("--from", "start", callback=_first_id, metavar="ID", help="Entries from this one on.")
+@click.option("--to", "end", callback=_last_id, metavar="ID", help="Entries up to this one.")
+@click.option(
+    "--limit",
+    type=_COUNT,
+    metavar="N",
+    help="At most so many entries (default: all), and pending entries of each group (default "
+    f"{_PENDING_SHOWN}).",
+)
+@_options(_FORM_OPTIONS)
+@click.pass_context
+def stream(
+    ctx: click.Context,
+    /,
+    key: bytes,
+    path: Path,
+    *,
+    db: int,
+    databases: int,
+    entries: bool,
+    start: int | None,
+    end: int | None,
+    limit: int | None,
+    as_objects: bool,
+    full: bool,
+) -> None:
+    """Recover, look it up, print."""
+    if not entries and (start is not None or end is not None):
+        raise click.UsageError("--from and --to say which entries to print: they need --entries")
+    with lines_of_failure(ctx):
+        directory, _ = locate(path)
+        keyspace, report = recovered(directory, max(databases, db + 1))
+        if report.cut is not None and not in_use(directory):
+            print(
+                f"anabranch: {report.cut.name} is torn at byte {report.cut.offset}: the "
+                f"{report.cut.size:,} bytes from there on are left out",
+                file=sys.stderr,
+            )
+        found, deadline = stream_in(keyspace, db, key)
+        figures = stream_object(
+            found, deadline, db=db, key=key, pending=_PENDING_SHOWN if limit is None else limit
+        )
+        if as_objects:
+            print(as_json(figures))
+        else:
+            print("\n".join(stream_lines(figures, full=full)))
+        if entries:
+            first = MIN_ID if start is None else start
+            last = MAX_ID if end is None else end
+            if not as_objects:
+                print()
+            for entry in entries_of(found, first, last, -1 if limit is None else limit):
+                if as_objects:
+                    print(as_json(entry))
+                else:
+                    print(f"{entry['id']} {as_text(entry['fields'], full=full)}")
