@@ -29,7 +29,9 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     entry_id = make(ms, 0)
     data = fragment(entry_id, *pairs)
     weight = len(pack_command(pairs)) + 4 - 4 * len(pairs)
-    append_entry(Database(0, {}, deque(), Incarnations()), b"k", stream, entry_id, data, weight, opens)
+    append_entry(
+        Database(0, {}, deque(), Incarnations()), b"k", stream, entry_id, data, weight, opens
+    )
     return entry_id
 
 
