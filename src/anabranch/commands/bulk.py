@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from hiredis import ProtocolError, Reader, pack_command
+
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
 from anabranch.commands.spec import Command, KeySpec
@@ -54,6 +56,7 @@ _SWAP: Final = sys.byteorder != "little"
 
 _COUNT: Final = struct.Struct("<I")
 _FIELD_COUNT: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _INVALID_PAYLOAD: Final = "ERR invalid payload"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
 
@@ -313,8 +316,8 @@ def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
     return record
 
 
-def _field_parts(payload: bytes) -> list[bytes]:
-    """The rows of a payload, each checked to be what an entry's fields look like on the wire."""
+def _field_parts(payload: bytes) -> list[tuple[bytes, int]]:
+    """The rows of a payload and how many words each has; checked to be what stands on the wire."""
     if len(payload) < _COUNT.size:
         raise CommandError(_INVALID_PAYLOAD)
     (count,) = _COUNT.unpack_from(payload)
@@ -327,66 +330,47 @@ def _field_parts(payload: bytes) -> list[bytes]:
         ends.byteswap()
     if (ends[-1] if count else 0) != len(payload) - data_at:
         raise CommandError(_INVALID_PAYLOAD)
-    parts = []
+    rows = []
+    reader = Reader()
     for low, high in pairwise([0, *ends]):
         part = payload[data_at + low : data_at + high]
-        if not _is_field_part(part):
+        words = _words_in(reader, part)
+        if not words:
             raise CommandError(_INVALID_PAYLOAD)
-        parts.append(part)
-    return parts
+        rows.append((part, words))
+    return rows
 
 
-def _is_field_part(part: bytes) -> bool:
-    r"""Whether these bytes are ``*2n\r\n`` and that many bulk strings, and nothing else."""
+def _words_in(reader: Reader, part: bytes) -> int:
+    r"""How many bulk strings these bytes are, ``*2n\r\n`` before them; 0 if they are not.
+
+    Written again by who writes requests they must be the same bytes: that is strict, and quick.
+    """
     head = _FIELD_COUNT.match(part)
     if head is None:
-        return False
-    left = int(head[1])
-    if left % 2:
-        return False
-    at = head.end()
-    while left:
-        line_end = part.find(b"\r\n", at, at + 14)
-        if line_end < 0 or part[at] != 0x24:
-            return False
-        digits = part[at + 1 : line_end]
-        if not digits.isdigit() or (len(digits) > 1 and digits[0] == 0x30):
-            return False
-        at = line_end + 2 + int(digits)
-        if part[at : at + 2] != b"\r\n":
-            return False
-        at += 2
-        left -= 1
-    return at == len(part)
+        return 0
+    words = int(head[1])
+    # The count is looked at first: the reader makes room for as many as it is told.
+    if words % 2 or words * _BULK_BYTES_MIN > len(part):
+        return 0
+    reader.feed(part)
+    try:
+        return words if pack_command(tuple(reader.gets())) == part else 0
+    except (ProtocolError, TypeError):
+        return 0
 
 
-def _run(ctx: Context, key: bytes, stream: Stream, first: int, parts: list[bytes]) -> kinds.AddRun:
+def _run(
+    ctx: Context, key: bytes, stream: Stream, first: int, rows: list[tuple[bytes, int]]
+) -> kinds.AddRun:
     """The effect that adds these rows with consecutive IDs, divided into nodes as XADD would."""
-    settings = ctx.settings
-    entries_max, bytes_max = settings.stream_node_max_entries, settings.stream_node_max_bytes
-    tail = stream.local.tail
-    slots = len(tail.ids) + tail.gaps if tail is not None else 0
-    filled = tail.weight if tail is not None else 0
-    fragments: list[bytes] = []
-    weights: list[int] = []
-    opens: list[int] = []
-    ids = range(first, first + len(parts))
-    for index, (entry_id, part) in enumerate(zip(ids, parts, strict=True)):
-        count = int(part[1 : part.index(b"\r")])
-        weight = len(part) + 4 - 4 * count  # as XADD weighs it, see there
-        weight = weight if count == 2 else weight >> 1
-        if (
-            (tail is None and not index)
-            or slots >= entries_max > 0
-            or filled + weight >= bytes_max > 0
-        ):
-            opens.append(index)
-            slots = filled = 0
-        slots += 1
-        filled += weight
-        weights.append(weight)
-        id_text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & MAX_SEQ)
-        fragments.append(b"*2\r\n$%d\r\n%b\r\n%b" % (len(id_text), id_text, part))
+    ids = range(first, first + len(rows))
+    # As XADD weighs entries, see there.
+    weights = [
+        len(part) - 4 if words == 2 else (len(part) + 4 - 4 * words) >> 1 for part, words in rows
+    ]
+    heads = _heads(first, len(rows))
+    fragments = [head + part for head, (part, _) in zip(heads, rows, strict=True)]
     return kinds.AddRun(
         ctx.db.index,
         key,
@@ -394,8 +378,39 @@ def _run(ctx: Context, key: bytes, stream: Stream, first: int, parts: list[bytes
         b"".join(fragments),
         list(map(len, fragments)),
         weights,
-        opens,
+        _opening(ctx, stream, weights),
     )
+
+
+def _heads(first: int, count: int) -> list[bytes]:
+    """What stands before an entry's fields, for consecutive IDs."""
+    ms, low = first >> SEQ_BITS, first & MAX_SEQ
+    if low + count > MAX_SEQ:  # they go over into the next millisecond
+        texts_of = [text(entry_id) for entry_id in range(first, first + count)]
+        return [b"*2\r\n$%d\r\n%b\r\n" % (len(each), each) for each in texts_of]
+    ends = [b"%d\r\n" % seq for seq in range(low, low + count)]
+    begins = {
+        size: b"*2\r\n$%d\r\n%d-" % (len(b"%d-" % ms) + size - 2, ms)
+        for size in range(len(ends[0]), len(ends[-1]) + 1)
+    }
+    return [begins[len(end)] + end for end in ends]
+
+
+def _opening(ctx: Context, stream: Stream, weights: list[int]) -> list[int]:
+    """Which of the new entries open a node."""
+    settings = ctx.settings
+    entries_max = settings.stream_node_max_entries or 1 << 62
+    bytes_max = settings.stream_node_max_bytes or 1 << 62
+    tail = stream.local.tail
+    slots, filled = (entries_max, 0) if tail is None else (len(tail.ids) + tail.gaps, tail.weight)
+    opens = []
+    for index, weight in enumerate(weights):
+        filled += weight
+        if slots >= entries_max or filled >= bytes_max:
+            opens.append(index)
+            slots, filled = 0, weight
+        slots += 1
+    return opens
 
 
 def ledger(ctx: Context, args: list[bytes]) -> bytes:

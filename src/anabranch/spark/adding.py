@@ -1,0 +1,367 @@
+"""One XADD per row, pipelined: for servers without a ledger, and for entries that keep their IDs.
+
+What keeps a repeated row out is the row's idempotent ID (Redis 8.6: ``XADD ... IDMP``), made from
+its place in the batch, from its content, or taken from a column; or the entry's own ID; or nothing.
+A server remembers at most 10,000 idempotent IDs for each producer, so the rows of a task are spread
+over as many producer IDs as it takes to have the whole batch remembered.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+import xxhash
+
+from anabranch.spark.client import Client, ServerUnreachable
+from anabranch.spark.encode import Parts, Rows, bulk
+from anabranch.spark.ledger import WriteFailed
+
+__all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
+
+ROWS_PER_PRODUCER: Final = 8_000
+"""Of one batch, so that a server that remembers 10,000 remembers all of them."""
+
+_CHUNK_BYTES: Final = 1 << 20
+_COLUMN_PRODUCERS: Final = 64
+_MAXSIZE: Final = 10_000
+_DURATION_LEAST_S: Final = 3_600
+_DURATION_S: Final = 86_400  # the most that there is
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Packed commands for one stream, and the rows that they add."""
+
+    key: bytes
+    commands: Parts
+    rows: Rows
+
+
+class Marks(Protocol):
+    """How the rows of a task are told apart."""
+
+    repeatable: bool
+    """Whether rows whose replies were lost may be sent again."""
+    windowed: bool
+    """Whether the server must remember idempotent IDs."""
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """Commands that can be sent now."""
+
+    def rest(self) -> Iterator[Run]:
+        """Commands that had to wait for the last row."""
+
+
+# ----------------------------------------------------------------------------------------- marks
+
+
+def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
+    words = (b"XADD", key, *more)
+    return b"".join(map(bulk, words)), len(words)
+
+
+class Unmarked:
+    """Nothing: a row whose task is repeated is there twice."""
+
+    repeatable = False
+    windowed = False
+
+    def __init__(self, trim: Sequence[bytes]) -> None:
+        self._trim = trim
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """As it comes."""
+        yield Run(key, rows.commands(*_command(key, *self._trim, b"*"), []), rows)
+
+    def rest(self) -> Iterator[Run]:
+        """Nothing waits."""
+        return iter(())
+
+
+class ById:
+    """The entry's own ID."""
+
+    repeatable = True
+    windowed = False
+
+    def __init__(self, trim: Sequence[bytes]) -> None:
+        self._trim = trim
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """With the ID in the place of ``*``."""
+        assert rows.ids is not None
+        yield Run(key, rows.commands(*_command(key, *self._trim), [rows.ids]), rows)
+
+    def rest(self) -> Iterator[Run]:
+        """Nothing waits."""
+        return iter(())
+
+
+class ByPosition:
+    """Batch and number of the row in its task and stream."""
+
+    repeatable = True
+    windowed = True
+
+    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
+        self._producer = producer
+        self._batch = batch
+        self._trim = trim
+        self._next: defaultdict[bytes, int] = defaultdict(int)
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """Cut where the producer ID changes."""
+        at = 0
+        while at < len(rows):
+            number = self._next[key]
+            nth, within = divmod(number, ROWS_PER_PRODUCER)
+            size = min(len(rows) - at, ROWS_PER_PRODUCER - within)
+            some = rows.slice(at, at + size)
+            tokens = pc.binary_join_element_wise(
+                pa.scalar(b"%d" % self._batch, pa.binary()),
+                pa.array(np.arange(number, number + size)).cast(pa.string()).cast(pa.binary()),
+                pa.scalar(b"-", pa.binary()),
+            )
+            before = _command(key, b"IDMP", f"{self._producer}/{nth}".encode())
+            yield Run(key, some.commands(*before, [tokens, *self._trim, b"*"]), some)
+            self._next[key] += size
+            at += size
+
+    def rest(self) -> Iterator[Run]:
+        """Nothing waits."""
+        return iter(())
+
+
+class ByContent:
+    """Hash of the fields, and the how-manieth row of this content it is: order does not matter.
+
+    Over how many producers the rows must be spread is known when all are there, so a task's rows
+    are kept in memory until the last.
+    """
+
+    repeatable = True
+    windowed = True
+
+    def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
+        self._producer = producer
+        self._batch = batch
+        self._trim = trim
+        self._kept: defaultdict[bytes, list[Rows]] = defaultdict(list)
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """Keep them."""
+        self._kept[key].append(rows)
+        return iter(())
+
+    def rest(self) -> Iterator[Run]:
+        """All of them, as they came."""
+        for key, several in self._kept.items():
+            total = sum(map(len, several))
+            # Hashes do not fill all producers alike: three quarters leave room for the fullest.
+            producers = -(-total * 4 // (3 * ROWS_PER_PRODUCER))
+            seen: Counter[int] = Counter()
+            for rows in several:
+                parts = rows.parts()
+                tokens: list[bytes] = []
+                owners: list[bytes] = []
+                for part in parts.each(0, len(parts)):
+                    content = xxhash.xxh3_64_intdigest(part)
+                    nth = seen[content]
+                    seen[content] = nth + 1
+                    tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
+                    # equal rows would all have one producer
+                    place = zlib.crc32(tokens[-1]) % producers
+                    owners.append(f"{self._producer}/{place}".encode())
+                before = _command(key, b"IDMP")
+                words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary())]
+                yield Run(key, rows.commands(*before, [*words, *self._trim, b"*"]), rows)
+
+
+class ByColumn:
+    """The value of a column, over all batches: the newest 64 x 10,000 are remembered at most."""
+
+    repeatable = True
+    windowed = True
+
+    def __init__(self, producer: str, trim: Sequence[bytes]) -> None:
+        self._owners = [f"{producer}/{place}".encode() for place in range(_COLUMN_PRODUCERS)]
+        self._trim = trim
+
+    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
+        """As they come."""
+        assert rows.tokens is not None
+        owners = [
+            self._owners[zlib.crc32(token) % _COLUMN_PRODUCERS] for token in rows.tokens.to_pylist()
+        ]
+        words = [pa.array(owners, pa.binary()), rows.tokens, *self._trim, b"*"]
+        yield Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
+
+    def rest(self) -> Iterator[Run]:
+        """Nothing waits."""
+        return iter(())
+
+
+# --------------------------------------------------------------------------------------- sending
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    run: Run
+    start: int
+    stop: int
+
+
+class Adder:
+    """The writing side of one attempt of one task."""
+
+    def __init__(
+        self,
+        client: Client,
+        marks: Marks,
+        *,
+        rows_max: int = 4096,
+        retries: int = 5,
+        pause_ms: int = 200,
+        check_window: bool = True,
+    ) -> None:
+        """`check_window` refuses streams that would forget idempotent IDs too early."""
+        self._client = client
+        self._marks = marks
+        self._rows_max = rows_max
+        self._retries = retries
+        self._pause_ms = pause_ms
+        self._check_window = check_window and marks.windowed
+        self._checked: set[bytes] = set()
+        self._waiting: _Chunk | None = None
+        self.appended = 0
+        """Rows sent, whether the server had them or not: its replies do not tell."""
+        self.known = 0
+        """Rows that were in already, where that is known: entries that keep their IDs."""
+
+    def append(self, key: bytes, rows: Rows) -> None:
+        """Go on with a stream; raises `WriteFailed` and `ServerUnreachable`."""
+        self._send(self._marks.mark(key, rows))
+
+    def finish(self) -> None:
+        """Send what waits, and take in all replies."""
+        self._send(self._marks.rest())
+        self._collect()
+
+    def _send(self, runs: Iterator[Run]) -> None:
+        for run in runs:
+            if self._check_window and run.key not in self._checked:
+                self._collect()
+                require_window(self._client, run.key)
+                self._checked.add(run.key)
+            at = 0
+            while at < len(run.commands):
+                stop = run.commands.reach(at, self._rows_max, _CHUNK_BYTES)
+                self._collect()
+                self._launch(_Chunk(run, at, stop))
+                at = stop
+
+    def _launch(self, chunk: _Chunk) -> None:
+        self._waiting = chunk
+        try:
+            self._client.send([chunk.run.commands.between(chunk.start, chunk.stop)])
+        except ServerUnreachable:
+            if not self._marks.repeatable:
+                raise
+            # else the missing replies tell it again
+
+    def _replies(self, chunk: _Chunk) -> list[Any]:
+        """All replies; on a broken connection the chunk is sent again, if that does no harm."""
+        for attempt in range(self._retries + 1):
+            try:
+                if attempt:
+                    self._client.send([chunk.run.commands.between(chunk.start, chunk.stop)])
+                return [self._client.receive() for _ in range(chunk.stop - chunk.start)]
+            except ServerUnreachable:
+                if not self._marks.repeatable or attempt == self._retries:
+                    raise
+            time.sleep(self._pause_ms * 2**attempt / 1000)
+            self._client.revive()
+        raise AssertionError("unreachable")
+
+    def _collect(self) -> None:
+        """Take in the replies to the chunk under way."""
+        chunk, self._waiting = self._waiting, None
+        if chunk is None:
+            return
+        for number, reply in enumerate(self._replies(chunk), chunk.start):
+            if not isinstance(reply, redis.RedisError):
+                self.appended += 1
+            elif chunk.run.rows.ids is not None and "equal or smaller" in str(reply):
+                self._require_same(chunk.run, number)
+                self.known += 1
+            else:
+                key = _shown(chunk.run.key)
+                raise WriteFailed(f"stream {key} at {self._client.address} refused a row: {reply}")
+
+    def _require_same(self, run: Run, number: int) -> None:
+        """The ID is taken: by this very row, or by another one."""
+        assert run.rows.ids is not None
+        entry_id = run.rows.ids[number].as_py()
+        found = self._client.command("XRANGE", run.key, entry_id, entry_id)
+        fields = [] if not found else found[0][1]
+        there = b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields))
+        if there != bytes(run.rows.slice(number, number + 1).parts().between(0, 1)):
+            what = "holds another entry there" if found else "is behind it already"
+            raise WriteFailed(
+                f"ID {_shown(entry_id)} cannot be kept: stream {_shown(run.key)} {what}. Rows with "
+                "IDs must arrive in order, all rows of a stream in one partition: "
+                'repartition("stream").sortWithinPartitions(...) by time and sequence'
+            )
+
+
+def require_window(client: Client, key: bytes) -> None:
+    """See to it that the stream remembers a batch for long enough, without making it forget.
+
+    Settings are raised while no producer is tracked, as changing them drops what is remembered;
+    otherwise raises `WriteFailed` with the command to give.
+    """
+    for _ in range(_ATTEMPTS):
+        _, facts = client.pipeline([("WATCH", key), ("XINFO", "STREAM", key)])
+        missing = isinstance(facts, redis.RedisError) and "no such key" in str(facts)
+        if isinstance(facts, redis.RedisError) and not missing:
+            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {facts}")
+        about = {} if missing else dict(zip(facts[::2], facts[1::2], strict=True))
+        duration = int(about.get(b"idmp-duration", 0))
+        maxsize = int(about.get(b"idmp-maxsize", 0))
+        if duration >= _DURATION_LEAST_S and maxsize >= _MAXSIZE:
+            client.command("UNWATCH")
+            return
+        wanted = duration if duration >= _DURATION_LEAST_S else _DURATION_S
+        change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
+        if about.get(b"pids-tracked", 0):
+            client.command("UNWATCH")
+            given = " ".join(map(str, ("XCFGSET", _shown(key), *change[2:])))
+            raise WriteFailed(
+                f"stream {_shown(key)} remembers {maxsize} idempotent IDs of a producer for "
+                f"{duration} s, which is not enough to recognise a repeated batch, and changing "
+                "that makes it forget the IDs of all producers. When they may be forgotten, give: "
+                f"{given} (option idempotenceWindow=ignore goes on as it is)"
+            )
+        # An empty stream comes from a group that does not stay: only a stream can be configured.
+        make = [
+            ("XGROUP", "CREATE", key, "spark-makes-this-stream", "$", "MKSTREAM"),
+            ("XGROUP", "DESTROY", key, "spark-makes-this-stream"),
+        ]
+        *_, done = client.pipeline([("MULTI",), *(make if missing else []), change, ("EXEC",)])
+        if isinstance(done, redis.RedisError):
+            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {done}")
+    raise WriteFailed(f"stream {_shown(key)} changes too fast to be configured; try again")
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "backslashreplace")

@@ -1,0 +1,498 @@
+r"""Entries in bulk, from the server's bytes to Arrow, without a step of Python per entry.
+
+AB.EXPORT answers with stretches of the server's blocks: IDs as arrays, and the entries' wire bytes
+(``*2``, ``$`` and ID, ``*2n``, then ``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
+Where entries begin is thus known, so one field of *all* entries is found by a few operations on
+vectors: read the digits of the length, compare the names, step on. Only lengths drive this, never
+what the bytes look like. Entries that differ in their names are walked in groups; if there are too
+many groups, and for replies of XRANGE, hiredis parses.
+
+Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
+costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import hiredis
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["Block", "Entries", "Export", "Parsed", "PayloadError", "join", "parse_export"]
+
+SHAPES_MAX: Final = 64
+"""Above so many different sequences of field names in one block, hiredis is quicker."""
+
+_VERSION: Final = 2
+_HEADER: Final = struct.Struct("<BBHIQ")
+_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
+_PACKED, _PLAIN = 0, 1
+_HAS_POSITIONS: Final = 1
+_SEQ_BITS: Final = 24
+_DIGITS_MAX: Final = 10
+_BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
+_PADDING: Final = bytes(16)  # so that looking ahead for digits never leaves the bytes
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class PayloadError(AnabranchError):
+    """Bytes of an export that are not what they should be."""
+
+
+class _TooManyShapesError(Exception):
+    """The entries are better parsed one by one."""
+
+
+class Entries(Protocol):
+    """A run of entries of one region, in the order of that region."""
+
+    ms: Ints
+    seq: npt.NDArray[np.uint64]
+    positions: Ints | None
+
+    def __len__(self) -> int:
+        """How many entries."""
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """For each name a binary array: the first value of that field, null without one."""
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """All fields in their order: where each entry's begin (and the end), names, values."""
+
+    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
+        """Names and values of one entry."""
+
+
+# ----------------------------------------------------------------------------------- the payload
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One reply of AB.EXPORT, its arrays undone and its fragments joined."""
+
+    next_position: int
+    ms: Ints
+    seq: npt.NDArray[np.uint64]
+    positions: Ints
+    ends: Ints
+    data: list[memoryview]
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+
+def parse_export(payload: bytes) -> Export:
+    """Undo the outer form of AB.EXPORT's reply; raises `PayloadError`."""
+    try:
+        return _parse_export(memoryview(payload))
+    except (struct.error, ValueError) as error:
+        raise PayloadError(f"the reply of AB.EXPORT is cut off or damaged ({error})") from None
+
+
+def _parse_export(payload: memoryview) -> Export:
+    version, codec, _, chunks, next_position = _HEADER.unpack_from(payload)
+    if version != _VERSION or codec:
+        raise PayloadError(
+            f"the server exports in form {version}.{codec}, this package reads {_VERSION}.0: "
+            "install the anabranch release of the server on Spark's side"
+        )
+    at = _HEADER.size
+    ms: list[Ints] = []
+    seq: list[npt.NDArray[np.uint64]] = []
+    positions: list[Ints] = []
+    ends: list[Ints] = []
+    data: list[memoryview] = []
+    joined = 0
+    for _ in range(chunks):
+        count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
+            payload, at
+        )
+        at += _CHUNK.size
+        if form == _PACKED:
+            words = np.frombuffer(payload, "<u8", count, at)
+            ms.append((words >> _SEQ_BITS).astype(np.int64) + base_ms)
+            seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
+            at += 8 * count
+        elif form == _PLAIN:
+            ms.append(np.frombuffer(payload, "<i8", count, at))
+            seq.append(np.frombuffer(payload, "<u8", count, at + 8 * count))
+            at += 16 * count
+        else:
+            raise PayloadError(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
+        if flags & _HAS_POSITIONS:
+            positions.append(np.frombuffer(payload, "<i8", count, at))
+            at += 8 * count
+        else:
+            positions.append(np.arange(first, first + count, dtype=np.int64))
+        if width not in (2, 8):
+            raise PayloadError(f"the reply of AB.EXPORT has ends of {width} bytes")
+        local = np.frombuffer(payload, f"<u{width}", count, at).astype(np.int64)
+        at += width * count
+        ends.append(local + (joined - end_base))
+        part = payload[at : at + size]
+        at += size
+        joined += size
+        if len(part) != size or not count or ends[-1][-1] != joined:
+            raise PayloadError("the reply of AB.EXPORT is cut off or damaged (lengths disagree)")
+        data.append(part)
+    if at != len(payload):
+        raise PayloadError("the reply of AB.EXPORT is longer than it says")
+    return Export(
+        next_position,
+        _concatenate(ms, np.int64),
+        _concatenate(seq, np.uint64),
+        _concatenate(positions, np.int64),
+        _concatenate(ends, np.int64),
+        data,
+    )
+
+
+def join(exports: Sequence[Export]) -> Block:
+    """The entries of several replies in one block; raises `PayloadError` for broken entries."""
+    sizes = [sum(map(len, each.data)) for each in exports]
+    if sum(sizes) > _BYTES_MAX:
+        raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
+    bases = np.cumsum([0, *sizes[:-1]])
+    return Block(
+        _concatenate([each.ms for each in exports], np.int64),
+        _concatenate([each.seq for each in exports], np.uint64),
+        _concatenate([each.positions for each in exports], np.int64),
+        _concatenate(
+            [each.ends + base for each, base in zip(exports, bases, strict=True)], np.int64
+        ),
+        b"".join([*(part for each in exports for part in each.data), _PADDING]),
+    )
+
+
+def _concatenate(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
+    return np.concatenate(arrays) if arrays else np.empty(0, kind)
+
+
+# ------------------------------------------------------------------------------------- wire bytes
+
+
+@dataclass
+class _Group:
+    """Entries whose field names were equal so far."""
+
+    rows: Ints
+    at: Ints  # where the next field begins
+    left: Ints  # how many fields follow
+    names: list[bytes]
+    spans: list[tuple[Ints, Ints, Ints, Ints]]  # name start, end, value start, end of each field
+
+
+class Block:
+    """Entries as wire bytes, decoded by vectors when asked."""
+
+    def __init__(
+        self,
+        ms: Ints,
+        seq: npt.NDArray[np.uint64],
+        positions: Ints,
+        ends: Ints,
+        data: bytes,
+    ) -> None:
+        """`data` holds the fragments one behind the other and then some bytes of padding."""
+        self.ms = ms
+        self.seq = seq
+        self.positions: Ints | None = positions
+        self._ends = ends
+        self._data = data
+        self._bytes: Bytes = np.frombuffer(data, np.uint8)
+        self._parsed: Parsed | None = None
+
+    def __len__(self) -> int:
+        return len(self.ms)
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """See `Entries`."""
+        if self._parsed is not None:
+            return self._parsed.values(names)
+        count = len(self)
+        starts = np.full((len(names), count), -1, np.int64)
+        ends = np.zeros((len(names), count), np.int64)
+        try:
+            for group in self._walk(frozenset(names)):
+                for column, name in enumerate(names):
+                    if name in group.names:
+                        span = group.spans[group.names.index(name)]
+                        starts[column, group.rows] = span[2]
+                        ends[column, group.rows] = span[3]
+        except _TooManyShapesError:
+            self._parsed = self._parse()
+            return self._parsed.values(names)
+        return [
+            self._gather(start, end, start < 0) for start, end in zip(starts, ends, strict=True)
+        ]
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """See `Entries`."""
+        if self._parsed is not None:
+            return self._parsed.fields()
+        try:
+            groups = list(self._walk(None))
+        except _TooManyShapesError:
+            self._parsed = self._parse()
+            return self._parsed.fields()
+        counts = np.zeros(len(self), np.int64)
+        for group in groups:
+            counts[group.rows] = len(group.names)
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        spans = np.empty((4, int(offsets[-1])), np.int64)
+        for group in groups:
+            for number, span in enumerate(group.spans):
+                spans[:, offsets[group.rows] + number] = span
+        return offsets, self._gather(spans[0], spans[1]), self._gather(spans[2], spans[3])
+
+    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
+        """See `Entries`."""
+        begin = int(self._ends[index - 1]) if index else 0
+        flat = _parse_fragments(self._data[begin : int(self._ends[index])], 1)[0][1]
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def _parse(self) -> Parsed:
+        end = int(self._ends[-1]) if len(self) else 0
+        rows = [each[1] for each in _parse_fragments(self._data[:end], len(self))]
+        return Parsed(self.ms, self.seq, self.positions, rows)
+
+    def _walk(self, wanted: frozenset[bytes] | None) -> list[_Group]:
+        """Groups of entries, with the spans of the first of each wanted field, or of all."""
+        if not len(self):
+            return []
+        starts = np.concatenate(([0], self._ends[:-1]))
+        at = self._expect(starts, b"*2\r\n$")
+        length, at = self._number(at)
+        at = self._expect(at + length, b"\r\n*")
+        words, at = self._number(at)
+        if (words % 2).any():
+            raise PayloadError("an entry has a field without a value")
+        done: list[_Group] = []
+        todo = [_Group(np.arange(len(self)), at, words // 2, [], [])]
+        shapes = 1
+        while todo:
+            group = todo.pop()
+            if wanted is not None and wanted.issubset(group.names):
+                done.append(group)
+                continue
+            finished = group.left == 0
+            if finished.any():
+                ended = group if finished.all() else _part(group, finished)
+                if (ended.at != self._ends[ended.rows]).any():
+                    raise PayloadError("an entry does not end where it should")
+                done.append(ended)
+                if ended is group:
+                    continue
+                shapes += 1
+                group = _part(group, ~finished)
+            steps = self._step(group)
+            shapes += len(steps) - 1
+            if shapes > SHAPES_MAX:
+                raise _TooManyShapesError
+            todo += steps
+        return done
+
+    def _step(self, group: _Group) -> list[_Group]:
+        """Walk over one field of a group, which falls apart if its name differs."""
+        at = self._expect(group.at, b"$")
+        length, name_start = self._number(at)
+        name_end = name_start + length
+        at = self._expect(name_end, b"\r\n$")
+        length, value_start = self._number(at)
+        value_end = value_start + length
+        at = self._expect(value_end, b"\r\n")
+        left = group.left - 1
+        spans = (name_start, name_end, value_start, value_end)
+        found: list[_Group] = []
+        rest = np.arange(len(group.rows))
+        while len(rest):
+            begin, end = int(name_start[rest[0]]), int(name_end[rest[0]])
+            name = self._data[begin:end]
+            same = (name_end - name_start)[rest] == len(name)
+            if same.all():
+                same = self._equal(name_start[rest], name)
+            else:
+                same[same] = self._equal(name_start[rest[same]], name)
+            whole = len(rest) == len(group.rows) and bool(same.all())
+            taken = rest if whole else rest[same]
+            found.append(
+                _Group(
+                    group.rows if whole else group.rows[taken],
+                    at if whole else at[taken],
+                    left if whole else left[taken],
+                    [*group.names, name],
+                    [each if whole else _take(each, taken) for each in (*group.spans, spans)],
+                )
+            )
+            if len(found) > SHAPES_MAX:
+                raise _TooManyShapesError
+            rest = rest[~same]
+        return found
+
+    def _equal(self, starts: Ints, text: bytes) -> npt.NDArray[np.bool_]:
+        same = np.ones(len(starts), np.bool_)
+        for offset, byte in enumerate(text):
+            same &= self._bytes[starts + offset] == byte
+        return same
+
+    def _expect(self, at: Ints, text: bytes) -> Ints:
+        """The places behind a text that must be there."""
+        if len(at) and int(at.max()) + len(text) + _DIGITS_MAX >= len(self._bytes):
+            raise PayloadError("an entry is longer than it should be")
+        for offset, byte in enumerate(text):
+            if (self._bytes[at + offset] != byte).any():
+                raise PayloadError("an entry is not in the form it should be")
+        return at + len(text)
+
+    def _number(self, at: Ints) -> tuple[Ints, Ints]:
+        """Decimal digits up to CR LF, and the places behind."""
+        number = np.zeros(len(at), np.int64)
+        digits = np.zeros(len(at), np.int64)
+        active: Ints | None = None  # None: all of them
+        for _ in range(_DIGITS_MAX + 1):
+            where = at + digits if active is None else at[active] + digits[active]
+            found = self._bytes[where] - np.uint8(48)  # wraps: what is no digit becomes large
+            is_digit = found < 10
+            if active is None and is_digit.all():
+                number = number * 10 + found
+                digits += 1
+                continue
+            active = np.flatnonzero(is_digit) if active is None else active[is_digit]
+            if not len(active):
+                break
+            number[active] = number[active] * 10 + found[is_digit]
+            digits[active] += 1
+        else:
+            raise PayloadError("an entry has a length that is too long")
+        if not digits.all():
+            raise PayloadError("an entry has a length without digits")
+        return number, self._expect(at + digits, b"\r\n")
+
+    def _gather(
+        self, starts: Ints, ends: Ints, missing: npt.NDArray[np.bool_] | None = None
+    ) -> pa.Array:
+        """The bytes between ascending starts and ends, as a binary array."""
+        count = len(starts)
+        if missing is not None and missing.any():
+            present = np.flatnonzero(~missing)
+            gathered = self._gather(starts[present], ends[present])
+            indices = np.zeros(count, np.int64)
+            indices[present] = np.arange(len(present))
+            if not len(present):
+                return pa.nulls(count, pa.binary())
+            return gathered.take(pa.array(indices, mask=missing))
+        bounds = np.empty(2 * count + 1, np.int32)
+        bounds[0] = 0
+        bounds[1::2] = starts
+        bounds[2::2] = ends
+        laid = pa.Array.from_buffers(
+            pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
+        )
+        return laid.take(pa.array(np.arange(1, 2 * count, 2)))
+
+
+def _take(span: tuple[Ints, Ints, Ints, Ints], rows: Any) -> tuple[Ints, Ints, Ints, Ints]:
+    return span[0][rows], span[1][rows], span[2][rows], span[3][rows]
+
+
+def _part(group: _Group, mask: npt.NDArray[np.bool_]) -> _Group:
+    return _Group(
+        group.rows[mask],
+        group.at[mask],
+        group.left[mask],
+        group.names,
+        [_take(each, mask) for each in group.spans],
+    )
+
+
+def _parse_fragments(data: bytes, count: int) -> list[list[Any]]:
+    reader = hiredis.Reader()
+    reader.feed(data)
+    found = []
+    for _ in range(count):
+        entry = reader.gets()
+        if not isinstance(entry, list) or len(entry) != 2 or len(entry[1]) % 2:
+            raise PayloadError("an entry is not in the form it should be")
+        found.append(entry)
+    return found
+
+
+# --------------------------------------------------------------------------------- parsed entries
+
+
+class Parsed:
+    """Entries that hiredis has parsed: each a flat list of names and values."""
+
+    def __init__(
+        self,
+        ms: Ints,
+        seq: npt.NDArray[np.uint64],
+        positions: Ints | None,
+        rows: list[list[bytes]],
+    ) -> None:
+        """`rows` has one flat list for each ID."""
+        self.ms = ms
+        self.seq = seq
+        self.positions = positions
+        self._rows = rows
+
+    @classmethod
+    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> Parsed:
+        """From a reply of XRANGE: IDs and flat lists."""
+        ids = [entry[0].split(b"-") for entry in reply]
+        return cls(
+            np.array([int(ms) for ms, _ in ids], np.uint64).astype(np.int64),
+            np.array([int(seq) for _, seq in ids], np.uint64),
+            None,
+            [entry[1] for entry in reply],
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """See `Entries`."""
+        columns: list[list[bytes | None]] = []
+        for name in names:
+            column: list[bytes | None] = []
+            for row in self._rows:
+                place = _place(row, name)
+                column.append(row[place + 1] if place >= 0 else None)
+            columns.append(column)
+        return [pa.array(column, pa.binary()) for column in columns]
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """See `Entries`."""
+        offsets = np.zeros(len(self._rows) + 1, np.int64)
+        np.cumsum([len(row) // 2 for row in self._rows], out=offsets[1:])
+        return (
+            offsets,
+            pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
+            pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
+        )
+
+    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
+        """See `Entries`."""
+        row = self._rows[index]
+        return list(zip(row[::2], row[1::2], strict=True))
+
+
+def _place(row: list[bytes], name: bytes) -> int:
+    """Where a name stands first; values, at the odd places, may look like it."""
+    place = -1
+    try:
+        while place % 2 or place < 0:
+            place = row.index(name, place + 1)
+    except ValueError:
+        return -1
+    return place

@@ -1,0 +1,281 @@
+"""A small blocking client for Spark's worker processes: commands, pipelines, what the server can.
+
+redis-py opens the connection (addresses, TLS, authentication) and hiredis parses; its command
+methods, which wrap every reply, are left out. Connections are kept per process and address:
+workers live longer than tasks, and a forked process must not use its parent's socket.
+
+    with connect(options.server) as client:
+        client.command("AB.EXPORT", key, region, 0, 100, repeatable=True)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import Connection, parse_url
+from redis.exceptions import AuthorizationError, NoPermissionError
+from redis.retry import Retry
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.options import ServerOptions
+
+__all__ = ["Client", "ServerRefused", "ServerUnreachable", "connect"]
+
+Word = bytes | str | int
+
+_IDLE_SECONDS: Final = 5.0  # a connection unused for longer is asked whether it still lives
+_IDLE_MAX: Final = 8  # connections kept per address
+_READ_BYTES: Final = 1 << 20
+_CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
+
+_idle: defaultdict[tuple[int, ServerOptions], list[Client]] = defaultdict(list)
+
+
+class ServerUnreachable(AnabranchError):
+    """No connection, or none that lasts, after all attempts; the text names the address."""
+
+
+class ServerRefused(AnabranchError):
+    """The server answered with an error; the text is the server's, with its address and a hint."""
+
+
+def connect(options: ServerOptions) -> Client:
+    """A connected client: one that is idle in this process, else a new one.
+
+    Give it back by `close`, or use it in ``with``. Raises `ServerUnreachable` or `ServerRefused`.
+    """
+    kept = _idle[os.getpid(), options]
+    client = kept.pop() if kept else Client(options)
+    client.revive()
+    return client
+
+
+class Client:
+    """One connection. Not for several threads at a time."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        """Nothing is opened yet; `connect` makes clients."""
+        self._options = options
+        self._pid = os.getpid()
+        self._connection: Connection | None = None
+        self._used = 0.0
+        self._has_bulk: bool | None = None
+
+    # ------------------------------------------------------------------------------ one command
+
+    def command(self, *words: Word, repeatable: bool = False, wait_ms: int = 0) -> Any:
+        """Send one command and return its reply: bytes, integers, lists and None.
+
+        `repeatable` says that sending it twice does no harm: after a broken connection it is sent
+        again, `retries` times. `wait_ms` is how long the server may hold the reply back on
+        purpose. Raises `ServerRefused` for an error reply, `ServerUnreachable`.
+        """
+        (reply,) = self.pipeline([words], repeatable=repeatable, wait_ms=wait_ms)
+        if isinstance(reply, redis.RedisError):
+            raise self.refusal(reply) from None
+        return reply
+
+    def pipeline(
+        self, commands: Sequence[Iterable[Word]], *, repeatable: bool = False, wait_ms: int = 0
+    ) -> list[Any]:
+        """Send all commands at once and return their replies in order.
+
+        An error reply stands in the list as a `redis.RedisError` object: what the others did is
+        done. Raises `ServerUnreachable`; then it is unknown which commands took effect.
+        """
+        for attempt in range(self._options.retries + 1):
+            try:
+                return self._exchange(commands, wait_ms)
+            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+                self._drop()
+                if not repeatable or attempt == self._options.retries:
+                    raise self._unreachable(error) from None
+            time.sleep(self._options.retry_interval_ms * 2**attempt / 1000)
+            self.revive()
+        raise AssertionError("unreachable")
+
+    def _exchange(self, commands: Sequence[Iterable[Word]], wait_ms: int) -> list[Any]:
+        connection = self._connected()
+        connection.send_packed_command(connection.pack_commands(commands))
+        replies: list[Any] = []
+        seconds = (self._options.read_timeout_ms + wait_ms) / 1000
+        for _ in commands:
+            try:
+                replies.append(connection.read_response(disable_decoding=True, timeout=seconds))
+            except (redis.ConnectionError, redis.TimeoutError):
+                raise
+            except redis.RedisError as error:
+                replies.append(error)
+        self._used = time.monotonic()
+        return replies
+
+    # --------------------------------------------------------------- commands packed by the caller
+
+    def send(self, packed: Sequence[bytes | memoryview]) -> None:
+        """Send wire bytes of whole commands, and go on without their replies.
+
+        Raises `ServerUnreachable`; the connection is gone then, `revive` makes another.
+        """
+        try:
+            self._connected().send_packed_command(packed)
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            self._drop()
+            raise self._unreachable(error) from None
+
+    def receive(self) -> Any:
+        """The next reply to what was sent; an error reply as a `redis.RedisError` object.
+
+        Raises `ServerUnreachable`; then it is unknown which commands took effect.
+        """
+        if self._connection is None:
+            raise self._unreachable(ConnectionError("connection lost"))
+        seconds = self._options.read_timeout_ms / 1000
+        try:
+            reply = self._connection.read_response(disable_decoding=True, timeout=seconds)
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            self._drop()
+            raise self._unreachable(error) from None
+        except redis.RedisError as error:
+            reply = error
+        self._used = time.monotonic()
+        return reply
+
+    # --------------------------------------------------------------------------- what it can do
+
+    @property
+    def has_bulk(self) -> bool:
+        """Whether the server has AB.OFFSETS, AB.EXPORT and AB.IMPORT (asked once a connection)."""
+        self._connected()
+        if self._has_bulk is None:
+            (reply,) = self.pipeline([("AB.OFFSETS", "STREAMS", "")], repeatable=True)
+            if not isinstance(reply, redis.RedisError):
+                self._has_bulk = True
+            elif "unknown command" in str(reply):
+                self._has_bulk = False
+            else:
+                raise self.refusal(reply)
+        return self._has_bulk
+
+    @property
+    def address(self) -> str:
+        """Where it connects to, without user or password, for messages."""
+        place = parse_url(self._options.url)
+        if "path" in place:
+            return str(place["path"])
+        return f"{place.get('host', 'localhost')}:{place.get('port', 6379)}"
+
+    # ------------------------------------------------------------------------------- connection
+
+    def revive(self) -> None:
+        """Make sure that there is a connection that lives, trying as often as the options say."""
+        if self._connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
+            try:
+                self._exchange([("PING",)], 0)
+            except (redis.RedisError, OSError):
+                self._drop()
+        for attempt in range(self._options.retries + 1):
+            try:
+                self._connected()
+            except _CANNOT_WAIT as error:
+                raise self.refusal(error) from None
+            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+                self._drop()
+                if attempt == self._options.retries:
+                    raise self._unreachable(error) from None
+            except redis.RedisError as error:
+                self._drop()
+                raise self.refusal(error) from None
+            else:
+                return
+            time.sleep(self._options.retry_interval_ms * 2**attempt / 1000)
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = _open(self._options)
+            self._has_bulk = None
+            self._used = time.monotonic()
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def close(self) -> None:
+        """Give the connection back to this process, for the next `connect`."""
+        kept = _idle[self._pid, self._options]
+        if self._pid != os.getpid() or self._connection is None or len(kept) >= _IDLE_MAX:
+            self._drop()
+        elif self not in kept:
+            kept.append(self)
+
+    def __enter__(self) -> Self:
+        """The client itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Keep the connection, unless something broke: replies may be left on it then."""
+        if kind is not None and not issubclass(kind, ServerRefused):
+            self._drop()
+        self.close()
+
+    # ----------------------------------------------------------------------------------- errors
+
+    def refusal(self, error: Exception) -> ServerRefused:
+        """An error reply of a pipeline as the exception to raise, with a hint."""
+        text = str(error)
+        if isinstance(error, _CANNOT_WAIT) or text.startswith(("WRONGPASS", "NOAUTH")):
+            hint = "; check the options username and password"
+        elif text.startswith("NOPERM") or isinstance(error, NoPermissionError):
+            hint = "; the user needs that permission (ACL SETUSER)"
+        elif text.startswith("WRONGTYPE"):
+            hint = "; the key holds something that is no stream"
+        elif text.startswith("MOVED"):
+            hint = "; the server is part of a cluster: give the address of the node with the key"
+        else:
+            hint = ""
+        return ServerRefused(f"the server at {self.address} answered: {text}{hint}")
+
+    def _unreachable(self, error: Exception) -> ServerUnreachable:
+        reason = str(error) or type(error).__name__
+        return ServerUnreachable(
+            f"no server at {self.address} ({reason}): is it running, and can every Spark worker "
+            "reach this address? It is taken from the option url; retries and retryIntervalMs say "
+            "how long to wait for it"
+        )
+
+
+def _open(options: ServerOptions) -> Connection:
+    settings: dict[str, Any] = parse_url(options.url)
+    kind = settings.pop("connection_class", Connection)
+    given = {
+        "username": options.username,
+        "password": options.password,
+        "db": options.db,
+        "ssl_ca_certs": options.tls_ca,
+        "ssl_certfile": options.tls_cert,
+        "ssl_keyfile": options.tls_key,
+    }
+    settings.update({name: value for name, value in given.items() if value is not None})
+    connection: Connection = kind(
+        **settings,
+        protocol=2,
+        retry=Retry(NoBackoff(), 0),
+        socket_read_size=_READ_BYTES,
+        socket_timeout=options.read_timeout_ms / 1000,
+        socket_connect_timeout=options.connect_timeout_ms / 1000,
+    )
+    connection.connect()
+    return connection

@@ -1,0 +1,256 @@
+"""Entries into the columns that Spark expects, and what to do with values that do not fit.
+
+Seven names are reserved and made from the entry itself; every other column holds the value of the
+field of that name (or of the one `fieldMapping` gives it), cast from its text. A cast that fails
+follows `mode`, with the meanings that Spark's CSV and JSON readers gave the three words. A column
+that is not asked for costs nothing: it is not even looked for in the bytes.
+
+The schemas here are Arrow's; nothing touches Spark or a socket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.blocks import Entries
+
+__all__ = ["DEFAULT_SCHEMA", "RESERVED", "ColumnError", "Projection"]
+
+DEFAULT_SCHEMA: Final = (
+    "stream string, region string, id string, ts timestamp, seq bigint, position bigint, "
+    "fields array<struct<field:binary,value:binary>>"
+)
+"""What a read without a schema gives, as Spark writes it."""
+
+RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
+
+_TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
+_ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
+
+
+class ColumnError(AnabranchError):
+    """A column that cannot be filled, or under FAILFAST a value; the text says which."""
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The columns of a read, checked once, then applied to every run of entries."""
+
+    schema: pa.Schema
+    mode: str = "PERMISSIVE"
+    corrupt_column: str | None = None
+    field_mapping: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises `ColumnError` for a schema that no stream can fill."""
+        for column in self.schema:
+            if column.name == self.corrupt_column:
+                if not pa.types.is_string(column.type):
+                    raise ColumnError(f"column {column.name} holds corrupt records: make it string")
+            elif column.name in RESERVED:
+                if not _RESERVED_TYPES[column.name](column.type):
+                    raise ColumnError(
+                        f"column {column.name} is reserved; leave it out or give it the type of "
+                        f"the default schema ({DEFAULT_SCHEMA}). A field of that name is read with "
+                        f'fieldMapping={{"another_name": "{column.name}"}}'
+                    )
+            elif _caster(column.type) is None:
+                raise ColumnError(
+                    f"column {column.name} cannot be of type {column.type}: read it as string and "
+                    "convert it in Spark (from_json, cast)"
+                )
+        unknown = set(self.field_mapping) - {each.name for each in self.schema}
+        if unknown:
+            raise ColumnError(f"fieldMapping names columns that the schema lacks: {unknown}")
+
+    @property
+    def payload(self) -> list[pa.Field]:
+        """The columns that come from fields."""
+        return [
+            each
+            for each in self.schema
+            if each.name not in RESERVED and each.name != self.corrupt_column
+        ]
+
+    def batches(
+        self, entries: Entries, stream: str, region: str, bytes_max: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All entries as batches of at most about `bytes_max` bytes; raises `ColumnError`."""
+        whole = self.batch(entries, stream, region)
+        count = whole.num_rows
+        rows = max(count * bytes_max // max(whole.nbytes, 1), 1)
+        for first in range(0, count, rows):
+            yield whole.slice(first, rows)
+
+    def batch(self, entries: Entries, stream: str, region: str) -> pa.RecordBatch:
+        """All entries as one batch."""
+        payload = self.payload
+        names = [self.field_mapping.get(each.name, each.name).encode() for each in payload]
+        columns: dict[str, pa.Array] = {}
+        bad = np.zeros(len(entries), np.bool_)
+        for column, values in zip(payload, entries.values(names) if names else [], strict=True):
+            cast = _caster(column.type)
+            assert cast is not None
+            columns[column.name], wrong = _cast(values, column.type, cast)
+            if wrong is not None:
+                if self.mode == "FAILFAST":
+                    raise ColumnError(_complaint(entries, int(wrong.argmax()), column, values))
+                bad |= wrong
+        for name in self.schema.names:
+            if name == self.corrupt_column:
+                columns[name] = _corrupt(entries, bad)
+            elif name in RESERVED:
+                columns[name] = _reserved(
+                    name, self.schema.field(name).type, entries, stream, region
+                )
+        for column in self.schema:
+            if not column.nullable and columns[column.name].null_count:
+                row = int(np.asarray(columns[column.name].is_null()).argmax())
+                raise ColumnError(
+                    f"column {column.name} is declared NOT NULL, but entry {_id(entries, row)} of "
+                    f"stream {stream} has no value for it"
+                )
+        batch = pa.RecordBatch.from_arrays(
+            [columns[name] for name in self.schema.names], schema=self.schema
+        )
+        if self.mode == "DROPMALFORMED" and bad.any():
+            return batch.filter(pa.array(~bad))
+        return batch
+
+
+# ---------------------------------------------------------------------------------------- reserved
+
+_RESERVED_TYPES: Final[dict[str, Callable[[pa.DataType], bool]]] = {
+    "stream": pa.types.is_string,
+    "region": pa.types.is_string,
+    "id": pa.types.is_string,
+    "ts": pa.types.is_timestamp,
+    "seq": pa.types.is_int64,
+    "position": pa.types.is_int64,
+    "fields": lambda kind: (
+        pa.types.is_list(kind)
+        and pa.types.is_struct(kind.value_type)
+        and [(each.name, each.type) for each in kind.value_type]
+        == [("field", pa.binary()), ("value", pa.binary())]
+    ),
+}
+
+
+def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, region: str) -> pa.Array:
+    match name:
+        case "stream":
+            return pa.repeat(pa.scalar(_readable(stream)), len(entries))
+        case "region":
+            return pa.repeat(pa.scalar(_readable(region)), len(entries))
+        case "id":
+            ms = pa.array(entries.ms.view(np.uint64)).cast(pa.string())
+            return pc.binary_join_element_wise(ms, pa.array(entries.seq).cast(pa.string()), "-")
+        case "ts":
+            far = (entries.ms < 0) | (entries.ms > _TS_MAX)
+            return pa.array(np.where(far, 0, entries.ms) * 1000, kind, mask=far)
+        case "seq":
+            return pa.array(entries.seq.view(np.int64))
+        case "position":
+            if entries.positions is None:
+                return pa.nulls(len(entries), pa.int64())
+            return pa.array(entries.positions)
+    offsets, names, values = entries.fields()
+    inner = kind.value_type
+    pairs = pa.StructArray.from_arrays([names, values], fields=[inner.field(0), inner.field(1)])
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs, type=kind)
+
+
+def _readable(name: str) -> str:
+    # Keys are bytes; those that are no UTF-8 came here with surrogates, which Arrow cannot hold.
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# ----------------------------------------------------------------------------------------- casting
+
+_Cast = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def _of_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values.cast(pa.string()).cast(kind)
+
+
+def _of_timestamp_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """ISO 8601; without a zone it is UTC."""
+    text = values.cast(pa.string())
+    if kind.tz is None:
+        return text.cast(kind)
+    zoned = pc.match_substring_regex(text, _ZONE)
+    bare = pc.if_else(zoned, pa.scalar(None, pa.string()), text)
+    plain = bare.cast(pa.timestamp(kind.unit)).cast(pa.int64()).cast(kind)
+    return pc.coalesce(pc.if_else(zoned, text, pa.scalar(None, pa.string())).cast(kind), plain)
+
+
+def _caster(kind: pa.DataType) -> _Cast | None:
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        return lambda values, kind: values.cast(kind)
+    if pa.types.is_timestamp(kind):
+        return _of_timestamp_text
+    if (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_date32(kind)
+    ):
+        return _of_text
+    return None
+
+
+def _cast(values: pa.Array, kind: pa.DataType, cast: _Cast) -> tuple[pa.Array, Any]:
+    """The cast values, and which of them could not be cast (None: all could)."""
+    try:
+        return cast(values, kind), None
+    except pa.ArrowInvalid:
+        result = pa.concat_arrays(_cast_what_can_be(values, kind, cast))
+        return result, np.asarray(result.is_null()) & ~np.asarray(values.is_null())
+
+
+def _cast_what_can_be(values: pa.Array, kind: pa.DataType, cast: _Cast) -> list[pa.Array]:
+    """Halve until the values that do not fit stand alone; they become null."""
+    try:
+        return [cast(values, kind)]
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return [pa.nulls(1, kind)]
+        half = len(values) // 2
+        return [
+            *_cast_what_can_be(values[:half], kind, cast),
+            *_cast_what_can_be(values[half:], kind, cast),
+        ]
+
+
+def _id(entries: Entries, row: int) -> str:
+    return f"{int(entries.ms[row])}-{int(entries.seq[row])}"
+
+
+def _complaint(entries: Entries, row: int, column: pa.Field, values: pa.Array) -> str:
+    text = values[row].as_py()[:80].decode("utf-8", "backslashreplace")
+    return (
+        f"entry {_id(entries, row)}: {text!r} in column {column.name} is no {column.type} "
+        "(mode=PERMISSIVE makes such values null, DROPMALFORMED leaves the entries out)"
+    )
+
+
+def _corrupt(entries: Entries, bad: Any) -> pa.Array:
+    """For entries with values that did not fit, all fields as a JSON array of pairs."""
+    texts: list[str | None] = [None] * len(entries)
+    for row in np.flatnonzero(bad).tolist():
+        pairs = [
+            [part.decode("utf-8", "backslashreplace") for part in pair]
+            for pair in entries.pairs(row)
+        ]
+        texts[row] = json.dumps(pairs, ensure_ascii=False)
+    return pa.array(texts, pa.string())

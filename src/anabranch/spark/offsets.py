@@ -1,0 +1,314 @@
+"""The offset of a query: how far each region of each stream has been read.
+
+An entry of a slow region may arrive late and carry a low ID, so one ID could never say what has
+been read. A region's log however numbers its entries, and the numbers only grow: the offset is a
+vector of such positions, and what was not read yet is a difference.
+
+Spark compares offsets as text and keeps them in checkpoints, so there is exactly one text for each
+vector. Everything here is a pure function of its arguments: a batch that is replayed after a crash
+must be cut into the same pieces as before.
+
+A server without positions (plain Redis) is read by ID. Its cursors have `BY_ID` as incarnation;
+their positions count the entries ever added and serve for limits and for noticing losses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, Self
+
+from anabranch.errors import AnabranchError
+
+__all__ = [
+    "BY_ID",
+    "Cursor",
+    "Head",
+    "Heads",
+    "OffsetError",
+    "Range",
+    "Vector",
+    "next_id",
+    "parse_id",
+    "previous_id",
+    "share",
+]
+
+BY_ID: Final = -1
+"""Incarnation of a cursor on a server without positions."""
+
+VERSION: Final = 1
+_SEQ_MAX: Final = 2**64 - 1
+
+
+class OffsetError(AnabranchError):
+    """An offset that cannot be read; the text says what is wrong with it."""
+
+
+# -------------------------------------------------------------------------------------------- IDs
+
+
+def parse_id(text: str) -> tuple[int, int]:
+    """Milliseconds and sequence number of ``ms-seq`` or of ``ms``; raises `OffsetError`."""
+    ms, dash, seq = text.partition("-")
+    if not (ms.isascii() and ms.isdigit()) or (dash and not (seq.isascii() and seq.isdigit())):
+        raise OffsetError(f"{text!r} is no entry ID (such as 1718000000000-0) and no time in ms")
+    return int(ms), int(seq or 0)
+
+
+def previous_id(text: str) -> str:
+    """The greatest ID below one; 0-0 stays."""
+    ms, seq = parse_id(text)
+    if seq:
+        return f"{ms}-{seq - 1}"
+    return f"{ms - 1}-{_SEQ_MAX}" if ms else "0-0"
+
+
+def next_id(text: str) -> str:
+    """The least ID above one."""
+    ms, seq = parse_id(text)
+    return f"{ms}-{seq + 1}" if seq < _SEQ_MAX else f"{ms + 1}-0"
+
+
+# ----------------------------------------------------------------------------------------- values
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far one region of one stream was read."""
+
+    incarnation: int
+    """First position of the log's present life, or `BY_ID`."""
+    position: int
+    """Everything below is read."""
+    last_id: str = "0-0"
+    """The newest entry read: for messages, and the true cursor if `by_id`."""
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the ID counts, because the server has no positions."""
+        return self.incarnation == BY_ID
+
+    def behind(self, other: Cursor) -> bool:
+        """Whether `other` has read more of the same log."""
+        if self.by_id:
+            return parse_id(self.last_id) < parse_id(other.last_id)
+        return self.position < other.position
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a server says about one region of one stream."""
+
+    incarnation: int
+    first: int
+    """Position of the first live entry; equals `next` if there is none."""
+    next: int
+    """Position that the next entry will get."""
+    last_id: str
+    """ID of the newest entry ever added."""
+    trimmed: int = 0
+    """Trimming has removed entries below this position."""
+    first_id: str | None = None
+    """ID of the first live entry; known only where there are no positions."""
+
+    @property
+    def end(self) -> Cursor:
+        """The cursor of a reader that has read everything."""
+        return Cursor(self.incarnation, self.next, self.last_id)
+
+    @property
+    def begin(self) -> Cursor:
+        """The cursor of a reader that has read nothing of what is there."""
+        if self.incarnation == BY_ID:
+            first = previous_id(self.first_id) if self.first_id is not None else self.last_id
+            return Cursor(BY_ID, self.first, first)
+        return Cursor(self.incarnation, self.first)
+
+
+Heads = Mapping[str, Mapping[str, Head]]
+"""Stream to region to head; a stream that does not exist is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A piece of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
+
+    stream: str
+    region: str
+    incarnation: int
+    first: int
+    stop: int
+    after: str
+    upto: str
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the IDs count, because the server has no positions."""
+        return self.incarnation == BY_ID
+
+    def __len__(self) -> int:
+        return max(self.stop - self.first, 0)
+
+
+# ----------------------------------------------------------------------------------------- vector
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Cursors of all regions of all streams, and into how many pieces to cut the way there."""
+
+    cursors: Mapping[str, Mapping[str, Cursor]]
+    splits: int = 1
+
+    def get(self, stream: str, region: str) -> Cursor | None:
+        """The cursor of one region, None if the vector does not know it."""
+        return self.cursors.get(stream, {}).get(region)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The form that Spark keeps; equal vectors give dictionaries in equal order."""
+        streams = {stream: self.cursors[stream] for stream in sorted(self.cursors)}
+        return {
+            "k": {
+                stream: {region: regions[region].incarnation for region in sorted(regions)}
+                for stream, regions in streams.items()
+            },
+            "p": self.splits,
+            "s": {
+                stream: {
+                    region: [regions[region].position, regions[region].last_id]
+                    for region in sorted(regions)
+                }
+                for stream, regions in streams.items()
+            },
+            "v": VERSION,
+        }
+
+    def to_json(self) -> str:
+        """The one text of this vector."""
+        return json.dumps(self.to_dict(), separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, source: str | Mapping[str, Any]) -> Self:
+        """From text or from what JSON made of it; unknown keys do no harm. Raises `OffsetError`."""
+        try:
+            found = json.loads(source) if isinstance(source, str) else source
+            version = found["v"]
+            if version != VERSION:
+                raise OffsetError(
+                    f"this offset has version {version}, and this package reads version {VERSION}: "
+                    "the checkpoint was written by a newer anabranch; install that one"
+                )
+            cursors = {
+                stream: {
+                    region: Cursor(int(found["k"][stream][region]), int(position), _id(last_id))
+                    for region, (position, last_id) in regions.items()
+                }
+                for stream, regions in found["s"].items()
+            }
+            return cls(cursors, int(found["p"]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise OffsetError(
+                f"this is no offset of an anabranch source: {source!r} ({error!r})"
+            ) from None
+
+    def ranges(self, start: Vector) -> list[Range]:
+        """What lies between `start` and this vector, by stream and region.
+
+        What `start` does not know, or knows from an earlier life of the log (another incarnation,
+        or an end before the start), is read from its first position on: nothing that exists is
+        ever skipped.
+        """
+        found = []
+        for stream in sorted(self.cursors):
+            for region in sorted(self.cursors[stream]):
+                end = self.cursors[stream][region]
+                begin = start.get(stream, region)
+                if begin is None or begin.incarnation != end.incarnation or end.behind(begin):
+                    begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
+                if begin.behind(end):
+                    found.append(
+                        Range(
+                            stream,
+                            region,
+                            end.incarnation,
+                            begin.position,
+                            end.position,
+                            begin.last_id,
+                            end.last_id,
+                        )
+                    )
+        return found
+
+    def not_before(self, start: Vector) -> Vector:
+        """This vector, with the cursors of `start` where those are further in the same log."""
+        cursors = {stream: dict(regions) for stream, regions in self.cursors.items()}
+        for stream, regions in cursors.items():
+            for region, end in regions.items():
+                begin = start.get(stream, region)
+                if begin is not None and begin.incarnation == end.incarnation and end.behind(begin):
+                    regions[region] = begin
+        return replace(self, cursors=cursors)
+
+    def pieces(self, start: Vector) -> list[Range]:
+        """The ranges from `start` to here, cut into about `splits` pieces of equal length."""
+        ranges = self.ranges(start)
+        total = sum(map(len, ranges))
+        found = []
+        for each in ranges:
+            parts = -(-len(each) * self.splits // total) if total else 1
+            found += _cut(each, max(parts, 1))
+        return found
+
+    def backlog(self, start: Vector) -> int:
+        """How many positions lie between `start` and this vector."""
+        return sum(map(len, self.ranges(start)))
+
+
+def _id(text: object) -> str:
+    ms, seq = parse_id(str(text))
+    return f"{ms}-{seq}"
+
+
+def _cut(whole: Range, parts: int) -> list[Range]:
+    if whole.by_id:
+        return _cut_by_id(whole, parts)
+    parts = min(parts, len(whole))
+    bounds = [whole.first + len(whole) * at // parts for at in range(parts + 1)]
+    return [replace(whole, first=low, stop=high) for low, high in pairwise(bounds) if low < high]
+
+
+def _cut_by_id(whole: Range, parts: int) -> list[Range]:
+    """By equal spans of time: without positions nothing else is known in advance."""
+    after, upto = parse_id(whole.after), parse_id(whole.upto)
+    parts = max(min(parts, upto[0] - after[0]), 1)
+    inner = [f"{after[0] + (upto[0] - after[0]) * at // parts}-0" for at in range(1, parts)]
+    bounds = [whole.after, *inner, whole.upto]
+    return [
+        replace(whole, after=low, upto=high)
+        for low, high in pairwise(bounds)
+        if parse_id(low) < parse_id(high)
+    ]
+
+
+def share(backlogs: Mapping[tuple[str, str], int], limit: int) -> dict[tuple[str, str], int]:
+    """Share `limit` entries out among regions, in proportion to what each has to read.
+
+    Every region with a backlog gets at least one entry, even if that exceeds the limit: none may
+    wait for ever. What rounding leaves over goes to the largest backlogs.
+    """
+    total = sum(backlogs.values())
+    if total <= limit:
+        return dict(backlogs)
+    spare, rest = max(limit - len(backlogs), 0), max(total - len(backlogs), 1)
+    shares = {name: 1 + (backlog - 1) * spare // rest for name, backlog in backlogs.items()}
+    left = limit - sum(shares.values())
+    for name in sorted(backlogs, key=lambda name: (-backlogs[name], name)):
+        if left <= 0:
+            break
+        more = min(left, backlogs[name] - shares[name])
+        shares[name] += more
+        left -= more
+    return shares

@@ -1,0 +1,103 @@
+"""How far a query is behind, from what Spark reports after each batch.
+
+Offsets are positions, so lag is a subtraction for each region: no question to the server.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from anabranch.spark.offsets import OffsetError, Vector
+
+__all__ = ["Lag", "LagListener", "lags"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far one query is behind in one region of one stream, after a batch."""
+
+    query: str
+    """Name of the query, or its ID."""
+    batch: int
+    stream: str
+    region: str
+    entries: int
+    """Entries the server had when the batch was planned, and the batch did not reach."""
+
+
+def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
+    """The lag from the texts of two offsets: where a batch ended, and what there was."""
+    reached, newest = Vector.parse(end), Vector.parse(latest)
+    behind = {(each.stream, each.region): len(each) for each in newest.ranges(reached)}
+    return [
+        Lag(query, batch, stream, region, behind.get((stream, region), 0))
+        for stream, regions in sorted(newest.cursors.items())
+        for region in sorted(regions)
+    ]
+
+
+class LagListener(StreamingQueryListener):
+    """Tells the lag after every batch of the queries of a session.
+
+    ``spark.streams.addListener(LagListener())`` logs it; give a function to do something else.
+    `prometheus` has the newest figures as text for a metrics page.
+    """
+
+    def __init__(self, report: Callable[[Lag], None] | None = None) -> None:
+        """`report` gets each figure, on a thread of Spark's."""
+        self._report = report if report is not None else _to_log
+        self._newest: dict[tuple[str, str, str], Lag] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Nothing to tell yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Subtract, and report."""
+        progress = event.progress
+        name = progress.name or str(progress.id)
+        for source in progress.sources:
+            try:
+                found = lags(name, progress.batchId, source.endOffset, source.latestOffset)
+            except OffsetError:
+                continue  # a source of another kind
+            for lag in found:
+                self._newest[lag.query, lag.stream, lag.region] = lag
+                self._report(lag)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """The last figures stay: a query that ended is as far behind as it was."""
+
+    def prometheus(self) -> str:
+        """The newest figure of each query, stream and region in Prometheus' text format."""
+        lines = [
+            "# HELP anabranch_spark_lag_entries Entries a query has not read yet.",
+            "# TYPE anabranch_spark_lag_entries gauge",
+        ]
+        for lag in self._newest.values():
+            labels = {"query": lag.query, "stream": lag.stream, "region": lag.region}
+            inner = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+            lines.append(f"anabranch_spark_lag_entries{{{inner}}} {lag.entries}")
+        return "\n".join(lines) + "\n"
+
+
+def _to_log(lag: Lag) -> None:
+    place = f"{lag.stream}/{lag.region}" if lag.region else lag.stream
+    _log.info(
+        "query %s, batch %d: %d entries behind in %s", *(lag.query, lag.batch), lag.entries, place
+    )

@@ -1,0 +1,120 @@
+"""Reading one piece of a stream on an executor: replies in, Arrow batches out.
+
+Each piece is read over a connection of the worker process. A piece that turns out to have a hole
+where entries were trimmed after planning is a loss, and not simply a shorter piece.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+
+from anabranch.spark.blocks import Block, Export, Parsed, join, parse_export
+from anabranch.spark.client import Client, ServerRefused, connect
+from anabranch.spark.columns import Projection
+from anabranch.spark.heads import ADVICE, PAGE, DataLossError, head_of, stream_key
+from anabranch.spark.offsets import Range, next_id, parse_id
+from anabranch.spark.options import ReadOptions
+
+__all__ = ["read_range"]
+
+_EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
+_log = logging.getLogger(__name__)
+
+
+def read_range(
+    piece: Range, options: ReadOptions, projection: Projection
+) -> Iterator[pa.RecordBatch]:
+    """All entries of a piece, in order; raises `DataLossError` for those that are gone."""
+    with connect(options.server) as client:
+        read = _by_id if piece.by_id else _by_position
+        for entries in read(piece, options, client):
+            yield from projection.batches(
+                entries, piece.stream, piece.region, options.max_batch_bytes
+            )
+
+
+def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
+    at = piece.first
+    size = min(options.max_batch_bytes, _EXPORT_BYTES)
+    while at < piece.stop:
+        try:
+            export = parse_export(
+                client.command(
+                    *("AB.EXPORT", stream_key(piece.stream), piece.region, at, piece.stop),
+                    *("MAXBYTES", size),
+                    repeatable=True,
+                )
+            )
+        except ServerRefused as error:
+            if "no such key" not in str(error):
+                raise
+            _lose(f"stream {piece.stream} was deleted while it was read", options)
+            return
+        if len(export) != export.next_position - at:
+            _look_for_loss(piece, at, export, options, client)
+        if len(export):
+            yield join([export])
+        at = export.next_position
+
+
+def _look_for_loss(
+    piece: Range, at: int, export: Export, options: ReadOptions, client: Client
+) -> None:
+    """Positions are missing: deleted one by one, which is no loss, or trimmed, which is."""
+    (rows,) = client.command("AB.OFFSETS", "STREAMS", stream_key(piece.stream), repeatable=True)
+    found = {row[0].decode(): row for row in rows or ()}
+    row = found.get(piece.region)
+    if row is None or row[1] != piece.incarnation:
+        _lose(f"stream {piece.stream} was deleted while it was read", options)
+        return
+    horizon = min(row[6], export.next_position)
+    missing = horizon - at - int((export.positions < horizon).sum())
+    if missing > 0:
+        _lose(
+            f"stream {piece.stream}: {missing} entries between positions {at} and {horizon - 1} "
+            "were trimmed before they were read",
+            options,
+        )
+
+
+def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parsed]:
+    at, count = piece.after, 0
+    key = stream_key(piece.stream)
+    while True:
+        info, page = client.pipeline(
+            [
+                ("XINFO", "STREAM", key),
+                ("XRANGE", key, f"({at}", piece.upto, "COUNT", PAGE),
+            ],
+            repeatable=True,
+        )
+        if isinstance(info, Exception):
+            if "no such key" not in str(info):
+                raise client.refusal(info)
+            _lose(f"stream {piece.stream} was deleted while it was read", options)
+            return
+        if isinstance(page, Exception):
+            raise client.refusal(page)
+        head = head_of(info)
+        unread = parse_id(at) < parse_id(piece.upto)
+        gone = head.first_id is None or parse_id(head.first_id) > parse_id(next_id(at))
+        if unread and gone and head.first > piece.first + count:
+            _lose(
+                f"stream {piece.stream}: entries after {at} were trimmed before they were read",
+                options,
+            )
+        if not page:
+            return
+        yield Parsed.of_xrange(page)
+        count += len(page)
+        at = page[-1][0].decode()
+
+
+def _lose(text: str, options: ReadOptions) -> None:
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{text}. {ADVICE}")
+    _log.warning("%s; going on, because failOnDataLoss=false", text)

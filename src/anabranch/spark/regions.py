@@ -1,0 +1,91 @@
+"""One stream of a query for each region, so that each has its own watermark.
+
+A region that was cut off delivers entries with old times when it is back. Spark's watermark is the
+maximum over all that a source has seen, so in one common source those entries are late and
+dropped. With one source for each region Spark takes the minimum of their watermarks, and waits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.spark.client import connect
+from anabranch.spark.heads import Survey
+from anabranch.spark.offsets import Cursor, OffsetError, Vector
+from anabranch.spark.options import OptionError, ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["committed_offsets", "read_by_region", "regions_of"]
+
+_POLL_MS = 200
+
+
+def regions_of(options: ReadOptions) -> list[str]:
+    """The regions that the streams have now, ``[""]`` where there is none; sorted."""
+    with connect(options.server) as client:
+        heads = Survey(options, client).heads()
+    return sorted({region for regions in heads.values() for region in regions}) or [""]
+
+
+def read_by_region(
+    spark: SparkSession,
+    stream: str,
+    *,
+    watermark: str,
+    event_time: str = "ts",
+    regions: Iterable[str] | None = None,
+    schema: str | StructType | None = None,
+    resume_from: str | Path | None = None,
+    **options: str,
+) -> DataFrame:
+    """A streaming read with one source and one watermark (on `event_time`) for each region.
+
+    The regions are fixed here: those named, or those the stream has now. A region that joins later
+    needs a new query with a new checkpoint; `resume_from` is the old one's checkpoint directory,
+    and the new query starts where the old one had committed. A region that is silent holds all
+    results back; leave it out of `regions` if it never returns. Raises `OptionError`.
+    """
+    given = {"subscribe": stream, **options}
+    names = sorted(set(regions)) if regions is not None else regions_of(ReadOptions.parse(given))
+    if not names:
+        raise OptionError("read_by_region needs at least one region")
+    # Sources are asked one after the other, so they share the time that one would wait.
+    given.setdefault("pollTimeoutMs", str(_POLL_MS // len(names)))
+    if resume_from is not None:
+        given["startingOffsets"] = committed_offsets(resume_from).to_json()
+    frames = []
+    for name in names:
+        reader = spark.readStream.format("anabranch").options(**given).option("regions", name)
+        if schema is not None:
+            reader = reader.schema(schema)
+        frames.append(reader.load().withWatermark(event_time, watermark))
+    return reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def committed_offsets(checkpoint: str | Path) -> Vector:
+    """Where a query had read to, of all its sources, when it last committed.
+
+    `checkpoint` is a directory of this machine. Raises `OffsetError` if nothing was committed.
+    """
+    directory = Path(checkpoint)
+    batches = [int(each.name) for each in directory.glob("commits/[0-9]*") if each.name.isdigit()]
+    if not batches:
+        raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
+    lines = (directory / "offsets" / str(max(batches))).read_text("utf-8").splitlines()
+    cursors: dict[str, dict[str, Cursor]] = {}
+    for line in lines[2:]:  # behind the version of the file and Spark's own facts
+        if line == "-":
+            continue
+        found = json.loads(line)
+        if not (isinstance(found, dict) and "s" in found and "k" in found):
+            continue  # a source of another kind
+        for stream, regions in Vector.parse(found).cursors.items():
+            cursors.setdefault(stream, {}).update(regions)
+    return Vector(cursors)

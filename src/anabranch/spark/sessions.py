@@ -1,0 +1,101 @@
+"""A Spark session that works after ``pip install``: Java found, nothing printed, source known.
+
+Each default here has a reason that somebody had to find out; whoever sets the same thing, by
+argument or by environment variable, wins.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from anabranch.spark.java import cache_directory, find_java, java_home, log_settings, spark_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["session"]
+
+_ALWAYS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    # Readers may take filters; without this Spark refuses those that do.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Spark's own way to write a checkpoint starts a process, chmod, four times in every batch.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+
+
+def session(
+    name: str = "anabranch",
+    master: str = "local[2,4]",
+    conf: Mapping[str, object] | None = None,
+) -> SparkSession:
+    """The running session, or a new one, that knows ``format("anabranch")``.
+
+    `master`: ``local[cores,failures]``, ``spark://...``, or ``sc://...`` for Spark Connect. Local
+    masters need a number of failures greater than one, or no task is ever tried again. `conf`:
+    settings by their Spark names. Raises `JavaMissing`.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
+
+    from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
+
+    # PySpark logs each failed analysis as one line of JSON; the exception says the same, readably.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    given = {key: str(value) for key, value in (conf or {}).items()}
+    builder = SparkSession.builder.appName(name)
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+    else:
+        local = master.startswith("local")
+        _prepare_environment(local=local)
+        builder = builder.master(master)
+        for key, value in _settings(given, local=local):
+            builder = builder.config(key, value)
+    for key, value in given.items():
+        if key != _JAVA_OPTIONS:
+            builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.dataSource.register(AnabranchSource)
+    return spark
+
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+
+
+def _prepare_environment(*, local: bool) -> None:
+    """Variables that the start of Java and of workers depends on."""
+    # The user's Java wins, started our way: see `anabranch.spark.java`.
+    os.environ["JAVA_HOME"] = str(_java_home())
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    if local:
+        # Else workers are whatever python3 is on PATH, and this package is not there.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # A machine whose own name does not resolve cannot start Spark otherwise.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _java_home() -> Path:
+    current = os.environ.get("JAVA_HOME")
+    if current and Path(current).parent == cache_directory():
+        return Path(current)  # set by an earlier session
+    return java_home(find_java())
+
+
+def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, str]]:
+    for key, value in _ALWAYS.items():
+        if key not in given:
+            yield key, value
+    if local and "spark.sql.warehouse.dir" not in given:
+        # Made by Spark when a table is first saved, and not in the current directory.
+        yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
+    quiet = f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"
+    yield _JAVA_OPTIONS, f"{quiet} {given.get(_JAVA_OPTIONS, '')}".strip()

@@ -1,0 +1,80 @@
+"""A sink whose tasks go wrong in their first attempt, in the middle of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+
+def broken_source(kind: str, port: int, rows: int) -> type[DataSource]:
+    """``format("broken")``: writes as ours does, but for an accident after so many rows.
+
+    `kind`: ``error`` raises, ``kill`` kills the worker that writes, ``shuffled`` raises too and
+    brings the rows in another order in every attempt. Accidents are counted in key ``accidents``.
+    All of it is within this function, so that Spark ships it by value: workers do not know tests.
+    """
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+    from anabranch.spark.source import AnabranchSource
+
+    def pieces(iterator: Iterator[Any]) -> Iterator[Any]:
+        import os
+        import random
+        import signal
+        import socket
+
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        attempt = context.attemptNumber()
+        table = pa.Table.from_batches(list(iterator))
+        if kind == "shuffled":
+            order = list(range(table.num_rows))
+            random.Random(attempt).shuffle(order)
+            table = table.take(pa.array(order))
+        given = 0
+        for piece in table.combine_chunks().to_batches(max_chunksize=100):
+            yield piece
+            given += piece.num_rows
+            if attempt == 0 and given >= rows:
+                with socket.create_connection(("127.0.0.1", port)) as wire:
+                    wire.sendall(b"INCR accidents\r\n")
+                    assert wire.recv(64).startswith(b":")
+                if kind == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise RuntimeError("an accident")
+
+    class BrokenBatch(DataSourceArrowWriter):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def write(self, iterator: Iterator[Any]) -> Any:
+            return self.inner.write(pieces(iterator))
+
+    class BrokenStream(DataSourceStreamArrowWriter):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def write(self, iterator: Iterator[Any]) -> Any:
+            return self.inner.write(pieces(iterator))
+
+        def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's
+            self.inner.commit(messages, batchId)
+
+    class BrokenSource(AnabranchSource):
+        @classmethod
+        def name(cls) -> str:
+            return "broken"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return BrokenBatch(AnabranchSource.writer(self, schema, overwrite))
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's
+            return BrokenStream(AnabranchSource.streamWriter(self, schema, overwrite))
+
+    return BrokenSource

@@ -1,0 +1,48 @@
+"""One Spark session for all tests here, and servers that are empty at the start of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: NOTHING OF SPARK IS TESTED")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that `anabranch.spark.session` makes."""
+    from anabranch.spark import session
+
+    made = session("tests", "local[2,4]")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def ours(anabranch_server: AnabranchServer) -> AnabranchServer:
+    """Our server, empty."""
+    with anabranch_server.client() as client:
+        client.call("FLUSHALL")
+    return anabranch_server
+
+
+@pytest.fixture
+def plain(redis_server: RedisServer) -> RedisServer:
+    """Redis, empty: no positions, no bulk commands."""
+    with redis_server.client() as client:
+        client.call("FLUSHALL")
+    return redis_server
+
+
+@pytest.fixture(params=["ours", "plain"])
+def server(request: pytest.FixtureRequest) -> ServerProcess:
+    """Both, one after the other."""
+    found: ServerProcess = request.getfixturevalue(request.param)
+    return found

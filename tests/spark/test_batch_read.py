@@ -1,0 +1,224 @@
+"""Batch reads, from our server by blocks and from Redis entry by entry."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sf
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
+
+from anabranch.spark.columns import Projection
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.source import FilteringBatchReader
+from tests.spark.reading import (
+    base_of,
+    batch,
+    entries_of,
+    fill,
+    fill_at,
+    fill_hostile,
+    numbers,
+    talking,
+    url,
+    vector_at,
+    xrange,
+)
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def test_every_entry_is_read_as_xrange_gives_it(spark, server):
+    fill_hostile(server, "s", 700, seed=5)
+    with talking(server) as client:
+        for entry_id, _ in xrange(server, "s")[::9]:
+            client.xdel("s", entry_id)
+    wanted = xrange(server, "s")
+    for options in ({}, {"minPartitions": 5}, {"maxBatchBytes": "4k"}):
+        assert entries_of(batch(spark, server, subscribe="s", **options)) == wanted
+
+
+def test_reserved_columns_tell_where_an_entry_comes_from(spark, ours, plain):
+    for server in (ours, plain):
+        fill_at(server, "s", [1_000, 2_000, 3_000])
+        base = base_of(server, "s")
+        positions = [None] * 3 if server is plain else [base, base + 1, base + 2]
+        rows = batch(spark, server, subscribe="s").orderBy("ts").collect()
+        assert [row.stream for row in rows] == ["s"] * 3
+        assert [row.region for row in rows] == [""] * 3
+        assert [row.ts.timestamp() for row in rows] == [1.0, 2.0, 3.0]
+        assert [row.id for row in rows] == ["1000-0", "2000-0", "3000-0"]
+        assert [row.position for row in rows] == positions
+
+
+def test_positions_outlive_deletion(spark, ours):
+    ids = fill(ours, "s", 5)
+    with talking(ours) as client:
+        client.xdel("s", ids[0], ids[3])
+    rows = batch(spark, ours, subscribe="s").collect()
+    base = base_of(ours, "s")
+    assert sorted(row.position - base for row in rows) == [1, 2, 4]
+
+
+def test_columns_are_typed_by_the_schema(spark, server):
+    with talking(server) as client:
+        client.xadd("s", {"n": 7, "x": "2.5", "at": "2024-05-01T10:00:00Z", "ok": "true"})
+        client.xadd("s", {"n": "seven", "d": "12.30"})
+    schema = "n int, x double, at timestamp, ok boolean, d decimal(6,2), raw string"
+    rows = batch(spark, server, schema, subscribe="s", fieldMapping='{"raw": "n"}').collect()
+    first, second = sorted(rows, key=lambda row: row.n is None)
+    assert (first.n, first.x, first.ok, first.raw) == (7, 2.5, True, "7")
+    assert first["at"].isoformat().startswith("2024-05-01T10:00:00")
+    assert (second.n, str(second.d), second.raw) == (None, "12.30", "seven")
+
+
+def test_values_that_do_not_fit_follow_the_mode(spark, server):
+    with talking(server) as client:
+        for value in ("1", "two", "3"):
+            client.xadd("s", {"n": value})
+    drop = batch(spark, server, "n int", subscribe="s", mode="DROPMALFORMED")
+    assert numbers(drop) == [1, 3]
+    kept = batch(spark, server, "n int, bad string", subscribe="s", columnNameOfCorruptRecord="bad")
+    assert {(row.n, row.bad) for row in kept.collect()} == {
+        (1, None), (None, '[["n", "two"]]'), (3, None),
+    }  # fmt: skip
+    with pytest.raises(PySparkException, match="'two' in column n is no int32"):
+        batch(spark, server, "n int", subscribe="s", mode="FAILFAST").collect()
+
+
+def test_begin_and_end_by_id_by_time_by_group_and_by_vector(spark, server):
+    fill_at(server, "s", list(range(1_000, 101_000, 1_000)))  # n is seconds - 1
+
+    def read(**options):
+        return numbers(batch(spark, server, "n int", subscribe="s", **options))
+
+    assert read(startingOffsets='{"s": "50000-0"}') == list(range(49, 100))
+    assert read(startingOffsets='{"s": "50000-1"}') == list(range(50, 100))
+    assert read(endingOffsets='{"s": "50000-0"}') == list(range(49))
+    assert read(startingTimestamp=98_500) == [98, 99]
+    assert read(endingTimestamp=3_000) == [0, 1]
+    assert read(startingOffsets='{"s": "50000"}', endingOffsets='{"s": {"": "52000"}}') == [49, 50]
+    assert read(startingOffsets="latest") == []
+    assert read(startingTimestamp=60_000, endingTimestamp=50_000) == []
+    with talking(server) as client:
+        client.xgroup_create("s", "g", "97000-0")
+    assert read(startingOffsets="group:g") == [97, 98, 99]
+    vector = vector_at(server, "s", 95, "95000-0")
+    assert read(startingOffsets=vector) == list(range(95, 100))
+
+
+def test_several_streams_and_patterns(spark, server):
+    fill(server, "a:1", 3)
+    fill(server, "a:2", 4, first=3)
+    fill(server, "b", 5)
+    with talking(server) as client:
+        client.set("a:3", "no stream")
+    found = batch(spark, server, "stream string, n int", subscribePattern="a:*")
+    assert numbers(found) == list(range(7))
+    assert {row.stream for row in found.collect()} == {"a:1", "a:2"}
+    assert batch(spark, server, subscribe="a:1, b").count() == 8
+    assert batch(spark, server, assign='{"a:2": [""]}').count() == 4
+    assert batch(spark, server, subscribe="a:1", regions="eu").count() == 0
+    assert batch(spark, server, subscribePattern="none*").count() == 0
+
+
+def test_a_read_is_cut_into_the_pieces_asked_for(spark, ours):
+    fill(ours, "s", 1_000)
+    whole = batch(spark, ours, "n int", subscribe="s")
+    assert whole.rdd.getNumPartitions() == 1
+    cut = batch(spark, ours, "n int", subscribe="s", minPartitions=4)
+    assert cut.groupBy(sf.spark_partition_id()).count().collect() == [
+        (each, 250) for each in range(4)
+    ]
+    small = batch(spark, ours, "n int", subscribe="s", maxRecordsPerPartition=300)
+    assert small.rdd.getNumPartitions() == 4
+    assert numbers(small) == list(range(1_000))
+
+
+def test_filters_on_time_stream_and_position_read_less(ours):
+    fill_at(ours, "s", list(range(1_000, 101_000, 1_000)))
+    fill_at(ours, "t", [1_000])
+    options = ReadOptions.parse({"url": url(ours), "subscribe": "s,t", "pushDownFilters": "true"})
+    kinds = {"ts": pa.timestamp("us", "UTC"), "stream": pa.string(), "position": pa.int64()}
+
+    def planned(*filters):
+        reader = FilteringBatchReader(options, Projection(pa.schema(list(kinds.items()))))
+        assert list(reader.pushFilters(list(filters))) == list(filters)
+        return sum(len(each.range) for each in reader.partitions())
+
+    def at(seconds):
+        return dt.datetime.fromtimestamp(seconds, dt.UTC)
+
+    assert planned() == 101
+    assert planned(EqualTo(("stream",), "t")) == 1
+    assert planned(In(("stream",), ("t", "u"))) == 1
+    assert planned(GreaterThanOrEqual(("ts",), at(91)), EqualTo(("stream",), "s")) == 10
+    assert planned(GreaterThanOrEqual(("ts",), at(91)), LessThan(("ts",), at(93))) == 3
+    assert (
+        planned(
+            GreaterThanOrEqual(("position",), base_of(ours, "s") + 98), EqualTo(("stream",), "s")
+        )
+        == 2
+    )
+    assert planned(EqualTo(("n",), 5)) == 101
+
+
+def test_pushed_filters_change_no_answer(spark, server):
+    fill_at(server, "s", list(range(1_000, 101_000, 1_000)))
+    frame = batch(spark, server, "ts timestamp, seq bigint, n int", subscribe="s",
+                  pushDownFilters="true")  # fmt: skip
+    some = frame.where("ts > timestamp_seconds(40) and ts <= timestamp_seconds(60) and n % 2 = 0")
+    assert numbers(some) == list(range(40, 60, 2))
+
+
+def test_a_view_in_sql(spark, ours):
+    fill(ours, "s", 10)
+    spark.sql(
+        f"create or replace temporary view v (n int) using anabranch "
+        f"options (url '{url(ours)}', subscribe 's')"
+    )
+    assert spark.sql("select sum(n) from v").first()[0] == 45
+
+
+def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
+    fill_at(server, "s", list(range(1_000, 101_000, 1_000)))
+    vector = vector_at(server, "s", 40, "40000-0")
+    low = json.loads(vector)["s"]["s"][""][0]
+    with talking(server) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", "=", 10)
+    options = {"subscribe": "s", "startingOffsets": vector}
+    with pytest.raises(PySparkException) as caught:
+        batch(spark, server, "n int", **options).collect()
+    assert (
+        f"stream s: 50 entries after 40000-0 (positions {low}\N{EN DASH}{low + 49}) were trimmed "
+        "before they were read; first kept is 91000-0. Raise retention, or set failOnDataLoss=false"
+    ) in str(caught.value)
+    rest = batch(spark, server, "n int", failOnDataLoss="false", **options)
+    assert numbers(rest) == list(range(90, 100))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscribe": "nothing"}, "no such stream: nothing"),
+        ({"subscribe": "string"}, "holds something that is no stream"),
+        ({"subscribe": "s", "minPartition": 3}, "did you mean minPartitions"),
+        ({"subscribe": "s", "startingOffsets": "earlyest"}, "earliest, latest, group:<name>"),
+        ({"subscribe": "s", "startingOffsets": "group:no"}, "no consumer group 'no'"),
+        ({"subscribe": "s", "password": "secret"}, "check the options username and password"),
+        (
+            {"subscribe": "s", "url": "redis://127.0.0.1:1", "retries": 0},
+            "no server at 127.0.0.1:1",
+        ),
+    ],
+)
+def test_failures_say_what_to_do(spark, ours, options, text):
+    fill(ours, "s", 1)
+    with talking(ours) as client:
+        client.set("string", "x")
+    with pytest.raises(PySparkException, match=text) as caught:
+        batch(spark, ours, **options).collect()
+    assert "secret" not in str(caught.value)

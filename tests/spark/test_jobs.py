@@ -1,0 +1,127 @@
+"""Files into streams, streams into a lake, a lake into streams; and whether Spark works at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.test_sink import entries, fill, url, values
+from tests.support.servers import REPOSITORY, AnabranchServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_files_are_taken_in_once_and_in_order(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import ingest
+
+    lines = [f"{each},{'x' if each != 500 else 'not a number'},v{each}" for each in range(1000)]
+    lines = [line.replace(",x,", f",{each},") for each, line in enumerate(lines)]
+    (tmp_path / "a.csv").write_text("id,n,ts\n" + "\n".join(lines) + "\n,,\n")
+    (tmp_path / "b.jsonl").write_text('{"id": 7, "n": 8, "ts": "w"}\n{"id": broken\n')
+    seen: list[tuple[str, int]] = []
+    for _ in range(2):
+        done = ingest(
+            spark,
+            [tmp_path],
+            url=url(ours),
+            stream="s",
+            schema="id int, n int, ts string",
+            progress=lambda path, rows: seen.append((path.name, rows)),
+        )
+        assert (done.files, done.rows, done.bad) == (2, 1000, 2)
+    assert seen == [("a.csv", 1000), ("b.jsonl", 2)] * 2
+    assert values(ours, "s") == [*range(500), *range(501, 1000), 7]
+    assert entries(ours, "s")[-1][1] == [b"id", b"7", b"n", b"8", b"ts", b"w"]
+    assert [words for _, words in entries(ours, "s:bad")] == [
+        [b"_corrupt_record", b"500,not a number,v500"],
+        [b"_corrupt_record", b'{"id": broken'],
+    ]
+
+
+def test_a_key_column_chooses_the_stream_and_a_dry_run_writes_nothing(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.ingest import IngestError, ingest
+
+    path = tmp_path / "a.csv"
+    path.write_text("n,city\n1,ulm\n2,bonn\n3,ulm\n4,\n")
+    arguments = {"url": url(ours), "stream": "s", "key": "city"}
+    assert ingest(spark, [path], dry_run=True, **arguments).rows == 4
+    assert entries(ours, "s:ulm") == []
+    ingest(spark, [path], **arguments)
+    assert [values(ours, key) for key in ("s:ulm", "s:bonn", "s")] == [[1, 3], [2], [4]]
+    with pytest.raises(IngestError, match="no column 'town' among n, city"):
+        ingest(spark, [path], url=url(ours), stream="s", key="town")
+
+
+def test_a_lake_gives_back_what_it_was_given(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.archive import archive
+    from anabranch.spark.jobs.replay import replay
+
+    options = {"url": url(ours), "subscribe": "s,t", "maxEntriesPerTrigger": "700"}
+    with ours.client() as client:
+        for day in range(3):
+            client.call("XADD", "t", f"{day * 86_400_000 + 5}-1", "a", "1", "a", "2", "", "\r\n")
+    fill(ours, "s", 2000)
+    first = archive(spark, tmp_path, options=options)
+    assert (first.entries, first.total, first.gaps) == (2003, 2003, ())
+    fill(ours, "s", 500)
+    # The batch that was published before the driver noted it: it is there once.
+    newest = max(
+        int(e.name) for e in (tmp_path / "_checkpoint/commits").iterdir() if e.name.isdigit()
+    )
+    (tmp_path / "_checkpoint" / "commits" / str(newest)).unlink()
+    second = archive(spark, tmp_path, options=options)
+    assert (second.entries, second.total, second.gaps) == (500, 2503, ())
+    days = {each.name for each in (tmp_path / "stream=t" / "region=").iterdir()}
+    assert days == {"date=1970-01-01", "date=1970-01-02", "date=1970-01-03"}
+
+    said = replay(spark, tmp_path, url=url(ours), prefix="new:", dry_run=True)
+    assert (said.entries, said.streams, entries(ours, "new:s")) == (2503, ("new:s", "new:t"), [])
+    for _ in range(2):
+        replay(spark, tmp_path, url=url(ours), prefix="new:")
+        replay(spark, tmp_path, url=url(ours), prefix="fresh:", streams=["t"], keep_ids=False)
+    for key in ("s", "t"):
+        assert entries(ours, f"new:{key}") == entries(ours, key)
+    assert [words for _, words in entries(ours, "fresh:t")] == [
+        words for _, words in entries(ours, "t")
+    ]
+    part = replay(
+        spark,
+        tmp_path,
+        url=url(ours),
+        prefix="part:",
+        streams=["t"],
+        since_ms=5,
+        until_ms=86_400_005,
+    )
+    assert part.entries == len(entries(ours, "part:t")) == 1
+
+
+@pytest.mark.timeout(300)
+def test_the_doctor_finds_everything_in_place(ours: AnabranchServer, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch", "spark", "doctor", "-u", url(ours), "--json"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    found = {each["what"]: each["found"] for each in report["findings"]}
+    assert report["healthy"]
+    assert "AB.IMPORT" in found["server"]
+    assert "ten rows" in found["Spark"]

@@ -1,0 +1,370 @@
+"""Streaming reads: nothing twice, nothing skipped, losses told, and a quiet wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from anabranch.spark import LagListener, committed_offsets, read_by_region
+from anabranch.spark.columns import Projection
+from anabranch.spark.heads import DataLossError
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.source import StreamReader
+from tests.spark.reading import (
+    fill,
+    fill_at,
+    finish,
+    numbers,
+    streaming,
+    talking,
+    to_memory,
+    to_parquet,
+    url,
+)
+
+
+def reader_of(server, **options):
+    """A stream reader without Spark around it."""
+    given = {"url": url(server), "subscribe": "s", "startingOffsets": "earliest", **options}
+    projection = Projection(pa.schema([("n", pa.int64())]))
+    return StreamReader(ReadOptions.parse(given), projection)
+
+
+def read(reader, start, end):
+    """What the tasks of one batch give."""
+    return [
+        number
+        for piece in reader.partitions(start, end)
+        for each in reader.read(piece)
+        for number in each.column(0).to_pylist()
+    ]
+
+
+@pytest.fixture
+def reading(request):
+    """Makes stream readers, and stops them."""
+    made = []
+
+    def make(server, **options):
+        made.append(reader_of(server, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+# ------------------------------------------------------------------------------------ with Spark
+
+
+def test_a_query_goes_on_after_new_entries_and_new_streams(spark, server, tmp_path):
+    fill(server, "a:1", 10)
+    frame = streaming(
+        spark, server, "stream string, n int", subscribePattern="a:*", discoveryIntervalMs=0
+    )
+    query = to_memory(frame, f"t{tmp_path.name}".replace("-", "_"))
+    try:
+        query.processAllAvailable()
+        table = spark.table(query.name)
+        assert numbers(table) == list(range(10))
+        fill(server, "a:1", 10, first=10)
+        fill_at(server, "a:2", [5, 6])  # a new stream with ancient IDs
+        query.processAllAvailable()
+        assert numbers(table.where("stream = 'a:1'")) == list(range(20))
+        assert numbers(table.where("stream = 'a:2'")) == [0, 1]
+    finally:
+        query.stop()
+
+
+def test_a_limit_bounds_every_batch_and_available_now_ends_while_a_producer_writes(
+    spark, server, tmp_path
+):
+    fill(server, "s", 1_000)
+    stop = threading.Event()
+
+    def produce():
+        first = 1_000
+        while not stop.wait(0.05):
+            fill(server, "s", 5, first)
+            first += 5
+
+    def run(**options):
+        frame = streaming(spark, server, "n int", subscribe="s", minPartitions=2, **options)
+        return finish(to_parquet(frame, out, tmp_path / "check", availableNow=True))
+
+    out = str(tmp_path / "out")
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        sizes = run(maxEntriesPerTrigger=400)
+    finally:
+        stop.set()
+        producer.join()
+    found = numbers(spark.read.parquet(out))
+    assert found == list(range(len(found)))
+    assert len(found) >= 1_000
+    assert sum(sizes) == len(found)
+    assert max(sizes) <= 400
+    run()  # from where the first one ended
+    with talking(server) as client:
+        assert numbers(spark.read.parquet(out)) == list(range(client.xlen("s")))
+
+
+def test_a_finished_batch_that_is_replayed_adds_nothing(spark, ours, tmp_path):
+    out, check = tmp_path / "out", tmp_path / "check"
+    fill(ours, "s", 300)
+
+    def run(**options):
+        frame = streaming(spark, ours, "n int", subscribe="s", maxEntriesPerTrigger=100, **options)
+        return finish(to_parquet(frame, out, check, availableNow=True))
+
+    run()
+    for gone in check.glob("commits/*2*"):
+        gone.unlink()
+    fill(ours, "s", 50, first=300)
+    run(minPartitions=3)  # another cut must not matter to the batch that is done again
+    assert numbers(spark.read.parquet(str(out))) == list(range(350))
+    end = committed_offsets(check)
+    assert sum(each.position - each.incarnation for each in end.cursors["s"].values()) == 350
+
+
+def test_a_loss_ends_the_query_with_a_sentence(spark, ours, tmp_path):
+    ids = fill(ours, "s", 10)
+    frame = streaming(spark, ours, "n int", subscribe="s")
+    query = to_memory(frame, f"t{tmp_path.name}".replace("-", "_"))
+    query.processAllAvailable()
+    with talking(ours) as client:
+        pipe = client.pipeline()  # in one piece: the query cannot read in between
+        for number in range(5):
+            pipe.xadd("s", {"n": number})
+        pipe.execute_command("XTRIM", "s", "MAXLEN", "=", 2)
+        pipe.execute()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination()
+    assert f"stream s: 3 entries after {ids[-1]}" in str(caught.value)
+    assert "set failOnDataLoss=false" in str(caught.value)
+
+
+def test_an_idle_query_asks_rarely_and_runs_no_batch(spark, ours, tmp_path):
+    fill(ours, "s", 10)
+    frame = streaming(spark, ours, "n int", subscribe="s")
+    query = to_memory(frame, f"t{tmp_path.name}".replace("-", "_"))
+
+    def commands(client):
+        return sum(each["calls"] for each in client.info("commandstats").values())
+
+    try:
+        query.processAllAvailable()
+        with talking(ours) as client:
+            polls = "cmdstat_ab.offsets"
+            begun, first = time.monotonic(), commands(client)
+            asked = client.info("commandstats")[polls]["calls"]
+            own = 2
+            while client.info("commandstats")[polls]["calls"] < asked + 12:
+                client.execute_command("BLPOP", "nothing", 0.1)  # a pause the server times
+                own += 2
+            seconds, spent = time.monotonic() - begun, commands(client) - first - own
+        assert spent / seconds <= 10
+        assert query.lastProgress is None or query.lastProgress.batchId == 0
+    finally:
+        query.stop()
+
+
+def test_lag_is_told_after_every_batch(spark, ours, tmp_path):
+    fill(ours, "s", 250)
+    told = []
+    listener = LagListener(told.append)
+    spark.streams.addListener(listener)
+    try:
+        frame = streaming(spark, ours, "n int", subscribe="s", maxEntriesPerTrigger=100)
+        name = f"t{tmp_path.name}".replace("-", "_")
+        query = to_memory(frame, name, availableNow=True)
+        query.awaitTermination()
+        waiting = threading.Event()
+        deadline = time.monotonic() + 20
+        while len(told) < 3 and time.monotonic() < deadline:
+            waiting.wait(0.05)  # the listener runs on a thread of Spark's
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(each.batch, each.stream, each.entries) for each in told] == [
+        (0, "s", 150), (1, "s", 50), (2, "s", 0),
+    ]  # fmt: skip
+    assert f'{{query="{name}",stream="s",region=""}} 0' in listener.prometheus()
+
+
+def test_one_source_for_each_region_and_a_query_that_takes_over(spark, ours, tmp_path):
+    fill_at(ours, "s", list(range(1_000, 61_000, 1_000)))
+    frame = read_by_region(
+        spark, "s", watermark="10 seconds", schema="ts timestamp, n int",
+        url=url(ours), startingOffsets="earliest",
+    )  # fmt: skip
+    assert frame.isStreaming
+    finish(to_parquet(frame, tmp_path / "out", tmp_path / "check", availableNow=True))
+    with talking(ours) as client:
+        client.xadd("s", {"n": 60})
+    frame = read_by_region(
+        spark, "s", watermark="10 seconds", schema="ts timestamp, n int", regions=[""],
+        url=url(ours), resume_from=tmp_path / "check",
+    )  # fmt: skip
+    finish(to_parquet(frame, tmp_path / "out2", tmp_path / "check2", availableNow=True))
+    assert numbers(spark.read.parquet(str(tmp_path / "out"))) == list(range(60))
+    assert numbers(spark.read.parquet(str(tmp_path / "out2"))) == [60]
+
+
+# --------------------------------------------------------------------------------- without Spark
+
+
+def test_an_idle_source_returns_the_very_offset_it_was_given(server, reading):
+    fill(server, "s", 5)
+    reader = reading(server, pollTimeoutMs="1")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert read(reader, start, end) == list(range(5))
+    for _ in range(5):
+        assert reader.latestOffset(end, ReadAllAvailable()) is end
+    assert reading(server).latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_waiting_ends_with_the_next_entry(server, reading):
+    fill(server, "s", 1)
+    reader = reading(server, pollTimeoutMs="20000")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    reading_once = reading(server, pollTimeoutMs="0")
+    assert reading_once.latestOffset(end, ReadAllAvailable()) is end
+    assert reader.latestOffset(end, ReadAllAvailable()) is end  # quiet: the next one waits
+    found = []
+    waiter = threading.Thread(
+        target=lambda: found.append(reader.latestOffset(end, ReadAllAvailable()))
+    )
+    begun = time.monotonic()
+    waiter.start()
+    fill(server, "s", 1, first=1)
+    waiter.join(15)
+    assert time.monotonic() - begun < 15
+    assert read(reader, end, found[0]) == [1]
+
+
+def test_limits_cut_batches_exactly(server, reading):
+    fill(server, "s", 25)
+    reader = reading(server, maxEntriesPerTrigger="10")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(10)
+    at, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, ReadMaxRows(10))) is not at:
+        sizes.append(len(read(reader, at, end)))
+        at = end
+    assert sizes == [10, 10, 5]
+
+
+def test_a_batch_waits_for_enough_entries_but_not_for_ever(server, reading):
+    fill(server, "s", 5)
+    patient = reading(server, minEntriesPerTrigger="6", pollTimeoutMs="0")
+    start = patient.initialOffset()
+    assert patient.latestOffset(start, ReadAllAvailable()) is start
+    hasty = reading(server, minEntriesPerTrigger="6", maxTriggerDelay="0ms", pollTimeoutMs="0")
+    assert hasty.latestOffset(start, ReadAllAvailable()) is not start
+    fill(server, "s", 1, first=5)
+    end = patient.latestOffset(start, ReadAllAvailable())
+    assert read(patient, start, end) == list(range(6))
+
+
+def test_a_frozen_target_is_never_passed(server, reading):
+    fill(server, "s", 5)
+    reader = reading(server)
+    reader.prepareForTriggerAvailableNow()
+    fill(server, "s", 5, first=5)
+    fill(server, "other", 5)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert read(reader, start, end) == list(range(5))
+    assert reader.latestOffset(end, ReadAllAvailable()) is end
+
+
+def test_trimming_between_two_batches(server, reading):
+    fill(server, "s", 20)
+    reader = reading(server)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    with talking(server) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", "=", 1)
+    assert reader.latestOffset(end, ReadAllAvailable()) is end  # all of it was read
+    fill(server, "s", 10, first=20)
+    with talking(server) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", "=", 3)
+    with pytest.raises(DataLossError, match=r"7 entries after .* were trimmed before they were"):
+        reader.latestOffset(end, ReadAllAvailable())
+    going_on = reading(server, failOnDataLoss="false")
+    assert read(going_on, end, going_on.latestOffset(end, ReadAllAvailable())) == [27, 28, 29]
+
+
+def test_trimming_between_planning_and_reading(server, reading):
+    fill(server, "s", 20)
+    reader = reading(server)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    with talking(server) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", "=", 5)
+    with pytest.raises(DataLossError, match="trimmed before they were read"):
+        read(reader, start, end)
+    assert read(reading(server, failOnDataLoss="false"), start, end) == list(range(15, 20))
+
+
+def test_entries_that_users_deleted_are_no_loss(server, reading):
+    ids = fill(server, "s", 20)
+    reader = reading(server)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    with talking(server) as client:
+        client.xdel("s", *ids[3:9], ids[19])
+    assert read(reader, start, end) == [0, 1, 2, *range(9, 19)]
+
+
+def test_a_key_made_again(server, reading):
+    fill(server, "s", 20)
+    reader = reading(server)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with talking(server) as client:
+        client.delete("s")
+    with pytest.raises(DataLossError, match="stream s is gone"):
+        reader.latestOffset(end, ReadAllAvailable())
+    fill_at(server, "s", [5, 6, 7])
+    with pytest.raises(DataLossError, match="made again"):
+        reader.latestOffset(end, ReadAllAvailable())
+    going_on = reading(server, failOnDataLoss="false")
+    newest = going_on.latestOffset(end, ReadAllAvailable())
+    assert read(going_on, end, newest) == [0, 1, 2]
+    assert going_on.latestOffset(newest, ReadAllAvailable()) is newest
+
+
+def test_a_group_shows_how_far_the_query_is(server, reading):
+    ids = fill(server, "s", 20)
+    reader = reading(server, commitGroup="spark", maxEntriesPerTrigger="12")
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(12))
+    reader.commit(end)
+    with talking(server) as client:
+        (group,) = client.xinfo_groups("s")
+        assert (group["last-delivered-id"].decode(), group["lag"]) == (ids[11], 8)
+    reader.commit(reader.latestOffset(end, ReadAllAvailable()))
+    with talking(server) as client:
+        (group,) = client.xinfo_groups("s")
+        assert group["lag"] == 0
+
+
+def test_positions_are_refused_where_there_are_none(ours, plain, reading):
+    fill(ours, "s", 3)
+    fill(plain, "s", 3)
+    end = reading(ours).initialOffset()
+    with pytest.raises(Exception, match="start with a new checkpoint"):
+        reading(plain).latestOffset(end, ReadAllAvailable())
+
+
+def test_offsets_by_id_go_on_by_id_on_our_server(ours, plain, reading):
+    fill_at(plain, "s", [1_000, 2_000])
+    fill_at(ours, "s", [1_000, 2_000, 3_000])
+    end = reading(plain).latestOffset(reading(plain).initialOffset(), ReadAllAvailable())
+    moved = reading(ours)
+    assert read(moved, end, moved.latestOffset(end, ReadAllAvailable())) == [2]

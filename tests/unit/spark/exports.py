@@ -1,0 +1,50 @@
+"""Payloads of AB.EXPORT made by hand, from entries given as lists."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+Entry = tuple[int, int, int, Sequence[tuple[bytes, bytes]]]
+"""Position, ms, seq, fields."""
+
+
+def fragment(ms: int, seq: int, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """An entry's wire bytes."""
+    entry_id = b"%d-%d" % (ms, seq)
+    words = [word for pair in fields for word in pair]
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(entry_id), entry_id, len(words)) + b"".join(
+        b"$%d\r\n%b\r\n" % (len(word), word) for word in words
+    )
+
+
+def chunk(
+    entries: Sequence[Entry], *, packed: bool, width: int, explicit: bool, base: int
+) -> bytes:
+    """One stretch of a block; `base` is how far its ends count from."""
+    parts = [fragment(ms, seq, fields) for _, ms, seq, fields in entries]
+    base_ms = min(ms for _, ms, _, _ in entries)
+    ends, at = [], base
+    for part in parts:
+        at += len(part)
+        ends.append(at)
+    data = b"".join(parts)
+    head = struct.pack(
+        "<IBBBBqQQQ",
+        *(len(entries), 0 if packed else 1, width, 1 if explicit else 0, 0),
+        *(base_ms if packed else 0, entries[0][0], base, len(data)),
+    )
+    count = len(entries)
+    if packed:
+        ids = struct.pack(f"<{count}Q", *((ms - base_ms) << 24 | seq for _, ms, seq, _ in entries))
+    else:
+        ids = struct.pack(f"<{count}q", *(ms for _, ms, _, _ in entries))
+        ids += struct.pack(f"<{count}Q", *(seq for _, _, seq, _ in entries))
+    positions = struct.pack(f"<{count}Q", *(each[0] for each in entries)) if explicit else b""
+    tail = struct.pack(f"<{count}{'H' if width == 2 else 'Q'}", *ends)
+    return head + ids + positions + tail + data
+
+
+def payload(chunks: Sequence[bytes], next_position: int) -> bytes:
+    """A whole reply."""
+    return struct.pack("<BBHIQ", 2, 0, 0, len(chunks), next_position) + b"".join(chunks)

@@ -1,0 +1,192 @@
+"""Decoding by vectors against a parser of ten lines, on entries made to deceive it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.spark.blocks import SHAPES_MAX, Parsed, PayloadError, join, parse_export
+from tests.unit.spark.exports import chunk, fragment, payload
+
+hostile = st.one_of(
+    st.sampled_from([b"", b"\r\n", b"$3\r\nabc\r\n", b"*2\r\n$3\r\n1-1\r\n", b"a", b"$", b"\x00"]),
+    st.binary(max_size=12),
+    st.binary(min_size=90, max_size=120),
+)
+name_pool = st.sampled_from([b"a", b"b", b"ab", b"", b"\r\n", b"sensor", b"$1\r\na"])
+field_lists = st.lists(st.tuples(name_pool, hostile), min_size=1, max_size=5)
+entry_lists = st.lists(field_lists, min_size=1, max_size=40)
+
+
+def exported(rows, rng):
+    """The rows as one export of several chunks in all forms, and their positions and IDs."""
+    entries, position, ms = [], rng.randrange(100), rng.randrange(10**13)
+    for fields in rows:
+        entries.append((position, ms, rng.randrange(5), fields))
+        position += 1
+        ms += rng.randrange(1, 100)
+    chunks, at = [], 0
+    while at < len(entries):
+        some = entries[at : at + rng.randrange(1, 15)]
+        chunks.append(
+            chunk(
+                some,
+                packed=rng.random() < 0.5,
+                width=8 if rng.random() < 0.5 else 2,
+                explicit=rng.random() < 0.5,
+                base=rng.randrange(1000),
+            )
+        )
+        at += len(some)
+    return payload(chunks, position), entries
+
+
+def reference(data):
+    """One entry's fields: the obvious way."""
+    _, _, rest = data.partition(b"\r\n")
+    words = []
+
+    def bulk(rest):
+        length, _, rest = rest[1:].partition(b"\r\n")
+        return rest[: int(length)], rest[int(length) + 2 :]
+
+    _, rest = bulk(rest)
+    count, _, rest = rest[1:].partition(b"\r\n")
+    for _ in range(int(count)):
+        word, rest = bulk(rest)
+        words.append(word)
+    assert rest == b""
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
+def lossless(entries):
+    offsets, names, values = entries.fields()
+    pairs = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
+    return [pairs[low:high] for low, high in pairwise(offsets)]
+
+
+def first_values(rows, name):
+    return [next((value for each, value in row if each == name), None) for row in rows]
+
+
+@settings(max_examples=300, deadline=None)
+@given(entry_lists, st.randoms(use_true_random=False))
+def test_decoding_agrees_with_the_reference(rows, rng):
+    whole, entries = exported(rows, rng)
+    export = parse_export(whole)
+    block = join([export])
+    wanted = [reference(fragment(ms, seq, fields)) for _, ms, seq, fields in entries]
+    assert lossless(block) == wanted == [list(map(tuple, row)) for row in rows]
+    assert export.positions.tolist() == [each[0] for each in entries]
+    assert block.ms.tolist() == [each[1] for each in entries]
+    assert block.seq.tolist() == [each[2] for each in entries]
+    names = [b"a", b"sensor", b"", b"missing"]
+    for name, column in zip(names, block.values(names), strict=True):
+        assert column.type == pa.binary()
+        column.validate(full=True)
+        assert column.to_pylist() == first_values(rows, name)
+    assert block.pairs(len(rows) - 1) == wanted[-1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(entry_lists, entry_lists, st.randoms(use_true_random=False))
+def test_several_replies_are_decoded_as_one(left, right, rng):
+    exports = [parse_export(exported(rows, rng)[0]) for rows in (left, right)]
+    assert lossless(join(exports)) == [list(map(tuple, row)) for row in (*left, *right)]
+
+
+@pytest.mark.parametrize("shapes", [1, 2, SHAPES_MAX, SHAPES_MAX + 1, 80])
+def test_many_shapes_are_decoded_too(shapes):
+    rows = [[(b"f%d" % (at % shapes), b"v%d" % at), (b"x", b"%d" % at)] for at in range(400)]
+    entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
+    whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 400)
+    block = join([parse_export(whole)])
+    assert block.values([b"x", b"f0"])[0].to_pylist() == [b"%d" % at for at in range(400)]
+    assert block.values([b"f0"])[0].to_pylist() == first_values(rows, b"f0")
+    assert lossless(block) == rows
+
+
+def test_an_export_without_entries_has_columns_without_rows():
+    block = join([parse_export(payload([], 7))])
+    assert len(block) == 0
+    assert [column.to_pylist() for column in block.values([b"a", b"b"])] == [[], []]
+    assert lossless(block) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(entry_lists, st.randoms(use_true_random=False), st.data())
+def test_a_torn_payload_is_refused(rows, rng, data):
+    whole, _ = exported(rows, rng)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(PayloadError):
+        parse_export(whole[:cut])
+    with pytest.raises(PayloadError):
+        parse_export(whole + b"x")
+
+
+@settings(max_examples=200, deadline=None)
+@given(entry_lists, st.randoms(use_true_random=False), st.data())
+def test_damaged_bytes_are_refused_or_decoded_but_never_read_past(rows, rng, data):
+    entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
+    whole = bytearray(
+        payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], len(rows))
+    )
+    place = data.draw(st.integers(16 + 40 + 16 * len(rows), len(whole) - 1))
+    whole[place] = data.draw(st.integers(0, 255))
+    try:
+        block = join([parse_export(bytes(whole))])
+        found = lossless(block)
+        block.values([b"a"])
+    except PayloadError:
+        return
+    assert len(found) == len(rows)
+
+
+def test_entries_that_do_not_end_where_the_ends_say_are_refused():
+    entries = [(at, at + 1, 0, [(b"a", b"v" * 9)]) for at in range(3)]
+    whole = bytearray(
+        payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], len(entries))
+    )
+    first_value = whole.index(b"$9")
+    whole[first_value : first_value + 2] = b"$8"  # the value's last byte is left over
+    block = join([parse_export(bytes(whole))])
+    with pytest.raises(PayloadError):
+        block.fields()
+    longer = bytearray(whole)
+    longer[first_value : first_value + 2] = b"$9"
+    count = longer.index(b"*2\r\n$1\r\na")
+    longer[count : count + 2] = b"*0"  # no fields, and yet bytes follow
+    with pytest.raises(PayloadError, match="does not end where it should"):
+        join([parse_export(bytes(longer))]).fields()
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_another_form_of_export_is_refused(version):
+    whole = bytearray(payload([], 0))
+    whole[0] = version
+    with pytest.raises(PayloadError, match="install"):
+        parse_export(bytes(whole))
+
+
+@settings(max_examples=100, deadline=None)
+@given(entry_lists)
+def test_replies_of_xrange_give_the_same_columns(rows):
+    reply = [
+        [b"%d-%d" % (at + 1, at), [word for pair in row for word in pair]]
+        for at, row in enumerate(rows)
+    ]
+    parsed = Parsed.of_xrange(reply)
+    assert lossless(parsed) == [list(map(tuple, row)) for row in rows]
+    for name, column in zip(
+        [b"a", b"sensor", b""], parsed.values([b"a", b"sensor", b""]), strict=True
+    ):
+        assert column.to_pylist() == first_values(rows, name)
+    assert parsed.ms.tolist() == [at + 1 for at in range(len(rows))]
+    assert parsed.seq.tolist() == list(range(len(rows)))
+    assert parsed.positions is None
+    assert parsed.seq.dtype == np.uint64

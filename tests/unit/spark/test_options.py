@@ -1,0 +1,89 @@
+"""Options: names, values, and the sentence that a mistake gets."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from anabranch.spark.options import OptionError, ReadOptions, WriteOptions
+
+
+def test_names_may_come_in_any_case_and_as_kafka_calls_them():
+    read = ReadOptions.parse(
+        {"SUBSCRIBE": "a, b,a", "maxoffsetspertrigger": "10", "minPartitions": "3"}
+    )
+    assert read.subscribe == ("a", "b")
+    assert (read.max_entries, read.min_partitions) == (10, 3)
+
+
+def test_defaults_are_the_documented_ones():
+    read = ReadOptions.parse({"subscribe": "a"})
+    assert read.fail_on_data_loss
+    assert read.poll_timeout_ms == 200
+    assert read.max_batch_bytes == 8 << 20
+    assert read.server.url == "redis://127.0.0.1:6379"
+    assert (read.server.retries, read.server.retry_interval_ms) == (5, 200)
+    assert WriteOptions.parse({"stream": "s"}).max_rows_in_flight == 4096
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscribe": "a", "failOnDataLos": "false"}, "did you mean failOnDataLoss"),
+        ({"subscribe": "a", "maxEntryPerTrigger": "1"}, "did you mean maxEntriesPerTrigger"),
+        ({"subscribe": "a", "zzz": "1"}, "known are .*subscribePattern"),
+        ({"path": "orders"}, "name it with option subscribe"),
+        ({}, "exactly one of .* none was given"),
+        ({"subscribe": "a", "subscribePattern": "b*"}, "several were given"),
+        ({"subscribe": " , "}, "at least one name"),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions: 0 is less than 1"),
+        ({"subscribe": "a", "minPartitions": "x"}, "whole number"),
+        ({"subscribe": "a", "failOnDataLoss": "yes"}, "true or false"),
+        ({"subscribe": "a", "mode": "STRICT"}, "PERMISSIVE, FAILFAST, DROPMALFORMED"),
+        ({"subscribe": "a", "maxTriggerDelay": "soon"}, "duration such as"),
+        ({"subscribe": "a", "maxBatchBytes": "0"}, "size such as"),
+        ({"subscribe": "a", "fieldMapping": "[]"}, "JSON object"),
+        ({"subscribe": "a", "fieldMapping": '{"a":1}'}, "texts"),
+        ({"assign": '{"a":"eu"}'}, "list of names"),
+        ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "1"}, "exclude"),
+        (
+            {"subscribe": "a", "maxEntriesPerTrigger": "1", "maxOffsetsPerTrigger": "2"},
+            "same thing twice",
+        ),
+    ],
+)
+def test_mistakes_are_named(options, text):
+    with pytest.raises(OptionError, match=text):
+        ReadOptions.parse(options)
+
+
+def test_writing_knows_its_own_options_only():
+    with pytest.raises(OptionError, match="unknown option 'subscribe'"):
+        WriteOptions.parse({"subscribe": "a"})
+    with pytest.raises(OptionError, match="name it with option stream"):
+        WriteOptions.parse({"path": "a"})
+    with pytest.raises(OptionError, match="maxLen and minId"):
+        WriteOptions.parse({"stream": "a", "maxLen": "1", "minId": "5"})
+    assert WriteOptions.parse({"topic": "a", "checkpointLocation": "/x"}).stream == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("500ms", 500), ("2 h", 7_200_000), ("250", 250)]
+)
+def test_durations(text, ms):
+    assert ReadOptions.parse({"subscribe": "a", "maxTriggerDelay": text}).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize(("text", "size"), [("8m", 8 << 20), ("512K", 512 << 10), ("100", 100)])
+def test_sizes(text, size):
+    assert ReadOptions.parse({"subscribe": "a", "maxBatchBytes": text}).max_batch_bytes == size
+
+
+def test_secrets_are_not_printed_and_everything_travels():
+    read = ReadOptions.parse(
+        {"subscribe": "a", "url": "redis://u:hunter2@h", "password": "hunter3"}
+    )
+    assert "hunter" not in repr(read)
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert read.server.password == "hunter3"
