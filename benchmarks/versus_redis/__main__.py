@@ -25,7 +25,7 @@ from benchmarks import plot
 from . import machine, memory, report, targets
 from .load import Connection, RefusedError
 from .measure import Bench, Row, run_workload
-from .restart import RestartRow, run_restart
+from .restart import RestartRow, run_restarts
 from .servers import Recipe, Server, ServerError, anabranch_recipe, redis_recipe
 from .workloads import Workload, catalogue, durable_catalogue
 
@@ -161,7 +161,7 @@ def _run(
         if wanted.restarts:
             progress.update(task, description=targets.RESTART)
             entries = QUICK_RESTART if quick else targets.RESTART_ENTRIES
-            restarts.append(run_restart(*contestants("everysec"), entries))
+            restarts += run_restarts(*contestants("everysec"), entries)
             progress.advance(task)
         for shape in wanted.shapes:
             progress.update(task, description=f"memory: {shape.name}")

@@ -2,7 +2,9 @@
 
 Each server is filled over the network with its log on, stopped in an orderly way, and started
 again; what counts is from the start of the process until it answers. An empty start is measured
-too, since an interpreter needs its time whatever there is to load. Starts take turns.
+too, since an interpreter needs its time whatever there is to load. Starts take turns. First both
+have a log and nothing else (neither rewrites it by itself here), then what BGREWRITEAOF makes of
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from .servers import Recipe, Server, cpu_between
 from .workloads import ADD_LINES, dice, sensor_fields
 
 KEY = "bench:restart"
+LOG = "from the log"
+REWRITTEN = "from a rewritten log or snapshot"
 STARTS = 5
+REWRITE_LOOK_S = 0.05
 CHUNK = 50_000
 
 
@@ -35,6 +40,8 @@ class RestartRow:
     """A recovery of both servers."""
 
     name: str
+    source: str
+    """:data:`LOG` or :data:`REWRITTEN`."""
     entries: int
     baseline: Start
     subject: Start
@@ -42,23 +49,33 @@ class RestartRow:
     cpu_ratio: Spread
 
 
-def run_restart(baseline: Recipe, subject: Recipe, entries: int) -> RestartRow:
-    """Fill both servers, and start each several times."""
+def run_restarts(baseline: Recipe, subject: Recipe, entries: int) -> list[RestartRow]:
+    """Fill both servers, and start each several times, from the log and from what it becomes."""
     empty = [_starts_of(recipe) for recipe in (baseline, subject)]
     with Server(baseline) as theirs, Server(subject) as ours:
         for server in (theirs, ours):
             _fill(server, entries)
-        pairs = []
-        for turn in range(STARTS):
-            first, second = (ours, theirs) if turn % 2 else (theirs, ours)
-            taken = {id(server): _restart(server, entries) for server in (first, second)}
-            pairs.append((taken[id(theirs)], taken[id(ours)]))
+        log = _compare(LOG, theirs, ours, empty, entries)
+        for server in (theirs, ours):
+            _rewrite(server)
+        return [log, _compare(REWRITTEN, theirs, ours, empty, entries)]
+
+
+def _compare(
+    source: str, theirs: Server, ours: Server, empty: list[Spread], entries: int
+) -> RestartRow:
+    pairs = []
+    for turn in range(STARTS):
+        first, second = (ours, theirs) if turn % 2 else (theirs, ours)
+        taken = {id(server): _restart(server, entries) for server in (first, second)}
+        pairs.append((taken[id(theirs)], taken[id(ours)]))
     starts = []
     for side in (0, 1):
         wall, cpu = zip(*(pair[side] for pair in pairs), strict=True)
         starts.append(Start(spread(wall), spread(cpu), empty[side]))
     return RestartRow(
-        name=f"{entries:,} entries of three sensor fields, from the log",
+        name=f"{entries:,} entries of three sensor fields, {source}",
+        source=source,
         entries=entries,
         baseline=starts[0],
         subject=starts[1],
@@ -85,6 +102,13 @@ def _fill(server: Server, entries: int) -> None:
                 for _ in range(min(CHUNK, entries - first))
             ]
             connection.replay(windows(adds, 256))
+
+
+def _rewrite(server: Server) -> None:
+    with closing(Connection(server.port)) as connection:
+        connection.ask("BGREWRITEAOF")
+        while b"aof_rewrite_in_progress:0" not in connection.ask("INFO", "persistence"):
+            time.sleep(REWRITE_LOOK_S)
 
 
 def _restart(server: Server, entries: int) -> tuple[float, float]:

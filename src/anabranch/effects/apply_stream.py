@@ -78,16 +78,25 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
     database = keyspace.databases[effect.db]
     stream = stream_of(keyspace, effect.db, effect.key)
-    ids, weights = effect.ids, effect.weights
-    ends = accumulate(effect.sizes, initial=0)
-    fragments = [effect.data[low:high] for low, high in pairwise(ends)]
+    log = stream.local
+    ids, sizes, weights, data = effect.ids, effect.sizes, effect.weights, effect.data
     opening = set(effect.opens)
+    begin = 0
     for low, high in pairwise(sorted({0, *opening, len(ids)})):
-        opens = low in opening
-        append_entry(database, effect.key, stream, ids[low], fragments[low], weights[low], opens)
-        stream.local.extend(
-            ids[low + 1 : high], fragments[low + 1 : high], sum(weights[low + 1 : high])
-        )
+        ends = list(accumulate(sizes[low:high]))
+        weight = sum(weights[low:high])
+        some = data[begin : begin + ends[-1]]
+        begin += ends[-1]
+        if low in opening and high < len(ids):
+            # A node that is opened and, as another follows, filled here: nobody adds to it.
+            if log.tail is not None:
+                database.unsealed.append(ref(log.tail))
+            log.append_full(ids[low:high], some, ends, weight)
+            continue
+        fragments = [some[start:end] for start, end in pairwise([0, *ends])]
+        first = weights[low]
+        append_entry(database, effect.key, stream, ids[low], fragments[0], first, low in opening)
+        log.extend(ids[low + 1 : high], fragments[1:], weight - first)
     stream.last_id = ids[-1]
 
 

@@ -35,7 +35,10 @@ class Compressor:
         return smaller if len(smaller) < len(body) else None
 
 
+_decompressor = zstandard.ZstdDecompressor()
+
+
 def expanded(smaller: bytes) -> bytes:
-    """The body again; :class:`CompressionError` if it cannot be had."""
-    body: bytes = zstandard.ZstdDecompressor().decompress(smaller)
+    """The body again; :class:`CompressionError` if it cannot be had. One thread at a time."""
+    body: bytes = _decompressor.decompress(smaller)
     return body

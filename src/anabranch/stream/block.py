@@ -188,13 +188,22 @@ class Block:
             if isinstance(self.ids, list):
                 self.ids = PackedIds.pack(self.ids) or self.ids
 
+    def fill(self, ids: list[int], data: bytes, ends: Sequence[int], weight: int) -> None:
+        """Take the entries of an empty block in one piece."""
+        self.ids = PackedIds.pack_run(ids) or ids
+        self._hold(data, ends)
+        self.weight = weight
+
+    def _hold(self, data: bytes, ends: Sequence[int]) -> None:
+        self.data = data
+        self.ends = array("H" if len(data) < 1 << 16 else "Q", ends)
+        self.parts = None
+
     def _flatten(self) -> None:
         """Put the fragments into one piece: the cheap half of sealing, and the one readers need."""
         if self.parts is not None:
             ends = self.end_offsets()
-            self.data = b"".join(self.parts)
-            self.ends = array("H" if len(self.data) < 1 << 16 else "Q", ends)
-            self.parts = None
+            self._hold(b"".join(self.parts), ends)
 
     def reopen(self) -> None:
         """Entries may be added again (the block behind this one went)."""

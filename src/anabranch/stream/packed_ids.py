@@ -51,6 +51,15 @@ class PackedIds(Sequence[int]):
             ),
         )
 
+    @classmethod
+    def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:
+        """The same for IDs each of which is one more than the one before; None if not; O(1)."""
+        ms, first = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
+        count = len(ids)
+        if ids[-1] - ids[0] != count - 1 or first + count > _SEQ_END:
+            return None
+        return cls(ms, array("Q", range(first, first + count)))
+
     @property
     def packed_bytes(self) -> int:
         """Memory of the packed words."""

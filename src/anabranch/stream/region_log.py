@@ -68,6 +68,16 @@ class RegionLog:
         tail.weight += weight
         self.next_position = position + len(ids)
 
+    def append_full(self, ids: list[int], data: bytes, ends: list[int], weight: int) -> None:
+        """Add a whole node behind the newest; the next addition has to open another."""
+        if self.tail is not None:
+            self.tail.is_open = False
+        block = self.tail = Block(ids[0], self.next_position)
+        block.fill(ids, data, ends, weight)
+        self.blocks.append(block)
+        self.first_ids.append(ids[0])
+        self.next_position += len(ids)
+
     def restore(self, block: Block) -> None:
         """Put back the newest block of a log whose positions have been counted already."""
         self.blocks.append(block)
