@@ -135,6 +135,8 @@ class OpLog:
                 sync = self._everything()
                 try:
                     sync.run()
+                except FileNotFoundError:  # the directory: there can be no next file either
+                    raise
                 except OSError as problem:
                     raise SyncFailedError(problem.errno, problem.strerror) from None
                 self._note(sync)

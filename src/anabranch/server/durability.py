@@ -203,10 +203,7 @@ class Durability:
             self._retry = loop.call_later(RETRY_S, self._try_again)
             return
         self._unwritten = b""
-        if self.trouble is not None:
-            self.trouble = None
-            self._server.region.dispatcher.allow_writes()
-            emit("warning", "oplog.writes_again", position=log.end)
+        self._out_of_trouble()
 
     def begin_segment(self) -> int:
         """Go on in another file; the position at which. Everything was committed before."""
@@ -242,6 +239,12 @@ class Durability:
             safe = log.end
         self._holding = safe < log.end + len(self._unwritten)
         self._release(safe)
+
+    def _out_of_trouble(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            self._server.region.dispatcher.allow_writes()
+            emit("warning", "oplog.writes_again")
 
     def _in_trouble(self, reason: str) -> bool:
         """Refuse writes; whether that is worth a line in the log, being new or long ago."""
@@ -295,11 +298,18 @@ class Durability:
         problem = done.exception()
         self._syncing = None
         self.last_sync_s = self._now() - self._sync_began
+        if isinstance(problem, FileNotFoundError):
+            # No sync has failed: the directory is gone. Somebody may put it back.
+            if self._in_trouble(problem.strerror or str(problem)):
+                emit("error", "oplog.write_failed", reason=problem.strerror, waiting_bytes=0)
+            return False
         if problem is not None:
             self._break(problem)
             return False
         if self.log is not None:
             self.log.finish_sync(sync)
+        if not self._unwritten:
+            self._out_of_trouble()
         return True
 
     def _break(self, problem: BaseException) -> None:
