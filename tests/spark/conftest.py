@@ -12,8 +12,6 @@ from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: NOTHING OF SPARK IS TESTED")
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

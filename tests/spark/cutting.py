@@ -6,7 +6,6 @@ import contextlib
 import random
 import select
 import socket
-import subprocess
 import threading
 from typing import Self
 
@@ -25,16 +24,7 @@ class ReturningServer(AnabranchServer):
 
     def come_back(self) -> None:
         """Start again with the same port and directory."""
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                list(self.command()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                env=dict(self.environment()),
-            )
-        self._wait_ready(self.process)
+        self._launch()
         self.starts += 1
 
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-pa = pytest.importorskip("pyarrow")
-
-from anabranch.spark.adding import (  # noqa: E402 - after the check for pyarrow
+from anabranch.spark.adding import (
     Adder,
     ByColumn,
     ByContent,
@@ -20,17 +19,17 @@ from anabranch.spark.adding import (  # noqa: E402 - after the check for pyarrow
     ByPosition,
     Unmarked,
 )
-from anabranch.spark.client import Client, connect  # noqa: E402
-from anabranch.spark.encode import Layout, Rows, encode, runs_by_stream  # noqa: E402
-from anabranch.spark.ledger import (  # noqa: E402
+from anabranch.spark.client import Client, connect
+from anabranch.spark.encode import Layout, Rows, encode, runs_by_stream
+from anabranch.spark.ledger import (
     ChangedReplay,
     Ledger,
     Superseded,
     WriteFailed,
 )
-from anabranch.spark.options import ServerOptions  # noqa: E402
-from tests.spark.cutting import CuttingWire, ReturningServer  # noqa: E402
-from tests.support.servers import AnabranchServer  # noqa: E402
+from anabranch.spark.options import ServerOptions
+from tests.spark.cutting import CuttingWire, ReturningServer
+from tests.support.servers import AnabranchServer
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ def has_proc() -> bool:
     return Path("/proc/self/fd").is_dir() and Path("/proc/self/statm").exists()
 
 
-def wait_until(it_is_so: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def wait_until(it_is_so: Callable[[], object], what: str, seconds: float = 20.0) -> None:
     """Ask again until it is so."""
     deadline = time.monotonic() + seconds
     while not it_is_so():

@@ -71,17 +71,8 @@ class ServerProcess:
         """Start and wait until it answers; a lost race for the port is tried again."""
         for attempt in range(3):
             self.port = free_port()
-            with self.log_path.open("ab") as log:
-                self.process = subprocess.Popen(
-                    list(self.command()),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=self.directory,
-                    env=dict(self.environment()),
-                )
             try:
-                self._wait_ready(self.process)
+                self._launch()
             except ServerFailed:
                 self.kill()
                 if attempt == 2 or b"in use" not in self.log_path.read_bytes():
@@ -89,6 +80,19 @@ class ServerProcess:
             else:
                 return self
         raise AssertionError("unreachable")
+
+    def _launch(self) -> None:
+        """Start on the current port and wait until it answers."""
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                list(self.command()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                env=dict(self.environment()),
+            )
+        self._wait_ready(self.process)
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -217,3 +221,20 @@ class AnabranchServer(ServerProcess):
         """Start with an existing data directory."""
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
         return super().start()
+
+
+_in_directories: list[AnabranchServer] = []
+
+
+def server_in(directory: Path, *extra: str) -> AnabranchServer:
+    """A server that keeps its data in a directory of the test, and ends with the test."""
+    server = AnabranchServer(directory, extra=("--enable-debug-command", "yes", *extra))
+    _in_directories.append(server)
+    return server
+
+
+def kill_servers_in_directories() -> None:
+    """End those that :func:`server_in` made, if they run."""
+    for server in _in_directories:
+        server.kill()
+    _in_directories.clear()

@@ -8,51 +8,23 @@ import resource
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support.servers import AnabranchServer, ServerFailed
+from tests.support.inspection import wait_until
+from tests.support.servers import AnabranchServer, ServerFailed, server_in
 from tests.support.wire import RespClient
 
-SECONDS = 20.0
 NOBODY = 65534
 MISCONF = b"MISCONF Errors writing to the AOF file: "
-
-
-def wait_for(it_is_so: Callable[[], object]) -> None:
-    """Ask again until it is so."""
-    deadline = time.monotonic() + SECONDS
-    while not it_is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def kept(server: AnabranchServer) -> Path:
     """The directory of log and snapshots."""
     return server.directory / "data" / "appendonlydir"
-
-
-_made: list[AnabranchServer] = []
-
-
-def server_in(directory: Path) -> AnabranchServer:
-    """A server that keeps its data in a directory of the test."""
-    server = AnabranchServer(directory)
-    _made.append(server)
-    return server
-
-
-@pytest.fixture(autouse=True)
-def no_server_is_left() -> Iterator[None]:
-    """Whatever a test came to, its servers end with it."""
-    yield
-    for server in _made:
-        server.kill()
-    _made.clear()
 
 
 def noise(size: int) -> bytes:
@@ -168,7 +140,9 @@ def test_a_snapshot_for_which_there_is_no_room_is_dropped(tmp_path: Path) -> Non
         ballast = tmp_path / "data" / "ballast"
         ballast.write_bytes(bytes(400_000))
         assert client.call("BGSAVE")[0] == "+"
-        wait_for(lambda: b"rdb_bgsave_in_progress:0" in client.call("INFO", "persistence")[1])
+        wait_until(
+            lambda: b"rdb_bgsave_in_progress:0" in client.call("INFO", "persistence")[1], "it ends"
+        )
         assert b"rdb_last_bgsave_status:err" in client.call("INFO", "persistence")[1]
         assert "snapshot.failed" in server.log_text()
         assert not list(kept(server).glob("snapshot-*"))
@@ -192,7 +166,7 @@ def test_a_directory_that_is_deleted_below_a_running_server() -> None:
             client.read_reply()
             client.send("SET", "l", "v")
             with server.client() as other:
-                wait_for(lambda: "oplog.write_failed" in server.log_text())
+                wait_until(lambda: "oplog.write_failed" in server.log_text(), "a failed write")
                 assert other.call("GET", "k") == ("$", b"v")
                 kind, text = other.call("SET", "m", "v")
                 assert (kind, text[: len(MISCONF)]) == ("-", MISCONF)
@@ -200,7 +174,7 @@ def test_a_directory_that_is_deleted_below_a_running_server() -> None:
             kept(server).mkdir()
             assert client.read_reply() == ("+", b"OK")
             assert client.call("BGSAVE")[0] == "+"
-            wait_for(lambda: list(kept(server).glob("snapshot-*.absnap")))
+            wait_until(lambda: list(kept(server).glob("snapshot-*.absnap")), "a snapshot")
         server.kill()
         server.start()
         with server.client() as client:
@@ -292,7 +266,7 @@ def test_a_directory_that_becomes_read_only(nobodys: AsNobody) -> None:
         assert client.call("SET", "large", noise(5000)) == ("+", b"OK")
         kept(nobodys).chmod(0o555)
         client.send("SET", "k", "v")  # needs a new file
-        wait_for(lambda: "oplog.write_failed" in nobodys.log_text())
+        wait_until(lambda: "oplog.write_failed" in nobodys.log_text(), "a failed write")
         assert b"Permission denied" in other.call("SET", "l", "v")[1]
         kept(nobodys).chmod(0o777)
         assert client.read_reply() == ("+", b"OK")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anabranch.server import persistence
-from tests.support.servers import AnabranchServer
+from tests.support.inspection import wait_until
+from tests.support.servers import AnabranchServer, server_in
 from tests.support.wire import RespClient
 
 SECONDS = 20.0
@@ -104,14 +104,6 @@ def noise(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-def wait_for(it_is_so: Callable[[], object]) -> None:
-    """Ask again until it is so."""
-    deadline = time.monotonic() + SECONDS
-    while not it_is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def info(client: RespClient) -> dict[bytes, bytes]:
     """INFO persistence as a dictionary."""
     lines = client.call("INFO", "persistence")[1].splitlines()
@@ -120,27 +112,8 @@ def info(client: RespClient) -> dict[bytes, bytes]:
 
 def snapshot_is_over(client: RespClient) -> None:
     """Wait until none is being written."""
-    wait_for(lambda: info(client)[b"rdb_bgsave_in_progress"] == b"0")
-    wait_for(lambda: info(client)[b"aof_rewrite_in_progress"] == b"0")
-
-
-_made: list[AnabranchServer] = []
-
-
-def server_in(directory: Path, *extra: str) -> AnabranchServer:
-    """A server that keeps its data in a directory of the test."""
-    server = AnabranchServer(directory, extra=("--enable-debug-command", "yes", *extra))
-    _made.append(server)
-    return server
-
-
-@pytest.fixture(autouse=True)
-def no_server_is_left() -> Iterator[None]:
-    """Whatever a test came to, its servers end with it."""
-    yield
-    for server in _made:
-        server.kill()
-    _made.clear()
+    wait_until(lambda: info(client)[b"rdb_bgsave_in_progress"] == b"0", "it is saved")
+    wait_until(lambda: info(client)[b"aof_rewrite_in_progress"] == b"0", "it is rewritten")
 
 
 def files(server: AnabranchServer) -> list[str]:
@@ -196,7 +169,7 @@ def test_time_goes_on_while_the_server_is_away(tmp_path: Path) -> None:
         expiry = client.call("PEXPIRETIME", "short")[1] / 1000
         assert client.call("GET", "short") == ("$", b"v")
     server.kill()
-    wait_for(lambda: time.time() > expiry)
+    wait_until(lambda: time.time() > expiry, "it has expired")
     server.start()
     with server.client() as client:
         assert client.call("GET", "short") == ("$", None)
@@ -212,7 +185,7 @@ def test_a_snapshot_alone_brings_everything_back(tmp_path: Path, how: str) -> No
         live(client)
         before = seen(server)
         if how == "save points":
-            wait_for(lambda: info(client)[b"rdb_changes_since_last_save"] == b"0")
+            wait_until(lambda: info(client)[b"rdb_changes_since_last_save"] == b"0", "all saved")
             snapshot_is_over(client)
         elif how == "SAVE":
             assert client.call("SAVE") == ("+", b"OK")
@@ -348,8 +321,8 @@ def test_a_log_that_has_grown_is_rewritten_by_itself(tmp_path: Path) -> None:
     ):
         for number in range(60):
             client.call("SET", "k", b"%d " % number + noise(1000))
-        wait_for(lambda: "snapshot.finished" in server.log_text())
-        wait_for(lambda: int(info(client)[b"oplog_segments"]) < 15)
+        wait_until(lambda: "snapshot.finished" in server.log_text(), "a snapshot")
+        wait_until(lambda: int(info(client)[b"oplog_segments"]) < 15, "segments go")
 
 
 def test_writing_during_a_snapshot_is_in_the_log_behind_it(tmp_path: Path) -> None:
@@ -427,7 +400,7 @@ def test_waiting_and_watching_clients_outlive_a_reload(tmp_path: Path, line: str
         client.call("XADD", "s", "1-1", "f", "v")
         client.call("XGROUP", "CREATE", "s", "g", "$")
         blocked.send(*"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split())
-        wait_for(lambda: b"blocked_clients:1" in client.call("INFO", "clients")[1])
+        wait_until(lambda: b"blocked_clients:1" in client.call("INFO", "clients")[1], "it blocks")
         watching.call("WATCH", "s")
         assert client.call(*line.split()) == ("+", b"OK")
         client.call("XADD", "s", "2-1", "f", "v")

@@ -10,13 +10,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import trustme
 
+from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import ConnectionLost, RespClient, encode_command
 
@@ -55,14 +56,6 @@ def ended(server: AnabranchServer) -> int:
     """The exit status, once the process has ended."""
     assert server.process is not None
     return server.process.wait(SECONDS)
-
-
-def wait_for(it_is_so: Callable[[], bool]) -> None:
-    """Ask again until it is so."""
-    deadline = time.monotonic() + SECONDS
-    while not it_is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- starting -----------------------------------------------------------------------------------
@@ -247,7 +240,7 @@ def test_a_second_signal_stops_at_once(second: signal.Signals, tmp_path: Path) -
     client = unread(server)
     assert server.process is not None
     server.process.send_signal(signal.SIGTERM)
-    wait_for(lambda: "server.stopping" in server.log_text())
+    wait_until(lambda: "server.stopping" in server.log_text(), "it stops")
     server.process.send_signal(second)
     assert ended(server) == 1
     client.close()
@@ -367,7 +360,7 @@ def test_one_client_too_many_is_told_so() -> None:
                 except (ConnectionLost, ConnectionError):
                     return False
 
-        wait_for(admitted)
+        wait_until(admitted, "room again")
 
 
 def other_address() -> str | None:

@@ -26,7 +26,7 @@ from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, entry_weight
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
@@ -365,10 +365,7 @@ def _run(
 ) -> kinds.AddRun:
     """The effect that adds these rows with consecutive IDs, divided into nodes as XADD would."""
     ids = range(first, first + len(rows))
-    # As XADD weighs entries, see there.
-    weights = [
-        len(part) - 4 if words == 2 else (len(part) + 4 - 4 * words) >> 1 for part, words in rows
-    ]
+    weights = [entry_weight(len(part), words) for part, words in rows]
     heads = _heads(first, len(rows))
     fragments = [head + part for head, (part, _) in zip(heads, rows, strict=True)]
     return kinds.AddRun(

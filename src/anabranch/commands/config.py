@@ -121,6 +121,9 @@ def config_set(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(texts.SYNTAX)
     words = [arg.decode("utf-8", "surrogateescape") for arg in args[2:]]
     pairs = list(zip(words[::2], words[1::2], strict=True))
+    if ctx.in_exec and any(name.lower() == "appendonly" for name, _ in pairs):
+        # The log would begin or end in the middle, with one half of the transaction.
+        raise _failed("appendonly", "not allowed inside a transaction")
     settings = ctx.settings
     try:
         before = change(settings, pairs, protected_allowed=_may_change_protected(ctx))

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.commands import texts
+from anabranch.commands.spreading import spread
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
+from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.events import events_of
+from anabranch.effects.merge_stream import shared_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
@@ -51,6 +53,7 @@ class Context:
         sessions: dict[int, Session],
     ) -> None:
         self.keyspace = keyspace
+        self.replica = keyspace.replica  # with several regions
         self.settings = settings
         self.acl = acl
         self.channels = channels
@@ -148,18 +151,39 @@ class Context:
 
     def emit(self, effect: kinds.Effect) -> None:
         """Apply a decided change, record it, and publish its keyspace events."""
+        replica = self.replica
+        if replica is None:
+            self.carry_out(effect)
+            if self.record is not None:
+                self.record(effect)
+            return
+        for each in spread(self, effect):
+            if each.local:
+                self.carry_out(each)
+            else:
+                replica.begin_own()
+                self.carry_out(each)
+                replica.finish(numbers_of(each))
+            if self.record is not None:
+                self.record(each)
+
+    def carry_out(self, effect: kinds.Effect) -> None:
+        """Apply a change that was decided here or elsewhere, and publish its keyspace events."""
         # What the events are depends on what was there before; they are sent when it is done.
         events = events_of(self.keyspace, effect) if self.notify_flags else ()
         if self.before is not None:
             self.before(effect)
-        APPLY[type(effect)](self.keyspace, effect)
-        if self.record is not None:
-            self.record(effect)
+        apply(self.keyspace, effect)
         for kind, event, db, key in events:
             self.channels.notify(self.notify_flags, kind, event, db, key)
 
     def create_stream(self, key: bytes) -> Stream:
-        """Bind a key that does not exist to a new empty stream."""
+        """Bind a key that does not exist to a new empty stream.
+
+        With several regions the first addition does that; until then nobody can see the stream.
+        """
+        if self.replica is not None:
+            return shared_stream(self.keyspace, self.db.index, key)
         settings = self.settings
         self.emit(
             kinds.CreateStream(

@@ -119,14 +119,22 @@ def _reload(ctx: Context, args: list[bytes]) -> bytes:
     options = {arg.lower() for arg in args[2:]}
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError(texts.SYNTAX)
+    _not_in_exec(ctx, "RELOAD")
     ctx.host.persistence.reload(save=b"nosave" not in options)
     return OK
 
 
 def _loadaof(ctx: Context, _args: list[bytes]) -> bytes:
+    _not_in_exec(ctx, "LOADAOF")
     persistence = ctx.host.persistence
     persistence.reload(save=not persistence.is_logging)
     return OK
+
+
+def _not_in_exec(ctx: Context, name: str) -> None:
+    """What was recovered from the disk would hold one half of the transaction."""
+    if ctx.in_exec:
+        raise CommandError(f"ERR DEBUG {name} is not allowed inside a transaction")
 
 
 # -- making things ----------------------------------------------------------------------------

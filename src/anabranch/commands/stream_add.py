@@ -22,6 +22,7 @@ from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
+from anabranch.stream.regional_id import automatic_id, sequence_in
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 
@@ -34,6 +35,7 @@ _NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target s
 _ZERO_ID = "ERR The ID specified in XADD must be greater than 0-0"
 _EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_LARGE = "ERR Elements are too large to be stored"
+_FULL_ID = "ERR Full IDs are not accepted while xadd-id-uniqueness-mode is strict; use * or <ms>"
 _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
@@ -93,8 +95,14 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
                 options.ms = id_argument(raw[:-2]) >> SEQ_BITS
                 if b"-" in raw[:-2]:
                     raise CommandError(texts.INVALID_ID)
+            elif ctx.replica is None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
+                options.given_id = id_argument(raw)
+            elif b"-" not in raw:
+                options.ms = id_argument(raw) >> SEQ_BITS
             else:
                 options.given_id = id_argument(raw)
+                if ctx.settings.xadd_id_uniqueness_mode == "strict":
+                    raise CommandError(_FULL_ID)
             break
     settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
     if rule.maxlen is not None or rule.minid is not None:
@@ -136,6 +144,21 @@ def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
     else:
         new = last + 1
     if new <= last:
+        raise CommandError(_NOT_ABOVE)
+    return new
+
+
+def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
+    """The same where several regions write, see :mod:`anabranch.stream.regional_id`."""
+    replica = ctx.replica
+    assert replica is not None
+    if options.given_id is None and options.ms is None:
+        return automatic_id(replica.own, ctx.now_ms, last)
+    if options.given_id is not None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
+        return _next_id(options, last, ctx.now_ms)
+    assert options.ms is not None
+    new = sequence_in(replica.own, options.ms, last)
+    if options.ms < last >> SEQ_BITS or new >> SEQ_BITS != options.ms:
         raise CommandError(_NOT_ABOVE)
     return new
 
@@ -195,7 +218,9 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
         entry_id = ctx.now_id
-        if entry_id <= last:
+        if ctx.replica is not None:
+            entry_id = automatic_id(ctx.replica.own, now_ms, last)
+        elif entry_id <= last:
             entry_id = last + 1
             if last == MAX_ID:
                 raise CommandError(_EXHAUSTED)
@@ -211,7 +236,11 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             answer = _answered(ctx, key, stream, options, words[3:])
             if answer is not None:
                 return answer
-        entry_id = _next_id(options, 0 if stream is None else stream.last_id, now_ms)
+        last = 0 if stream is None else stream.last_id
+        if ctx.replica is None:
+            entry_id = _next_id(options, last, now_ms)
+        else:
+            entry_id = _next_regional_id(ctx, options, last)
     seq = entry_id - ctx.now_id
     if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
         ms = now_ms
@@ -246,8 +275,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     if stream is None:
         stream = ctx.create_stream(key)
     stream.accessed_ms = now_ms
-    # What a Redis node would spend, roughly: two bytes of framing where a packed argument carries
-    # six; and of several fields it keeps the names, half of the payload, once for all entries.
+    # entry_weight() without the call; size counts the four bytes of "*2" before the ID too.
     weight = size - 8 if count == 2 else (size - 4 * count) >> 1
     tail = stream.local.tail
     opens = (
@@ -255,7 +283,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
         or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    if ctx.before is not None or ctx.notify_flags:
+    if ctx.before is not None or ctx.notify_flags or ctx.replica is not None:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     else:
         append_entry(database, key, stream, entry_id, fragment, weight, opens)

@@ -77,8 +77,10 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
     stream = ctx.stream(key)
     if stream is None and not mkstream:
         raise CommandError(_KEY_NEEDED)
+    start: int | None
     if raw == b"$":
-        start = 0 if stream is None else stream.last_id
+        # With several regions: whatever this one has not seen, even if its ID is lower.
+        start = None if ctx.replica else 0 if stream is None else stream.last_id
     else:
         start = id_argument(raw)
     if stream is not None and name in stream.groups:
@@ -101,8 +103,9 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     _, entries_read = _start_and_read(args, mkstream_allowed=False)
     stream, _ = _existing_group(ctx, args)
     raw = args[4]
+    last_id: int | None
     if raw == b"$":
-        last_id = stream.last_id
+        last_id = None if ctx.replica else stream.last_id
     elif raw in (b"-", b"+"):
         last_id = MIN_ID if raw == b"-" else MAX_ID
     else:

@@ -12,7 +12,7 @@ from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_entries import entries_ascending
 from anabranch.errors import CommandError
 from anabranch.resp.values import Map, Raw
-from anabranch.stream.counters import lag
+from anabranch.stream.counters import entries_read, lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.group import Consumer, Group
 from anabranch.stream.stream import Stream
@@ -113,7 +113,7 @@ def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
         [
             ("name", name),
             ("last-delivered-id", text(group.last_delivered_id)),
-            ("entries-read", group.entries_read),
+            ("entries-read", entries_read(stream, group)),
             ("lag", lag(stream, group)),
             ("pel-count", group.pending_count),
             ("nacked-count", len(group.released)),
@@ -154,7 +154,7 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
                     ("consumers", len(group.consumers)),
                     ("pending", group.pending_count),
                     ("last-delivered-id", text(group.last_delivered_id)),
-                    ("entries-read", group.entries_read),
+                    ("entries-read", entries_read(stream, group)),
                     ("lag", lag(stream, group)),
                 ]
             )

@@ -43,9 +43,11 @@ def xack(ctx: Context, args: list[bytes]) -> bytes:
     acked = group.pending_among(id_list(args[3:]))
     if not acked:
         return ZERO
+    before = group.pending_count
     ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
-    ctx.changes += len(acked)
-    return integer_reply(len(acked))
+    done = before - group.pending_count  # several regions may have used one ID
+    ctx.changes += done
+    return integer_reply(done)
 
 
 # -- XNACK ------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | N
         group = value.groups.get(name)
         if group is None or consumer not in group.consumers:
             return True
-        return claims or value.has_beyond(group.cursors)
+        return claims or value.has_for(group)
 
     return wants
 
@@ -263,12 +263,15 @@ def _deliver(
     extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
     by_region: dict[int, list[int]] = {}
     ordered: list[int] = []
-    for region, (block, low, span_high) in stream.spans_beyond(group.cursors, limit):
+    numbers: dict[int, list[int]] = {}
+    for region, (block, low, span_high) in stream.spans_for(group, limit):
         high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)
             ordered += ids
+            if block.numbers is not None:
+                numbers.setdefault(region, []).extend(block.numbers[low:high])
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
             else:
@@ -290,6 +293,7 @@ def _deliver(
                     ctx.now_ms,
                     entries_read,
                     not request.noack,
+                    numbers.get(region, []),
                 )
             )
     if chunks:

@@ -32,7 +32,6 @@ _NO_CLUSTER = "there is no cluster mode"
 _NO_THREADS = "one thread runs all commands"
 _NO_ENCODINGS = "an encoding threshold of values other than streams"
 _NO_TUNING = "a detail of Redis's own process"
-_ONE_REGION = "a single region follows Redis's rules for IDs"
 
 # (reason, rows); a row is (name, kind, default, more): an alias, behind "!" if the directive
 # cannot change at run time, behind "%" if that takes enable-protected-configs
@@ -196,17 +195,6 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("tls-session-cache-size", _NUMBER, "20480", ""),
             ("tls-session-cache-timeout", _NUMBER, "300", ""),
             ("tls-session-caching", _SWITCH, "yes", ""),
-        ],
-    ),
-    (
-        _ONE_REGION,
-        [
-            (
-                "xadd-id-uniqueness-mode",
-                Choice("strict", "semi-strict", "liberal"),
-                "strict",
-                "crdt_xadd_id_uniqueness_mode",
-            ),
         ],
     ),
 ]

@@ -38,6 +38,7 @@ GROUPS = {
     "access": "Access",
     "clients": "Clients and memory",
     "streams": "Streams",
+    "regions": "Active-Active",
     "persistence": "Persistence",
     "watching": "Events and slow log",
     "compatibility": "Accepted without effect, so that files and tools written for Redis work",
@@ -279,6 +280,22 @@ class Settings:
     stream_idmp_maxsize: int = row(
         Integer(1, 10000), "100", group="streams",
         sentence="How many idempotent IDs new streams remember per producer.",
+    )
+
+    # -- regions ------------------------------------------------------------------------------
+    region_id: int = row(
+        Integer(0, 255), "0", group="regions", immutable=True,
+        sentence="Number of this region in an Active-Active cluster; 0 is a server on its own.",
+    )
+    xadd_id_uniqueness_mode: str = row(
+        Choice("strict", "semi-strict", "liberal"), "strict", group="regions",
+        aliases=("crdt_xadd_id_uniqueness_mode",),
+        sentence="Which IDs XADD takes in Active-Active mode: none that could be given twice "
+        "(strict), full IDs as well (semi-strict), or Redis's own rules (liberal).",
+    )
+    idmp_conflict: str = row(
+        Choice("collapse", "keep"), "collapse", group="regions",
+        sentence="What becomes of entries that two regions accepted for one idempotent ID.",
     )
 
     # -- persistence --------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.effects import apply_group, apply_keys, apply_stream, kinds
+from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["APPLY", "apply"]
+__all__ = ["APPLY", "apply", "numbers_of"]
 
 APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.CreateStream: apply_stream.create_stream,
@@ -54,5 +55,13 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
 
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
-    """Carry out one effect."""
-    APPLY[type(effect)](keyspace, effect)
+    """Carry out one effect; with several regions the replica knows whose it is and when."""
+    table = APPLY if keyspace.replica is None else MERGE
+    table[type(effect)](keyspace, effect)
+
+
+def numbers_of(effect: kinds.Effect) -> int:
+    """How many numbers an effect takes of those that its region gives out."""
+    if effect.local:
+        return 0
+    return len(effect.ids) if type(effect) is kinds.AddRun else 1

@@ -18,12 +18,14 @@ def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
 def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     """See :class:`kinds.CreateGroup`. Wakes nobody but readers of a group that was re-created."""
     stream = stream_of(keyspace, effect.db, effect.key)
+    assert effect.start is not None
     stream.groups[effect.group] = Group(effect.start, effect.entries_read)
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
+    assert effect.last_id is not None
     group.move_to(effect.last_id)
     group.entries_read = effect.entries_read
 

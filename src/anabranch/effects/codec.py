@@ -18,13 +18,13 @@ import msgspec
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import APPLY
+from anabranch.effects.merge import MERGE
 from anabranch.errors import AnabranchError
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 
 __all__ = [
     "EffectFormatError",
     "effect_of",
-    "effects_of",
     "join_ids",
     "plain",
     "plain_effects",
@@ -86,6 +86,14 @@ def _split_rows(rows: Iterable[tuple[int, int, int, int]]) -> list[list[int]]:
     return [[row[0] >> SEQ_BITS, row[0] & MAX_SEQ, *row[1:]] for row in rows]
 
 
+def _split_dotted(rows: Iterable[tuple[int, int, int]]) -> list[list[int]]:
+    return [[*row[:2], row[2] >> SEQ_BITS, row[2] & MAX_SEQ] for row in rows]
+
+
+def _join_dotted(rows: Iterable[Sequence[int]]) -> list[tuple[int, int, int]]:
+    return [(row[0], row[1], (row[2] << SEQ_BITS) | row[3]) for row in rows]
+
+
 def _join_rows(rows: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     return [((row[0] << SEQ_BITS) | row[1], *row[2:]) for row in rows]
 
@@ -101,6 +109,7 @@ _FORMS: Final[dict[str, _Form]] = {
     repr(kinds.EntryId | None): (split_id, _join_id),
     repr(kinds.EntryIds): (runs_of, join_ids),
     repr(list[tuple[kinds.EntryId, int, int, int]]): (_split_rows, _join_rows),
+    repr(list[tuple[int, int, kinds.EntryId]]): (_split_dotted, _join_dotted),
 }
 """By the type a field is declared with: to the wire, and back."""
 
@@ -122,9 +131,10 @@ def _tag(kind: type[kinds.Effect]) -> int:
     return cast(int, kind.__struct_config__.tag)
 
 
-_KINDS: Final = {_tag(kind): kind for kind in APPLY}
-_SPLIT: Final = {kind: _changes(kind, 0) for kind in APPLY}
-_JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in APPLY}
+_ALL: Final = {**APPLY, **MERGE}
+_KINDS: Final = {_tag(kind): kind for kind in _ALL}
+_SPLIT: Final = {kind: _changes(kind, 0) for kind in _ALL}
+_JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in _ALL}
 _RUN_TAG: Final = _tag(kinds.AddRun)
 
 
@@ -171,6 +181,7 @@ def _run(adds: Sequence[kinds.Add]) -> list[Any]:
         list(map(len, fragments)),
         [add.weight for add in adds],
         [index for index, add in enumerate(adds) if add.opens],
+        adds[0].position,
     ]
 
 
@@ -192,8 +203,3 @@ def effect_of(array: list[Any]) -> kinds.Effect:
         return msgspec.convert(array, kind)
     except (IndexError, TypeError, ValueError, msgspec.ValidationError) as problem:
         raise EffectFormatError(f"not an effect: {problem}") from None
-
-
-def effects_of(arrays: Iterable[list[Any]]) -> Iterator[kinds.Effect]:
-    """The effects of arrays, in order."""
-    return map(effect_of, arrays)

@@ -20,6 +20,7 @@ __all__ = [
     "Acknowledge",
     "Add",
     "AddMembers",
+    "AddRegion",
     "AddRun",
     "AdvanceGroup",
     "Assign",
@@ -41,10 +42,14 @@ __all__ = [
     "Expire",
     "Flush",
     "ForgetProducers",
+    "JoinState",
+    "OpenEpoch",
     "Pop",
     "Push",
     "Remember",
     "Remove",
+    "RemoveNumbers",
+    "RemoveRegion",
     "Rename",
     "Restore",
     "SeeConsumer",
@@ -52,6 +57,7 @@ __all__ = [
     "SetLastId",
     "SetString",
     "SetUser",
+    "Settle",
     "Swap",
     "Trim",
 ]
@@ -84,7 +90,10 @@ class CreateStream(Effect, tag=1):
 
 
 class Add(Effect, tag=2):
-    """A new entry: its wire fragment, its weight, and whether it opens a node."""
+    """A new entry: its wire fragment, its weight, and whether it opens a node.
+
+    With several regions also its position in the log of its region.
+    """
 
     db: int
     key: bytes
@@ -92,6 +101,7 @@ class Add(Effect, tag=2):
     fragment: bytes
     weight: int
     opens: bool
+    position: int = -1
 
 
 class AddRun(Effect, tag=7):
@@ -108,6 +118,23 @@ class AddRun(Effect, tag=7):
     sizes: list[int]
     weights: list[int]
     opens: list[int]
+    position: int = -1
+
+
+class RemoveNumbers(Effect, tag=8):
+    """Entries are gone, named by the numbers of the effects that added them.
+
+    ``ranges`` are ``(origin, [low, high, low, high, ...])``, numbers above low and up to high;
+    ``deleted`` the newest per origin, ``(origin, number, entry ID)``, where the removal raises
+    max-deleted-entry-id. The rest as in :class:`Remove`.
+    """
+
+    db: int
+    key: bytes
+    ranges: list[tuple[int, list[int]]]
+    deleted: list[tuple[int, int, EntryId]]
+    dereferenced: bool
+    trimmed: bool
 
 
 class Trim(Effect, tag=3):
@@ -142,7 +169,10 @@ class Dereference(Effect, tag=5):
 
 
 class SetLastId(Effect, tag=6):
-    """XSETID; None leaves a counter alone."""
+    """XSETID; None leaves a counter alone.
+
+    With several regions counters only rise: ``entries_added`` is by how much.
+    """
 
     db: int
     key: bytes
@@ -155,7 +185,11 @@ class SetLastId(Effect, tag=6):
 
 
 class Remember(Effect, tag=10):
-    """A producer's idempotent ID now stands for an entry."""
+    """A producer's idempotent ID now stands for an entry.
+
+    ``yields``: the entry goes if another region turns out to have accepted the same ID for a
+    smaller one.
+    """
 
     db: int
     key: bytes
@@ -163,26 +197,32 @@ class Remember(Effect, tag=10):
     iid: bytes
     entry_id: EntryId
     at_ms: int
+    yields: bool = False
 
 
 class CountDuplicate(Effect, tag=11):
     """A producer repeated itself; nothing was added."""
+
+    local = True
 
     db: int
     key: bytes
 
 
 class ConfigureProducers(Effect, tag=12):
-    """XCFGSET: new limits, all pairs forgotten."""
+    """XCFGSET: new limits, all pairs forgotten. Of concurrent ones the latest stamp counts."""
 
     db: int
     key: bytes
     duration_s: int
     maxsize: int
+    stamp_ms: int = 0
 
 
 class ForgetProducers(Effect, tag=13):
     """The oldest ``count`` pairs of a producer came of age."""
+
+    local = True
 
     db: int
     key: bytes
@@ -206,24 +246,27 @@ class Accept(Effect, tag=14):
 
 
 class CreateGroup(Effect, tag=20):
-    """XGROUP CREATE; entries_read None is unknown."""
+    """XGROUP CREATE; entries_read None is unknown.
+
+    ``start`` None, with several regions: everything that its region had not seen.
+    """
 
     db: int
     key: bytes
     group: bytes
-    start: EntryId
+    start: EntryId | None
     entries_read: int | None
 
 
 class SetGroup(Effect, tag=21):
-    """XGROUP SETID."""
+    """XGROUP SETID. ``last_id`` None, with several regions: behind all that was seen."""
 
     local = True
 
     db: int
     key: bytes
     group: bytes
-    last_id: EntryId
+    last_id: EntryId | None
     entries_read: int | None
 
 
@@ -285,7 +328,8 @@ class SeeConsumer(Effect, tag=26):
 class Deliver(Effect, tag=27):
     """XREADGROUP ``>``: new entries of one region were handed out.
 
-    ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards.
+    ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards. With several
+    regions ``numbers`` are those of the effects that added the entries.
     """
 
     local = True
@@ -299,6 +343,7 @@ class Deliver(Effect, tag=27):
     now_ms: int
     entries_read: int | None
     pending: bool
+    numbers: list[int] = []
 
 
 class Assign(Effect, tag=28):
@@ -328,15 +373,35 @@ class Acknowledge(Effect, tag=29):
     ids: EntryIds
 
 
+class Settle(Effect, tag=30):
+    """Runs of entries are acknowledged for all regions, under some creations of a group.
+
+    ``creations`` are ``(origin, number)``; ``ranges`` ``(origin, low, high)``, above low and
+    up to high. ``greatest`` is the greatest ID among them.
+    """
+
+    db: int
+    key: bytes
+    group: bytes
+    creations: list[tuple[int, int]]
+    ranges: list[tuple[int, int, int]]
+    greatest: EntryId
+
+
 # -- keys -------------------------------------------------------------------------------------
 
 
 class Delete(Effect, tag=40):
-    """A key is gone; ``expired`` tells which keyspace event this is."""
+    """A key is gone; ``expired`` tells which keyspace event this is.
+
+    With several regions ``positions`` tell, as ``(origin, position)``, how far each log had come:
+    counting begins there.
+    """
 
     db: int
     key: bytes
     expired: bool
+    positions: list[tuple[int, int]] = []
 
 
 class Expire(Effect, tag=41):
@@ -385,7 +450,11 @@ class Restore(Effect, tag=44):
 
 
 class Flush(Effect, tag=45):
-    """A database, or all (None), is empty."""
+    """A database, or all (None), is empty.
+
+    With several regions every key that was known is deleted before; what is left to this effect
+    are groups that were created concurrently.
+    """
 
     db: int | None
 
@@ -456,3 +525,36 @@ class DropUser(Effect, tag=61):
     local = True
 
     name: bytes
+
+
+# -- regions ----------------------------------------------------------------------------------
+
+
+class AddRegion(Effect, tag=70):
+    """A region belongs to the cluster, and is reached there."""
+
+    region: int
+    name: str
+    host: str
+    port: int
+
+
+class RemoveRegion(Effect, tag=71):
+    """A region does not belong to the cluster any more; ``epoch`` was its last."""
+
+    region: int
+    epoch: int
+
+
+class JoinState(Effect, tag=73):
+    """The state of another region was joined to ours; it stands in a file beside the log."""
+
+    local = True
+
+    file: str
+
+
+class OpenEpoch(Effect, tag=72):
+    """The first effect of a region that begins to number anew, as it may have lost some."""
+
+    previous: int

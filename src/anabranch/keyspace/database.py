@@ -17,6 +17,7 @@ from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
 from anabranch.stream.block import Block
+from anabranch.stream.stream import Stream
 
 __all__ = ["Database", "Watcher"]
 
@@ -40,6 +41,7 @@ class Database:
         "index",
         "order",
         "ready",
+        "remembered",
         "unsealed",
         "values",
         "waiters",
@@ -55,6 +57,8 @@ class Database:
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
+        # With several regions: keys that do not exist, but of which something must be remembered
+        self.remembered: dict[bytes, Stream] = {}
         self.deadlines = Deadlines()
         self.order = KeyOrder()
         self.watchers: dict[bytes, set[Watcher]] = {}
@@ -120,9 +124,11 @@ class Database:
         self.values, other.values = other.values, self.values
         self.deadlines, other.deadlines = other.deadlines, self.deadlines
         self.order, other.order = other.order, self.order
+        self.remembered, other.remembered = other.remembered, self.remembered
 
     def check(self) -> None:
         """Assert every invariant of a database."""
         assert self.deadlines.keys() <= self.values.keys()
+        assert self.remembered.keys().isdisjoint(self.values)
         self.deadlines.check()
         self.order.check(set(self.values))

@@ -7,6 +7,7 @@ from weakref import ref
 
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.replica import Replica, covers
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
 
@@ -16,7 +17,7 @@ __all__ = ["Keyspace"]
 class Keyspace:
     """All databases, and everybody blocked on their keys."""
 
-    __slots__ = ("databases", "incarnations", "ready", "unsealed", "users", "waiters")
+    __slots__ = ("databases", "incarnations", "ready", "replica", "unsealed", "users", "waiters")
 
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
@@ -31,6 +32,23 @@ class Keyspace:
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because
         # they are kept on disk as keys are, and of interest to the ACL commands only
         self.users: dict[bytes, bytes] = {}
+        self.replica: Replica | None = None  # with several regions: what is known of them
+
+    def forget_stable(self, stable: dict[int, int]) -> None:
+        """Every member has this much on its disk: marks up to there have done their work."""
+        replica = self.replica
+        assert replica is not None
+        replica.stable = stable
+        for dot in [dot for dot in replica.flushes if covers(stable, dot)]:
+            del replica.flushes[dot]
+        for db, key in list(replica.marked):
+            database = self.databases[db]
+            stream = database.values.get(key) or database.remembered.get(key)
+            if stream is not None and stream.forget_stable(stable, replica.own):  # type: ignore[union-attr]
+                continue
+            del replica.marked[db, key]
+            if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]
+                del database.remembered[key]
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; connections and queues stay with the number."""

@@ -48,6 +48,7 @@ class Stats:
         self.expired_keys = 0
         self.keyspace_hits = 0
         self.keyspace_misses = 0
+        self.idmp_collapsed = 0
         self.error_replies = 0
         self.errors: dict[str, int] = {}
         self.acl_denied_auth = 0

@@ -7,14 +7,15 @@
 
 All integers are little-endian; the checksum is over everything else, header and body. The body is
 msgpack: ``[dependencies, effects]``, effects as :mod:`anabranch.effects.codec` writes them, and
-dependencies empty where there are no other regions. With the flag ``COMPRESSED`` it is a zstd
-frame of that.
+dependencies ``[origin, number, ...]``: what the region had applied of others when it made these
+effects, nothing where there are no others. With the flag ``COMPRESSED`` it is a zstd frame of that.
 
 Effects that concern other regions are numbered without gaps, ``count`` of them from ``first
 number``: a number per effect, in an :class:`kinds.AddRun` a number per entry. A batch of local
 effects has the flag ``LOCAL``, count 0, and the number that comes next. Both kinds alternate as the
 turn made them; all but the last batch of a turn have the flag ``CONTINUES``, because a turn is
-recovered as a whole or not at all.
+recovered as a whole or not at all. ``UNIT_CONTINUES`` says the same of numbered batches alone: that
+is what other regions see of a turn (:func:`wire_form`), and they apply it as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
+from anabranch.effects.apply import numbers_of
 from anabranch.effects.codec import effect_of, plain_effects
+from anabranch.keyspace.replica import origin_of
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
 
 __all__ = [
@@ -37,12 +40,16 @@ __all__ = [
     "HEADER_BYTES",
     "LOCAL",
     "MAGIC",
+    "UNIT_CONTINUES",
     "Batch",
     "BatchError",
     "NewerBatchError",
+    "Span",
     "decode_batch",
     "effects_in",
     "encode_batch",
+    "span",
+    "wire_form",
 ]
 
 MAGIC: Final = b"AB"
@@ -50,14 +57,15 @@ BATCH_VERSION: Final = 1
 LOCAL: Final = 1
 CONTINUES: Final = 2
 COMPRESSED: Final = 4
-_KNOWN_FLAGS: Final = LOCAL | CONTINUES | COMPRESSED
+UNIT_CONTINUES: Final = 8
+_KNOWN_FLAGS: Final = LOCAL | CONTINUES | COMPRESSED | UNIT_CONTINUES
 
 _HEADER: Final = struct.Struct("<2sBBBIQIQI")
 _CHECKSUM: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[Any], list[list[Any]]]).decode
+_decode = msgspec.msgpack.Decoder(tuple[list[int], list[list[Any]]]).decode
 
 
 class BatchError(Exception):
@@ -81,6 +89,23 @@ class Batch(NamedTuple):
     size: int
     """All bytes, header included."""
     effects: list[list[Any]]
+    context: list[int]
+    """``[origin, number, ...]`` of what its region had applied of others."""
+
+    @property
+    def origin(self) -> int:
+        """Region and epoch in one."""
+        return origin_of(self.region, self.epoch)
+
+    @property
+    def last(self) -> int:
+        """The number of its last effect; one less than ``first`` if it has none."""
+        return self.first + self.numbered - 1
+
+    @property
+    def dependencies(self) -> dict[int, int]:
+        """What must have been applied before: all of other origins that its region had."""
+        return dict(zip(self.context[::2], self.context[1::2], strict=True))
 
     @property
     def is_local(self) -> bool:
@@ -93,6 +118,15 @@ class Batch(NamedTuple):
         return bool(self.flags & CONTINUES)
 
 
+class Span(NamedTuple):
+    """What the header of a batch tells; see :class:`Batch`."""
+
+    origin: int
+    first: int
+    last: int
+    wall_ms: int
+
+
 def encode_batch(
     effects: Sequence[kinds.Effect],
     *,
@@ -101,18 +135,44 @@ def encode_batch(
     first: int,
     wall_ms: int,
     flags: int,
+    dependencies: Sequence[int] = (),
     compressor: Compressor | None = None,
 ) -> bytes:
     """Effects, all local or none (``flags`` says which), as a batch."""
-    body = _encode(([], plain_effects(effects)))
+    body = _encode((dependencies, plain_effects(effects)))
     if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
         flags |= COMPRESSED
-    count = 0 if flags & LOCAL else len(effects)
+    count = sum(map(numbers_of, effects))
+    return _sealed(flags, region, epoch, first, count, wall_ms, body)
+
+
+def _sealed(
+    flags: int, region: int, epoch: int, first: int, count: int, wall_ms: int, body: bytes
+) -> bytes:
     header = _HEADER.pack(
         MAGIC, BATCH_VERSION, flags, region, epoch, first, count, wall_ms, len(body)
     )
     return b"".join((header, _CHECKSUM.pack(xxh3_64_intdigest(header + body)), body))
+
+
+def wire_form(data: bytes) -> bytes:
+    """One numbered batch as other regions get it: its flags tell of numbered batches only."""
+    fields = _HEADER.unpack_from(data)
+    flags = fields[2]
+    wanted = flags & ~(CONTINUES | UNIT_CONTINUES)
+    if flags & UNIT_CONTINUES:
+        wanted |= CONTINUES
+    if flags == wanted:
+        return data
+    _, _, _, region, epoch, first, count, wall_ms, _ = fields
+    return _sealed(wanted, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
+
+
+def span(data: bytes) -> Span:
+    """Which effects a batch holds, from its header alone: for batches that are known to be whole."""
+    _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
+    return Span(origin_of(region, epoch), first, first + count - 1, wall_ms)
 
 
 def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
@@ -136,10 +196,12 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
-        _, effects = _decode(expanded(body) if flags & COMPRESSED else body)
+        context, effects = _decode(expanded(body) if flags & COMPRESSED else body)
     except (msgspec.MsgspecError, CompressionError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None
-    return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects)
+    if len(context) % 2:
+        raise NewerBatchError("a number of dependencies that makes no pairs")
+    return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects, context)
 
 
 def effects_in(batch: Batch) -> list[kinds.Effect]:

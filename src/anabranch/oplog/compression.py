@@ -1,7 +1,7 @@
 """zstd at its fastest level, for batches and snapshot records of some length.
 
-Entries of a stream resemble one another, wire framing and all: a batch of sensor readings becomes a
-seventh, for a fifth of a microsecond an entry. Short bodies stay as they are.
+Entries of a stream resemble one another, wire framing and all: of many together a fraction is left.
+Short bodies stay as they are.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["CorruptLogError", "LogError", "NewerFormatError", "too_few_databases"]
+__all__ = ["CorruptLogError", "LogError", "NewerFormatError", "other_mode", "too_few_databases"]
 
 
 class LogError(AnabranchError):
@@ -28,6 +28,19 @@ class CorruptLogError(LogError):
 
 class NewerFormatError(LogError):
     """A file of a version after this one; it is left untouched."""
+
+
+def other_mode(name: str, *, regional: bool) -> LogError:
+    """The files are sound, but of a server on its own, or of a region, and we are the other."""
+    if regional:
+        return LogError(
+            f"{name} belongs to a region of an Active-Active cluster, and this server was started "
+            "without region-id. Nothing was changed; give the region its number"
+        )
+    return LogError(
+        f"{name} belongs to a server on its own, and this one was started with region-id. Nothing "
+        "was changed; export the data from a server on its own and import it into the region"
+    )
 
 
 def too_few_databases(name: str, number: int, count: int) -> LogError:

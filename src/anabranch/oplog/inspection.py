@@ -20,6 +20,7 @@ from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, BatchError, decode_batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
+from anabranch.oplog.file_kind import HEADER_BYTES, glance
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -41,10 +42,6 @@ __all__ = [
 ]
 
 _LOCK: Final = "lock"
-# Of the header, which both kinds of file have alike.
-_MAGIC_BYTES: Final = 8
-_VERSION: Final = slice(8, 10)
-_POSITION: Final = slice(16, 24)
 
 
 class Survey:
@@ -86,13 +83,12 @@ class Survey:
     def _adopt(self, name: str) -> None:
         """Take a file for what its first bytes say, although no start looks at its name."""
         with closing(self.storage.open(name)) as file:
-            header = file.read(SEGMENT_HEADER_BYTES)
-        position = int.from_bytes(header[_POSITION], "little")
+            header = glance(file.read(HEADER_BYTES))
         shown = self.storage.shown(name)
-        if header[:_MAGIC_BYTES] == segment_header(0)[:_MAGIC_BYTES]:
-            self.segments.append(SegmentFacts(name, shown, position, is_superseded=True))
+        if header.magic == glance(segment_header(0)).magic:
+            self.segments.append(SegmentFacts(name, shown, header.position, is_superseded=True))
         else:
-            self.snapshots.append(SnapshotFacts(name, shown, position, is_superseded=True))
+            self.snapshots.append(SnapshotFacts(name, shown, header.position, is_superseded=True))
 
     def _all(self) -> list[SnapshotFacts | SegmentFacts]:
         return [*self.snapshots, *self.segments]
@@ -171,7 +167,7 @@ class Survey:
             facts.damage = Damage(0, "the file has no whole header", 0)
             facts.is_torn = True
             return
-        facts.version = int.from_bytes(data[_VERSION], "little")
+        facts.version = glance(data).version
         due = None if self.only is not None else self._place(facts)
         try:
             check_segment_header(data, facts.shown, facts.first)
@@ -248,7 +244,7 @@ class Survey:
 
     def _walk_snapshot(self, facts: SnapshotFacts) -> Iterator[SeenRecord]:
         with closing(self.storage.open(facts.name)) as file:
-            facts.version = int.from_bytes(file.read(10)[_VERSION], "little")
+            facts.version = glance(file.read(HEADER_BYTES)).version
         at = 0
         database = 0
         key: bytes | None = None

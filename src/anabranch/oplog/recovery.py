@@ -12,12 +12,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from anabranch.effects.apply import apply
+from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
-from anabranch.effects.kinds import Effect
+from anabranch.effects.join import join_keyspaces
+from anabranch.effects.kinds import Effect, JoinState
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError, too_few_databases
+from anabranch.oplog.errors import (
+    CorruptLogError,
+    NewerFormatError,
+    other_mode,
+    too_few_databases,
+)
 from anabranch.oplog.log import Segment
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -63,8 +70,6 @@ class Recovery:
     snapshot: str | None = None
     snapshot_position: int = 0
     snapshot_ms: int = 0
-    region: int = 0
-    epoch: int = 0
     next_number: int = 1
     batches: int = 0
     effects: int = 0
@@ -141,8 +146,6 @@ def _load_newest(
     report.snapshot = name
     report.snapshot_position = contents.position
     report.snapshot_ms = contents.wall_ms
-    report.region = contents.region
-    report.epoch = contents.epoch
     report.next_number = contents.next_number
 
 
@@ -192,7 +195,7 @@ def _replay(
         position = first + at - SEGMENT_HEADER_BYTES
         for batch in turn:
             if position >= report.snapshot_position:
-                _apply(batch, keyspace, report, shown, at)
+                _apply(batch, keyspace, report, storage, shown, at)
             position += batch.size
             at += batch.size
             segment.size += batch.size
@@ -217,15 +220,31 @@ def _check_databases(effect: Effect, keyspace: Keyspace, shown: str) -> None:
             raise too_few_databases(shown, number, len(keyspace.databases))
 
 
-def _apply(batch: Batch, keyspace: Keyspace, report: Recovery, shown: str, at: int) -> None:
-    if batch.first != report.next_number:
-        raise CorruptLogError(
-            shown, at, f"effect number {batch.first} where {report.next_number} was due"
-        )
+def _apply(
+    batch: Batch, keyspace: Keyspace, report: Recovery, storage: Storage, shown: str, at: int
+) -> None:
+    replica = keyspace.replica
+    if (replica is None) != (not batch.region):
+        raise other_mode(shown, regional=replica is None)
+    due = report.next_number
+    if replica is not None and not batch.is_local:
+        due = replica.vector.get(batch.origin, 0) + 1
+    if batch.first != due:
+        raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")
+    number = batch.first
+    context = batch.dependencies
     try:
         for effect in effects_in(batch):
             _check_databases(effect, keyspace, shown)
-            apply(keyspace, effect)
+            if replica is None or effect.local:
+                apply(keyspace, effect)
+                if type(effect) is JoinState:
+                    _join(effect, keyspace, storage)
+            else:
+                replica.begin(batch.origin, number, context)
+                apply(keyspace, effect)
+                replica.finish(count := numbers_of(effect))
+                number += count
             report.effects += 1
     except EffectFormatError as problem:
         raise CorruptLogError(shown, at, str(problem)) from None
@@ -237,6 +256,21 @@ def _apply(batch: Batch, keyspace: Keyspace, report: Recovery, shown: str, at: i
             "The file is as it was written: this is a mistake of the server, please report it",
         ) from None
     report.batches += 1
-    report.region = batch.region
-    report.epoch = batch.epoch
-    report.next_number = batch.first + batch.numbered
+    if replica is not None:
+        # The region that had the entry took care of that, and what it did is in the log.
+        replica.collapses.clear()
+        report.next_number = replica.vector.get(replica.own, 0) + 1
+    else:
+        report.next_number = batch.first + batch.numbered
+
+
+def _join(effect: JoinState, keyspace: Keyspace, storage: Storage) -> None:
+    """Join a state again from the file it was kept in."""
+    replica = keyspace.replica
+    assert replica is not None
+    theirs = Keyspace(len(keyspace.databases))
+    theirs.replica = Replica(replica.own, replica.default_limits)
+    with closing(storage.open(effect.file)) as file:
+        for _ in load_snapshot(file, storage.shown(effect.file), theirs):
+            pass
+    join_keyspaces(keyspace, theirs)

@@ -1,22 +1,15 @@
 """One file of the log: a header, then batches.
 
-::
-
-    "ANABRLOG" | version | lowest reader | features | first position | XXH3-64 of all before
-         8          2           2             4             8                    8
-
-A *position* counts the bytes of batches since the log began, across segments; a file is named
-after the position of its first batch. ``features`` are bits a reader must know to read the file.
+A *position* counts the bytes of batches since the log began, across segments; a file's name and
+header (see :mod:`anabranch.oplog.file_kind`) tell the position of its first batch.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from xxhash import xxh3_64_intdigest
-
+from anabranch.oplog import file_kind
 from anabranch.oplog.batch import (
     HEADER_BYTES,
     MAGIC,
@@ -25,7 +18,7 @@ from anabranch.oplog.batch import (
     NewerBatchError,
     decode_batch,
 )
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.errors import CorruptLogError
 
 __all__ = [
     "FORMAT_VERSION",
@@ -41,12 +34,8 @@ __all__ = [
 ]
 
 FORMAT_VERSION: Final = 1
-_KNOWN_FEATURES: Final = 0
-_FILE_MAGIC: Final = b"ANABRLOG"
-_HEADER: Final = struct.Struct("<8sHHIQ")
-_CHECKSUM: Final = struct.Struct("<Q")
-SEGMENT_HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
-_PREFIX, _SUFFIX = "log-", ".ablog"
+SEGMENT_HEADER_BYTES: Final = file_kind.HEADER_BYTES
+_KIND: Final = file_kind.FileKind("log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION)
 
 
 class Damage(NamedTuple):
@@ -60,44 +49,19 @@ class Damage(NamedTuple):
     """Nothing is damaged: this is a batch of a newer server."""
 
 
-def segment_name(first_position: int) -> str:
-    """The name of the file whose first batch has this position; names sort as positions do."""
-    return f"{_PREFIX}{first_position:020d}{_SUFFIX}"
+segment_name = _KIND.name
+"""The name of the file whose first batch has this position; names sort as positions do."""
 
+first_position_of = _KIND.position_of
+"""The other way round; None for files that are no segments."""
 
-def first_position_of(name: str) -> int | None:
-    """The other way round; None for files that are no segments."""
-    if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
-        return None
-    digits = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-    return int(digits) if digits.isdecimal() and digits.isascii() else None
-
-
-def segment_header(first_position: int) -> bytes:
-    """The header of a new file."""
-    header = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, FORMAT_VERSION, 0, first_position)
-    return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
+segment_header = _KIND.header
+"""The header of a new file, by the position of its first batch."""
 
 
 def check_segment_header(data: bytes, name: str, first_position: int) -> None:
     """Raise unless these bytes begin with the header of that segment, readable by us."""
-    if len(data) < SEGMENT_HEADER_BYTES:
-        raise CorruptLogError(name, 0, "the file is shorter than its header")
-    magic, version, lowest, features, position = _HEADER.unpack_from(data)
-    if magic != _FILE_MAGIC:
-        raise CorruptLogError(name, 0, "this is no log file")
-    (expected,) = _CHECKSUM.unpack_from(data, _HEADER.size)
-    found = xxh3_64_intdigest(data[: _HEADER.size])
-    if found != expected:
-        raise CorruptLogError(
-            name, 0, f"the header has checksum {found:016x} instead of {expected:016x}"
-        )
-    if lowest > FORMAT_VERSION or features & ~_KNOWN_FEATURES:
-        raise NewerFormatError(
-            f"{name} was written by a newer server (format {version}, readable from {lowest} on, "
-            f"features {features:#x}; this one knows format {FORMAT_VERSION}). Nothing was "
-            "changed; start the newer version again, or export the data with it"
-        )
+    position = _KIND.read_header(data, name)
     if position != first_position:
         raise CorruptLogError(name, 0, f"the header says position {position}")
 

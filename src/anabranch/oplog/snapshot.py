@@ -2,7 +2,7 @@
 
 ::
 
-    "ANABRSNP" | version | lowest reader | features | position | XXH3-64 of all before
+    header, see anabranch.oplog.file_kind
     then records: flags (1) | body bytes (4) | XXH3-64 of the body (8) | body
 
 A body is a msgpack array that begins with a record type, see below; with flag 1 it is a zstd frame
@@ -28,8 +28,9 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
-from anabranch.oplog.errors import CorruptLogError, NewerFormatError, too_few_databases
+from anabranch.oplog.errors import CorruptLogError, other_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
@@ -45,17 +46,12 @@ __all__ = [
 ]
 
 FORMAT_VERSION: Final = 1
-_KNOWN_FEATURES: Final = 0
-_FILE_MAGIC: Final = b"ANABRSNP"
-_HEADER: Final = struct.Struct("<8sHHIQ")
-_CHECKSUM: Final = struct.Struct("<Q")
+_KIND: Final = file_kind.FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION)
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
-_HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
-_PREFIX, _SUFFIX = "snapshot-", ".absnap"
 
 # Record types and what follows them in the array.
-ORIGIN: Final = 0  # region, epoch, next effect number, wall ms, next incarnation
+ORIGIN: Final = 0  # region, epoch, next number, wall ms, next incarnation, what is known of regions
 STRING: Final = 1  # database, key, deadline or None, bytes
 LIST: Final = 2  # database, key, deadline or None, items
 SET: Final = 3  # database, key, deadline or None, members
@@ -84,17 +80,11 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-def snapshot_name(position: int) -> str:
-    """The name of the snapshot of that position; names sort as positions do."""
-    return f"{_PREFIX}{position:020d}{_SUFFIX}"
+snapshot_name = _KIND.name
+"""The name of the snapshot of that position; names sort as positions do."""
 
-
-def position_of(name: str) -> int | None:
-    """The other way round; None for files that are no snapshots."""
-    if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
-        return None
-    digits = name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-    return int(digits) if digits.isdecimal() and digits.isascii() else None
+position_of = _KIND.position_of
+"""The other way round; None for files that are no snapshots."""
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -110,6 +100,10 @@ class Contents:
     next_number: int = 1
     wall_ms: int = 0
     next_incarnation: int = 0
+    regions: list[Any] | None = None
+    """What is known of the regions, see :meth:`Replica.written`; None without any."""
+    name: str = ""
+    """The file, for messages."""
     keys: int = 0
     entries: int = 0
 
@@ -145,9 +139,14 @@ class Snapshot:
     def __init__(self, keyspace: Keyspace, contents: Contents) -> None:
         self.contents = contents
         databases = keyspace.databases
+        replica = keyspace.replica
+        self._is_regional = replica is not None
+        contents.regions = None if replica is None else replica.written()
         # By the number a database has now: SWAPDB may change it before we are done.
         self._numbers = [database.index for database in databases]
-        self._waiting = [database.values.copy() for database in databases]
+        self._waiting: list[dict[bytes, Value]] = [
+            {**database.values, **database.remembered} for database in databases
+        ]
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._taken: deque[_Taken] = deque()
@@ -158,7 +157,14 @@ class Snapshot:
     def before(self, effect: kinds.Effect) -> None:
         """An effect is about to be applied: freeze what it changes, if it is not written yet."""
         kind = type(effect)
-        if kind in _UNTOUCHED:
+        if self._is_regional:
+            # Nothing is replaced there: a deleted stream is remembered, and changes.
+            if kind is kinds.Flush:
+                self._take_all()
+                return
+            if getattr(effect, "key", None) is None:
+                return
+        elif kind in _UNTOUCHED:
             return
         if kind is kinds.Swap:
             self._swap(effect.db, effect.other)  # type: ignore[attr-defined]
@@ -167,6 +173,12 @@ class Snapshot:
         value = self._waiting[database].pop(effect.key, None)  # type: ignore[attr-defined]
         if value is not None:
             self._taken.append(self._take(database, effect.key, value))  # type: ignore[attr-defined]
+
+    def _take_all(self) -> None:
+        for database, waiting in enumerate(self._waiting):
+            while waiting:
+                key, value = waiting.popitem()
+                self._taken.append(self._take(database, key, value))
 
     def _swap(self, first: int, second: int) -> None:
         tables: tuple[list[Any], ...] = (self._numbers, self._waiting, self._deadlines)
@@ -179,9 +191,7 @@ class Snapshot:
 
     def header(self) -> bytes:
         """How the file begins."""
-        position = self.contents.position
-        header = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, FORMAT_VERSION, 0, position)
-        return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
+        return _KIND.header(self.contents.position)
 
     def bodies(self) -> Iterator[bytes]:
         """What has to go through :func:`framed` into the file, which any thread may do.
@@ -208,6 +218,7 @@ class Snapshot:
             contents.next_number,
             contents.wall_ms,
             contents.next_incarnation,
+            contents.regions,
         ]
         for name, line in self._users:
             yield [USER, name, line]
@@ -254,26 +265,9 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
     Raises :class:`CorruptLogError` at the first damage. Yields first the header, as offset 0 and
     ``[position]``.
     """
-    header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES:
-        raise CorruptLogError(name, 0, "the file is shorter than its header")
-    magic, version, lowest, features, position = _HEADER.unpack_from(header)
-    if magic != _FILE_MAGIC:
-        raise CorruptLogError(name, 0, "this is no snapshot")
-    (expected,) = _CHECKSUM.unpack_from(header, _HEADER.size)
-    found = xxh3_64_intdigest(header[: _HEADER.size])
-    if found != expected:
-        raise CorruptLogError(
-            name, 0, f"the header has checksum {found:016x} instead of {expected:016x}"
-        )
-    if lowest > FORMAT_VERSION or features & ~_KNOWN_FEATURES:
-        raise NewerFormatError(
-            f"{name} was written by a newer server (format {version}, readable from {lowest} on, "
-            f"features {features:#x}; this one knows format {FORMAT_VERSION}). Nothing was "
-            "changed; start the newer version again, or export the data with it"
-        )
-    yield 0, _HEADER_BYTES, [position]
-    at = _HEADER_BYTES
+    position = _KIND.read_header(file.read(file_kind.HEADER_BYTES), name)
+    yield 0, file_kind.HEADER_BYTES, [position]
+    at = file_kind.HEADER_BYTES
     count = 0
     while True:
         frame = file.read(_FRAME.size)
@@ -309,7 +303,7 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
     Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
     complete. Raises :class:`CorruptLogError`; the keyspace is of no use then.
     """
-    contents = Contents(0)
+    contents = Contents(0, name=name)
     builder: StreamBuilder | None = None
     for at, size, record in records_in(file, name):
         if at == 0:
@@ -351,6 +345,11 @@ def _load(
     if kind == ORIGIN:
         contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
         contents.next_incarnation = keyspace.incarnations.next = fields[4]
+        contents.regions = fields[5]
+        if (contents.regions is None) != (keyspace.replica is None):
+            raise other_mode(contents.name, regional=contents.regions is not None)
+        if keyspace.replica is not None:
+            keyspace.replica.read(fields[5])
         return None
     if kind == USER:
         name, line = fields
@@ -360,8 +359,15 @@ def _load(
     database = keyspace.databases[number]
     value: Value
     if kind == STREAM:
-        builder = StreamBuilder(data)
-        value = builder.stream
+        replica = keyspace.replica
+        builder = StreamBuilder(data, 0 if replica is None else replica.own)
+        value = stream = builder.stream
+        if replica is not None:
+            if stream.shared is not None and stream.shared.marks:
+                replica.marked[number, key] = None
+            if not stream.exists:
+                database.remembered[key] = stream
+                return builder
     else:
         builder = None
         value = {STRING: StringValue, LIST: ListValue, SET: SetValue}[kind](data)

@@ -21,13 +21,21 @@ from anabranch.commands.redaction import hidden, redacted
 from anabranch.commands.session import Session
 from anabranch.commands.table import COMMANDS
 from anabranch.commands.transaction import forget_watches
+from anabranch.effects import kinds
+from anabranch.effects.apply import numbers_of
+from anabranch.effects.join import join_keyspaces
+from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica, origin_of
 from anabranch.keyspace.waiters import Waiter
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
+from anabranch.oplog.batch import Batch, effects_in
+from anabranch.oplog.snapshot import load_snapshot
+from anabranch.oplog.storage import ReadFile
 from anabranch.region.maintenance import Maintenance
 from anabranch.resp.encode import QUEUED
 
@@ -53,6 +61,12 @@ class Region:
         self.clock = clock
         self.host = host
         self.keyspace = Keyspace(settings.databases)
+        if settings.region_id:
+            self.keyspace.replica = Replica(
+                origin_of(settings.region_id, 0),
+                lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
+            )
+        self.replica = self.keyspace.replica
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
         self.acl = AclRegistry(settings.requirepass, COMMANDS)
@@ -332,6 +346,72 @@ class Region:
         dispatcher.postponed.clear()
         for session in postponed:
             self.channels.pending[session] = None
+
+    # -- other regions ------------------------------------------------------------------------
+
+    def merge(self, batches: Sequence[Batch]) -> None:
+        """Apply what another region did, as one; its causes must have been applied before.
+
+        The caller has written down what this region did before, and writes down the batches.
+        """
+        replica = self.replica
+        assert replica is not None
+        ctx = self.context
+        now_ms = self.clock.now_us() // 1000
+        ctx.set_time(now_ms)
+        for batch in batches:
+            origin = batch.origin
+            context = batch.dependencies
+            number = batch.first
+            assert number == replica.vector.get(origin, 0) + 1
+            assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
+            for effect in effects_in(batch):
+                replica.begin(origin, number, context)
+                ctx.carry_out(effect)
+                count = numbers_of(effect)
+                replica.finish(count)
+                number += count
+        self.collapse()
+        if self.keyspace.ready:
+            self.serve_ready(now_ms)
+
+    def join(self, file: ReadFile, name: str) -> None:
+        """Join the state of another region, as a snapshot, to ours.
+
+        Raises :class:`CorruptLogError`, and nothing has changed then.
+        """
+        replica = self.replica
+        assert replica is not None
+        theirs = Keyspace(len(self.keyspace.databases))
+        theirs.replica = Replica(replica.own, replica.default_limits)
+        for _ in load_snapshot(file, name, theirs):
+            pass
+        now_ms = self.clock.now_us() // 1000
+        self.context.set_time(now_ms)
+        join_keyspaces(self.keyspace, theirs)
+        self.collapse()
+        if self.keyspace.ready:
+            self.serve_ready(now_ms)
+
+    def collapse(self) -> None:
+        """Remove entries of ours whose idempotent ID another region accepted for a smaller ID."""
+        replica = self.replica
+        assert replica is not None
+        collapses, replica.collapses = replica.collapses, []
+        for db, key, (origin, number) in collapses:
+            stream = known_stream(self.keyspace, db, key)
+            if stream is not None and stream.shared_log(origin).find_number(number) is not None:
+                self.stats.idmp_collapsed += 1
+                self.context.emit(
+                    kinds.RemoveNumbers(
+                        db,
+                        key,
+                        [(origin, [number - 1, number])],
+                        [],
+                        dereferenced=True,
+                        trimmed=False,
+                    )
+                )
 
     # -- what is kept on disk -----------------------------------------------------------------
 

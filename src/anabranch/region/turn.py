@@ -8,7 +8,9 @@ from operator import attrgetter
 from typing import Final
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import CONTINUES, LOCAL, encode_batch
+from anabranch.effects.apply import numbers_of
+from anabranch.keyspace.replica import Replica, epoch_of, region_of
+from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, encode_batch
 from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
@@ -20,20 +22,53 @@ BATCH_EFFECTS_MAX: Final = 10_000
 class Turn:
     """Effects in the order in which they were applied, and the number the next one gets."""
 
-    def __init__(self, region: int = 0, epoch: int = 0) -> None:
-        self.region = region
-        self.epoch = epoch
+    def __init__(self, replica: Replica | None = None) -> None:
+        """``replica`` tells whose effects these are if there are several regions."""
+        self._replica = replica
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
         self._compressor = Compressor()
 
+    @property
+    def region(self) -> int:
+        """Whose effects these are."""
+        return 0 if self._replica is None else region_of(self._replica.own)
+
+    @property
+    def epoch(self) -> int:
+        """In which of the region's epochs."""
+        return 0 if self._replica is None else epoch_of(self._replica.own)
+
+    def _dependencies(self) -> list[int]:
+        """What was applied of other origins. None of theirs is applied within a turn."""
+        replica = self._replica
+        if replica is None:
+            return []
+        return [
+            edge
+            for origin, number in sorted(replica.vector.items())
+            if origin != replica.own
+            for edge in (origin, number)
+        ]
+
     def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The batches of the turn, one behind the other; the next turn begins empty."""
+        return b"".join(self.take_batches(wall_ms, compress=compress))
+
+    def take_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
+        """The same, one by one."""
         effects = self.effects
         parts = list(_parts(effects))
+        dependencies = self._dependencies()
         last = len(parts) - 1
+        last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
         for index, (is_local, part) in enumerate(parts):
+            flags = LOCAL if is_local else 0
+            if index < last:
+                flags |= CONTINUES
+            if not is_local and index < last_numbered:
+                flags |= UNIT_CONTINUES
             batches.append(
                 encode_batch(
                     part,
@@ -41,14 +76,15 @@ class Turn:
                     epoch=self.epoch,
                     first=self.next_number,
                     wall_ms=wall_ms,
-                    flags=(LOCAL if is_local else 0) | (CONTINUES if index < last else 0),
+                    flags=flags,
+                    dependencies=() if is_local else dependencies,
                     compressor=self._compressor if compress else None,
                 )
             )
             if not is_local:
-                self.next_number += len(part)
+                self.next_number += sum(map(numbers_of, part))
         effects.clear()
-        return batches[0] if len(batches) == 1 else b"".join(batches)
+        return batches
 
 
 def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.Effect]]]:

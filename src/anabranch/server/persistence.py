@@ -55,7 +55,7 @@ class Persistence:
         self.snapshots = Snapshots(self._region, self._snapshot_finished)
         self._lock: IO[bytes] | None = None
         self._storage: Directory | None = None
-        self._turn = Turn()
+        self._turn = Turn(server.region.replica)
         self._end = 0  # the position of the next snapshot while there is no log
         self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
         self._scheduled = False  # another is to follow it
@@ -108,7 +108,6 @@ class Persistence:
 
     def _recovered(self, report: Recovery, seconds: float) -> None:
         self.recovered = report
-        self._turn = Turn(report.region, report.epoch)
         self._turn.next_number = report.next_number
         self._end = report.end
         self.snapshots.saved_ms = report.snapshot_ms

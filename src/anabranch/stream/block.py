@@ -26,11 +26,22 @@ from itertools import accumulate, pairwise
 
 from anabranch.stream.packed_ids import PackedIds
 
-__all__ = ["Block"]
+__all__ = ["Block", "entry_weight"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
 _REWRITE_DEAD_MIN = 64  # below this a rewrite saves less than it costs
+
+
+def entry_weight(fields_bytes: int, words: int) -> int:
+    """What an entry adds to the weight of its block.
+
+    ``fields_bytes`` are those of ``*2n $field $value ...`` in its fragment, ``words`` is their 2n.
+    That is roughly what a Redis node would spend: two bytes of framing where a word on the wire
+    carries six; and of several fields a node keeps the names, half of the bytes, once for all its
+    entries. XADD has this formula inline, in terms of its own.
+    """
+    return fields_bytes - 4 if words == 2 else (fields_bytes + 4 - 4 * words) >> 1
 
 
 class Block:
@@ -46,6 +57,7 @@ class Block:
         "gaps",
         "ids",
         "is_open",
+        "numbers",
         "parts",
         "positions",
         "shared",
@@ -66,6 +78,8 @@ class Block:
         self.shared = False  # a snapshot still has to read it: RegionLog copies before changing
         # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
         self.positions: list[int] | None = None
+        # With several regions: the effect number of each entry (stream/shared_log.py).
+        self.numbers: array[int] | range | None = None
 
     @property
     def slots(self) -> int:
@@ -187,6 +201,9 @@ class Block:
             self._flatten()
             if isinstance(self.ids, list):
                 self.ids = PackedIds.pack(self.ids) or self.ids
+            numbers = self.numbers
+            if numbers is not None and numbers[-1] - numbers[0] == len(numbers) - 1:
+                self.numbers = range(numbers[0], numbers[-1] + 1)
 
     def fill(self, ids: list[int], data: bytes, ends: Sequence[int], weight: int) -> None:
         """Take the entries of an empty block in one piece."""
@@ -213,6 +230,8 @@ class Block:
             self.ids = list(self.ids)
             self.data = b""
             self.ends = _NO_ENDS
+        if isinstance(self.numbers, range):
+            self.numbers = array("Q", self.numbers)
 
     # -- removing -----------------------------------------------------------------------------
 
@@ -237,6 +256,8 @@ class Block:
         ids = self.ids
         self.parts = [self.fragment(index) for index in keep]
         self.ids = [ids[index] for index in keep]
+        if self.numbers is not None:
+            self.numbers = array("Q", [self.numbers[index] for index in keep])
         self.dead = _NONE
         if sealed:
             self.seal()
@@ -259,6 +280,7 @@ class Block:
         other.gaps = self.gaps
         other.weight = self.weight
         other.positions = None if self.positions is None else self.positions.copy()
+        other.numbers = None if self.numbers is None else self.numbers[:]
         return other
 
     def check(self) -> None:
@@ -271,3 +293,6 @@ class Block:
         assert all(0 <= index < len(self.ids) for index in self.dead)
         assert not self.ids or self.first_id <= self.ids[0]
         assert self.positions is None or len(self.positions) == len(self.ids)
+        if self.numbers is not None:
+            assert len(self.numbers) == len(self.ids)
+            assert all(a < b for a, b in pairwise(self.numbers))

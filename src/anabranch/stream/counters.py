@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.stream.group import Group
+from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["entries_read_after", "estimate", "lag"]
+__all__ = ["entries_read", "entries_read_after", "estimate", "lag"]
 
 
 def estimate(stream: Stream, entry_id: int) -> int | None:
@@ -49,6 +50,8 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
 
     Never more than was added, although XSETID may have lowered that: lag is not negative.
     """
+    if isinstance(group, SharedGroup):
+        return None
     read = group.entries_read
     cursor = group.last_delivered_id
     first = stream.first_id
@@ -62,8 +65,20 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
     return read
 
 
+def entries_read(stream: Stream, group: Group) -> int | None:
+    """How many of the entries ever added the group has behind it, None where that is unknown."""
+    if isinstance(group, SharedGroup):
+        return stream.entries_added - stream.count_for(group)
+    return group.entries_read
+
+
 def lag(stream: Stream, group: Group) -> int | None:
-    """Entries not yet delivered to the group, None where Redis answers null."""
+    """Entries not yet delivered to the group, None where Redis answers null.
+
+    Where several regions write it is counted, and so always known.
+    """
+    if isinstance(group, SharedGroup):
+        return stream.count_for(group)
     added = stream.entries_added
     if not added or not stream.length:
         return 0

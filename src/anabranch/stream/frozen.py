@@ -7,7 +7,8 @@ read at leisure.
 
 The records are plain arrays (integers, bytes, lists), ready for msgpack:
 
-- the head ``[counters, producers, logs, groups, ledger]``, once;
+- the head ``[counters, producers, logs, groups, ledger, shared]``, once, the last being what
+  several regions share, if there are any;
 - ``[group index, region, ...]`` columns of pending entries, per group and region;
 - ``[region, blocks]``, a few blocks at a time, ascending.
 
@@ -27,7 +28,11 @@ from anabranch.stream.group import LOCAL_REGION, Consumer, Group
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.shared import Limits, Shared, Tag
+from anabranch.stream.shared_group import Creation, Run, SharedGroup
+from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenStream", "StreamBuilder"]
@@ -62,9 +67,10 @@ class FrozenStream:
                     for pid, table in producers.tables.items()
                 ],
             ],
-            [[region, log.next_position, log.trimmed] for region, log in stream.logs.items()],
+            [_log_head(region, log) for region, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
             [[pid, *record] for pid, record in stream.ledger.records.items()],
+            _shared_array(stream.shared),
         ]
         self.pending = [
             [index, region, *_pending_columns(group, pending)]
@@ -81,7 +87,6 @@ class FrozenStream:
                 else:
                     block.shared = True
                     self._blocks.append((region, block))
-        self.block_count = len(self._blocks)
 
     def blocks(self) -> Iterator[list[Any]]:
         """The block records; what has been read need not be kept as it was any longer."""
@@ -108,10 +113,16 @@ class FrozenStream:
 class StreamBuilder:
     """A stream being put together from records."""
 
-    def __init__(self, head: list[Any]) -> None:
-        counters, producers, logs, groups, ledger = head
+    def __init__(self, head: list[Any], own: int = LOCAL_REGION) -> None:
+        """``own`` is the origin as which we add entries where several regions write."""
+        counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
-        stream = self.stream = Stream(duration_s, maxsize)
+        if shared is None:
+            stream = Stream(duration_s, maxsize)
+        else:
+            stream = Stream.of_regions(own, duration_s, maxsize)
+            stream.shared = _shared_of(shared)
+        self.stream = stream
         stream.last_id = _join(counters[0])
         stream.max_deleted_id = _join(counters[1])
         stream.added_surplus = counters[2]
@@ -122,14 +133,16 @@ class StreamBuilder:
         for pid, rows in tables:
             for iid, pair, at_ms in rows:
                 stream.producers.restore(pid, iid, _join(pair), at_ms)
-        for region, next_position, trimmed in logs:
-            log = stream.local if region == LOCAL_REGION else RegionLog()
+        for region, next_position, trimmed, *rest in logs:
+            log = stream.local if shared is None else stream.shared_log(region)
             log.skip_positions(next_position)
             log.trimmed = trimmed
-            stream.logs[region] = log
+            if isinstance(log, SharedLog):
+                log.base, log.floor, log.newest_number, newest, log.deleted_number, deleted = rest
+                log.newest_id, log.deleted_id = _join(newest), _join(deleted)
         self._groups: list[Group] = []
-        for name, cursors, entries_read, stamp, consumers, released in groups:
-            group = Group(0, entries_read)
+        for name, cursors, entries_read, stamp, consumers, released, *rest in groups:
+            group = Group(0, entries_read) if shared is None else _shared_group_of(rest)
             group.cursors = {region: _join(pair) for region, pair in cursors}
             group.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
@@ -142,20 +155,23 @@ class StreamBuilder:
 
     def add_pending(self, record: list[Any]) -> None:
         """A record of pending entries."""
-        index, region, names, milliseconds, sequences, owners, times, counts, stamps = record
+        index, region, names, milliseconds, sequences, owners, times, counts, stamps, numbers = (
+            record
+        )
         group = self._groups[index]
         consumers = [group.consumers[name] for name in names]
         own: list[dict[int, PendingEntry]] = [{} for _ in consumers]
         fresh: dict[int, PendingEntry] = {}
-        for ms, seq, owner, time_ms, count, stamp in zip(
-            milliseconds, sequences, owners, times, counts, stamps, strict=True
+        for ms, seq, owner, time_ms, count, stamp, number in zip(
+            milliseconds, sequences, owners, times, counts, stamps, numbers, strict=True
         ):
             entry_id = (ms << SEQ_BITS) | seq
             if owner == _RELEASED:
                 entry = group.released[entry_id]
                 entry.delivery_ms, entry.delivery_count, entry.stamp = time_ms, count, stamp
+                entry.number = number
             else:
-                entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp)
+                entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp, number)
                 own[owner][entry_id] = entry
             fresh[entry_id] = entry
         group.pending.setdefault(region, PendingList()).extend(fresh)
@@ -188,7 +204,16 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
         [_split(entry_id) for entry_id in group.released],
+        *(_shared_group_parts(group) if isinstance(group, SharedGroup) else ()),
     ]
+
+
+def _log_head(region: int, log: RegionLog) -> list[Any]:
+    head: list[Any] = [region, log.next_position, log.trimmed]
+    if isinstance(log, SharedLog):
+        head += [log.base, log.floor, log.newest_number, _split(log.newest_id)]
+        head += [log.deleted_number, _split(log.deleted_id)]
+    return head
 
 
 def _pending_columns(group: Group, pending: PendingList) -> list[Any]:
@@ -205,7 +230,90 @@ def _pending_columns(group: Group, pending: PendingList) -> list[Any]:
         [entry.delivery_ms for entry in entries],
         [entry.delivery_count for entry in entries],
         [entry.stamp for entry in entries],
+        [entry.number for entry in entries],
     ]
+
+
+# -- what several regions share ---------------------------------------------------------------
+
+
+def _shared_array(shared: Shared | None) -> list[Any] | None:
+    if shared is None:
+        return None
+    return [
+        [[*dot, mark] for dot, mark in shared.marks.items()],
+        [[*dot, at_ms] for dot, at_ms in shared.deadlines.items()],
+        [[*dot, _split(entry_id)] for dot, entry_id in shared.last_ids.items()],
+        [[*dot, _split(entry_id)] for dot, entry_id in shared.deleted_ids.items()],
+        [[*dot, count] for dot, count in shared.surpluses.items()],
+        [[*dot, *limits] for dot, limits in shared.limits.items()],
+        [
+            [pid, iid, *dot, _split(tag.entry_id), tag.at_ms, tag.yields]
+            for pid, table in shared.tags.items()
+            for iid, dots in table.items()
+            for dot, tag in dots.items()
+        ],
+        [[pid, *dot, *each] for pid, dots in shared.accepted.items() for dot, each in dots.items()],
+    ]
+
+
+def _shared_of(array: list[Any]) -> Shared:
+    marks, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = array
+    shared = Shared()
+    shared.marks = {(origin, number): mark for origin, number, mark in marks}
+    shared.deadlines = {(origin, number): at_ms for origin, number, at_ms in deadlines}
+    shared.last_ids = {(origin, number): _join(pair) for origin, number, pair in last_ids}
+    shared.deleted_ids = {(origin, number): _join(pair) for origin, number, pair in deleted_ids}
+    shared.surpluses = {(origin, number): count for origin, number, count in surpluses}
+    shared.limits = {(origin, number): Limits(*rest) for origin, number, *rest in limits}
+    for pid, iid, origin, number, pair, at_ms, yields in tags:
+        dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
+        dots[origin, number] = Tag(_join(pair), at_ms, yields)
+    for pid, origin, number, *rest in accepted:
+        shared.accepted.setdefault(pid, {})[origin, number] = Accepted(*rest)
+    return shared
+
+
+def _shared_group_parts(group: SharedGroup) -> list[Any]:
+    return [
+        [
+            [*dot, list(context.items()), None if start is None else _split(start)]
+            for dot, (context, start) in group.creations.items()
+        ],
+        [
+            [*dot, origin, ranges.flat()]
+            for dot, by_origin in group.acknowledged.items()
+            for origin, ranges in by_origin.items()
+        ],
+        [[origin, ranges.flat()] for origin, ranges in group.delivered.items()],
+        [[origin, ranges.flat()] for origin, ranges in group.hidden.items()],
+        list(group.rewound),
+        [[origin, list(numbers)] for origin, numbers in group.discarded.items()],
+        [
+            [origin, run.low, run.sent, run.last, run.closed]
+            for origin, runs in group.runs.items()
+            for run in runs
+        ],
+    ]
+
+
+def _shared_group_of(parts: list[Any]) -> SharedGroup:
+    creations, acknowledged, delivered, hidden, rewound, discarded, runs = parts
+    group = SharedGroup(0)
+    for origin, number, context, start in creations:
+        group.creations[origin, number] = Creation(
+            {other: count for other, count in context}, None if start is None else _join(start)
+        )
+    for origin, number, other, edges in acknowledged:
+        known = group.acknowledged.setdefault((origin, number), {})
+        known[other] = Ranges.of_flat(edges)
+    group.delivered = {origin: Ranges.of_flat(edges) for origin, edges in delivered}
+    group.hidden = {origin: Ranges.of_flat(edges) for origin, edges in hidden}
+    group.rewound = dict.fromkeys(rewound)
+    group.discarded = {origin: dict.fromkeys(numbers) for origin, numbers in discarded}
+    for origin, low, sent, last, closed in runs:
+        group.runs.setdefault(origin, []).append(Run(low, sent, last, closed=closed))
+    return group
 
 
 # -- blocks -----------------------------------------------------------------------------------
@@ -229,11 +337,39 @@ def _block_array(block: Block) -> list[Any]:
         block.weight,
         block.positions,
         block.is_open,
+        _numbers_array(block.numbers),
     ]
 
 
+def _numbers_array(numbers: array[int] | range | None) -> list[int] | bytes | None:
+    if numbers is None:
+        return None
+    if isinstance(numbers, range):
+        return [numbers.start, numbers.stop]
+    return _little(numbers)
+
+
+def _numbers_of(written: list[int] | bytes | None) -> array[int] | range | None:
+    if written is None:
+        return None
+    return range(*written) if isinstance(written, list) else _native("Q", written)
+
+
 def _block_of(fields: list[Any]) -> Block:
-    first, first_position, ids, data, wide, ends, dead, gaps, weight, positions, is_open = fields
+    (
+        first,
+        first_position,
+        ids,
+        data,
+        wide,
+        ends,
+        dead,
+        gaps,
+        weight,
+        positions,
+        is_open,
+        numbers,
+    ) = fields
     block = Block(_join(first), first_position)
     if isinstance(ids[0], int):
         block.ids = PackedIds(ids[0], _native("Q", ids[1]))
@@ -248,6 +384,7 @@ def _block_of(fields: list[Any]) -> Block:
     block.weight = weight
     block.positions = positions
     block.is_open = False
+    block.numbers = _numbers_of(numbers)
     if is_open:
         block.reopen()
     return block

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hiredis import Reader, pack_command
 
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, entry_weight
 from anabranch.stream.counters import estimate
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
@@ -136,9 +136,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         id_text = text(entry_id)
         packed = pack_command(tuple(pairs))  # type: ignore[arg-type]
         fragment = b"*2\r\n$%d\r\n%b\r\n%b" % (len(id_text), id_text, packed)
-        payload = len(packed) + 4 - 4 * len(pairs)
-        # The weight XADD gives an entry: see there.
-        log.append(entry_id, fragment, payload if len(pairs) == 2 else payload >> 1, opens)
+        log.append(entry_id, fragment, entry_weight(len(packed), len(pairs)), opens)
         opens = False
     deleted = node.slots - len(node.entries)
     if deleted:

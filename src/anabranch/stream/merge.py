@@ -7,12 +7,18 @@ Equal IDs of different regions are ordered by region number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import Span
 
-__all__ = ["limited", "merge_spans", "merge_spans_reversed"]
+__all__ = [
+    "limited",
+    "limited_labelled",
+    "merge_labelled",
+    "merge_spans",
+    "merge_spans_reversed",
+]
 
 
 class _Source:
@@ -36,6 +42,16 @@ class _Source:
 
 def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     """Merge ascending spans of several logs (given in region order) into one ascending sequence."""
+    return (span for _, span in _merged(sources))
+
+
+def merge_labelled(sources: Mapping[int, Iterator[Span]]) -> Iterator[tuple[int, Span]]:
+    """The same for sources by region, each span with its region."""
+    labels = list(sources)
+    return ((labels[rank], span) for rank, span in _merged(list(sources.values())))
+
+
+def _merged(sources: Sequence[Iterator[Span]]) -> Iterator[tuple[int, Span]]:
     active = [
         source for rank, spans in enumerate(sources) if (source := _Source(rank, spans)).advance()
     ]
@@ -49,13 +65,14 @@ def merge_spans(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
             else first.block.index_from(bound)
         )
         cut = min(max(cut, first.low + 1), first.high)
-        yield first.block, first.low, cut
+        yield first.rank, (first.block, first.low, cut)
         first.low = cut
         if cut == first.high and not first.advance():
             del active[0]
     for source in active:
-        yield source.block, source.low, source.high
-        yield from source.spans
+        yield source.rank, (source.block, source.low, source.high)
+        for span in source.spans:
+            yield source.rank, span
 
 
 def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
@@ -80,6 +97,20 @@ def merge_spans_reversed(sources: Sequence[Iterator[Span]]) -> Iterator[Span]:
     for source in active:
         yield source.block, source.low, source.high
         yield from source.spans
+
+
+def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[tuple[int, Span]]:
+    """Cut a sequence of spans with their regions after ``limit`` entries (-1: not at all)."""
+    if limit < 0:
+        yield from spans
+        return
+    for region, (block, low, high) in spans:
+        if limit <= high - low:
+            if limit:
+                yield region, (block, low, low + limit)
+            return
+        limit -= high - low
+        yield region, (block, low, high)
 
 
 def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:

@@ -27,16 +27,23 @@ class PendingEntry:
     ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
     """
 
-    __slots__ = ("consumer", "delivery_count", "delivery_ms", "entry_id", "stamp")
+    __slots__ = ("consumer", "delivery_count", "delivery_ms", "entry_id", "number", "stamp")
 
     def __init__(
-        self, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int, stamp: int
+        self,
+        entry_id: int,
+        consumer: Consumer | None,
+        delivery_ms: int,
+        count: int,
+        stamp: int,
+        number: int = 0,
     ) -> None:
         self.entry_id = entry_id
         self.consumer = consumer
         self.delivery_ms = delivery_ms
         self.delivery_count = count
         self.stamp = stamp
+        self.number = number  # of the effect that added the entry, with several regions
 
 
 class PendingList:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["Policy", "References"]
@@ -24,9 +25,10 @@ class Policy(Enum):
 class References:
     """The references of one stream, looked up once per command."""
 
-    __slots__ = ("_groups", "_undelivered_after")
+    __slots__ = ("_groups", "_stream", "_undelivered_after")
 
     def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self._groups = list(stream.groups.values())
         self._undelivered_after = min(
             (group.last_delivered_id for group in self._groups), default=-1
@@ -36,6 +38,21 @@ class References:
         """Whether some group has not read, or not acknowledged, this entry."""
         if not self._groups:
             return False
-        if entry_id > self._undelivered_after:
+        if self._stream.shared is not None:
+            if self._is_undelivered(entry_id):
+                return True
+        elif entry_id > self._undelivered_after:
             return True
         return any(group.find(entry_id) is not None for group in self._groups)
+
+    def _is_undelivered(self, entry_id: int) -> bool:
+        """Whether some group would be given one of the entries with this ID here."""
+        stream = self._stream
+        for origin, block, index in stream.find_all(entry_id):
+            assert block.numbers is not None
+            for group in self._groups:
+                assert isinstance(group, SharedGroup)
+                log = stream.shared_log(origin)
+                if group.would_deliver(origin, log, block.numbers[index]):
+                    return True
+        return False

@@ -244,6 +244,11 @@ class RegionLog:
         if not block.live:
             self._drop(block)
 
+    @property
+    def is_blank(self) -> bool:
+        """Nothing is remembered."""
+        return self.next_position == 0
+
     def drop_oldest_block(self) -> Block:
         """Remove the oldest block with all its entries."""
         block = self.blocks[0]

@@ -6,19 +6,34 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import cast
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
-from anabranch.stream.merge import limited, merge_spans, merge_spans_reversed
+from anabranch.stream.merge import (
+    limited,
+    limited_labelled,
+    merge_labelled,
+    merge_spans,
+    merge_spans_reversed,
+)
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Shared, winner
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.shared_log import SharedLog
 
 __all__ = ["MAX_ENTRIES_ADDED", "Stream"]
 
 MAX_ENTRIES_ADDED = (1 << 63) - 1
+
+
+def _rank(origin: int) -> tuple[int, int]:
+    """Equal IDs are ordered by region, and by epoch within one."""
+    return origin & 0xFF, origin
 
 
 class Stream:
@@ -35,6 +50,7 @@ class Stream:
         "logs",
         "max_deleted_id",
         "producers",
+        "shared",
     )
 
     type_name = b"stream"
@@ -50,6 +66,33 @@ class Stream:
         self.incarnation = 0  # where positions begin for those who read by them
         self.ledger = Ledger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
+        self.shared: Shared | None = None  # what several writing regions need to agree
+
+    @classmethod
+    def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
+        """An empty stream that several regions write; ``own`` is the origin that we are."""
+        stream = cls(idmp_duration_s, idmp_maxsize)
+        stream.shared = Shared()
+        stream.logs = {}
+        stream.write_as(own)
+        return stream
+
+    def write_as(self, own: int) -> None:
+        """From now on we add entries as this origin."""
+        self.local = self.shared_log(own)
+
+    def shared_log(self, origin: int) -> SharedLog:
+        """The log of an origin, begun if there is none."""
+        log = self.logs.get(origin)
+        if log is None:
+            log = self.logs[origin] = SharedLog()
+        assert isinstance(log, SharedLog)
+        return log
+
+    @property
+    def shared_logs(self) -> dict[int, SharedLog]:
+        """All logs of a stream of several regions."""
+        return cast("dict[int, SharedLog]", self.logs)
 
     # -- counters -----------------------------------------------------------------------------
 
@@ -90,30 +133,51 @@ class Stream:
         """Live entries with ``start <= ID <= end`` of all regions, ascending."""
         if len(self.logs) == 1:
             return self.local.spans(start, end, limit)
-        sources = [self.logs[region].spans(start, end) for region in sorted(self.logs)]
+        sources = [self.logs[each].spans(start, end) for each in sorted(self.logs, key=_rank)]
         return limited(merge_spans(sources), limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """The same entries from the newest; each span is still ascending inside."""
         if len(self.logs) == 1:
             return self.local.spans_reversed(start, end, limit)
-        sources = [self.logs[region].spans_reversed(start, end) for region in sorted(self.logs)]
+        ranked = sorted(self.logs, key=_rank)
+        sources = [self.logs[region].spans_reversed(start, end) for region in ranked]
         return limited(merge_spans_reversed(sources), limit, newest_first=True)
+
+    def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
+        """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
+        if not isinstance(group, SharedGroup):
+            yield from self.spans_beyond(group.cursors, limit)
+            return
+        sources = {}
+        for origin in sorted(self.logs, key=_rank):
+            log = self.shared_log(origin)
+            if log.length:
+                sources[origin] = group.spans(origin, log)
+        yield from limited_labelled(merge_labelled(sources), limit)
+
+    def has_for(self, group: Group) -> bool:
+        """Whether :meth:`spans_for` would give anything."""
+        if not isinstance(group, SharedGroup):
+            return self.has_beyond(group.cursors)
+        return any(group.has(origin, log) for origin, log in self.shared_logs.items())
+
+    def count_for(self, group: SharedGroup) -> int:
+        """How many live entries a group was not given yet."""
+        return sum(group.count(origin, log) for origin, log in self.shared_logs.items())
 
     def spans_beyond(self, cursors: dict[int, int], limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries above each region's cursor, ascending over all."""
         if len(self.logs) == 1:
-            for span in self.local.spans(cursors[LOCAL_REGION] + 1, MAX_ID, limit):
-                yield LOCAL_REGION, span
+            region = next(iter(self.logs))
+            for span in self.local.spans(cursors[region] + 1, MAX_ID, limit):
+                yield region, span
             return
-        owner: dict[int, int] = {}
-        sources = []
-        for region in sorted(self.logs):
-            log = self.logs[region]
-            owner.update((id(block), region) for block in log.live_blocks())
-            sources.append(log.spans(cursors.get(region, 0) + 1, MAX_ID))
-        for span in limited(merge_spans(sources), limit):
-            yield owner[id(span[0])], span
+        sources = {
+            region: self.logs[region].spans(cursors.get(region, 0) + 1, MAX_ID)
+            for region in sorted(self.logs, key=_rank)
+        }
+        yield from limited_labelled(merge_labelled(sources), limit)
 
     def has_beyond(self, cursors: dict[int, int]) -> bool:
         """Whether :meth:`spans_beyond` would give anything; O(regions)."""
@@ -126,6 +190,14 @@ class Stream:
             if found is not None:
                 return region, *found
         return None
+
+    def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
+        """The same for all live entries with this ID; concurrent writers may have used it twice."""
+        return [
+            (origin, *found)
+            for origin in sorted(self.logs, key=_rank)
+            if (found := self.logs[origin].find(entry_id)) is not None
+        ]
 
     def fragment(self, entry_id: int) -> bytes | None:
         """The wire bytes of the live entry with this ID, or None."""
@@ -181,6 +253,89 @@ class Stream:
         """Remove an entry from every group's pending list; returns in how many it was."""
         return sum(group.acknowledge([entry_id]) for group in self.groups.values())
 
+    # -- of several regions -------------------------------------------------------------------
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a key: a group, or something was added since it was last deleted."""
+        shared = self.shared
+        return (
+            shared is None
+            or bool(self.groups)
+            or bool(shared.last_ids)
+            or any(log.newest_number for log in self.shared_logs.values())
+        )
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing has to be remembered of a stream that does not exist."""
+        return (
+            self.shared is not None
+            and self.shared.is_blank
+            and all(log.is_blank for log in self.logs.values())
+        )
+
+    def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
+        """Drop marks that every member has, then logs that nothing is left of.
+
+        Whether any mark is left.
+        """
+        shared = self.shared
+        assert shared is not None
+        for dot in [dot for dot in shared.marks if dot[1] <= stable.get(dot[0], 0)]:
+            del shared.marks[dot]
+        if shared.marks:
+            return True
+        for origin, log in list(self.shared_logs.items()):
+            if log.is_blank:
+                self.added_surplus += log.base
+                del self.logs[origin]
+        self.write_as(own)
+        return False
+
+    def recount(self) -> None:
+        """Derive the counters anew, after more than an addition."""
+        shared = self.shared
+        assert shared is not None
+        logs = self.shared_logs.values()
+        self.last_id = max([log.newest_id for log in logs] + list(shared.last_ids.values()))
+        self.max_deleted_id = max(
+            [log.deleted_id for log in logs] + list(shared.deleted_ids.values())
+        )
+        self.added_surplus = sum(shared.surpluses.values()) - sum(log.base for log in logs)
+
+    def renew_producers(self, duration_s: int, maxsize: int) -> None:
+        """Derive limits and look-up tables anew; the limits given count if none were set."""
+        shared = self.shared
+        assert shared is not None
+        producers = self.producers
+        if shared.limits:
+            _, _, duration_s, maxsize = max(shared.limits.values())
+        producers.duration_s, producers.maxsize = duration_s, maxsize
+        producers.tables.clear()
+        producers.tracked = 0
+        for pid, table in shared.tags.items():
+            rows = []
+            for iid, dots in table.items():
+                tag = dots[winner(dots)]
+                rows.append((min(each.at_ms for each in dots.values()), iid, tag.entry_id))
+            for at_ms, iid, entry_id in sorted(rows)[-maxsize:]:
+                producers.restore(pid, iid, entry_id, at_ms)
+            self.forget_tags(pid)
+        self.ledger.records = {pid: max(dots.values()) for pid, dots in shared.accepted.items()}
+
+    def forget_tags(self, pid: bytes) -> None:
+        """Keep of a producer's tags those that its look-up table still has."""
+        shared = self.shared
+        assert shared is not None
+        known = self.producers.tables.get(pid, {})
+        table = shared.tags.get(pid)
+        if table is not None and len(table) > len(known):
+            for iid in [iid for iid in table if iid not in known]:
+                del table[iid]
+            if not table:
+                del shared.tags[pid]
+
     def copy(self) -> Stream:
         """An independent copy with groups, pending entries, counters and producers."""
         other = Stream(self.producers.duration_s, self.producers.maxsize)
@@ -198,6 +353,10 @@ class Stream:
         """Assert every invariant of a stream."""
         for log in self.logs.values():
             log.check()
+        if self.shared is not None:
+            counters = self.last_id, self.max_deleted_id, self.added_surplus
+            self.recount()
+            assert counters == (self.last_id, self.max_deleted_id, self.added_surplus)
         assert self.last_live_id <= self.last_id
         assert self.first_id <= self.last_live_id
         for group in self.groups.values():

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from anabranch.stream.block import Block
-from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.references import Policy, References
 from anabranch.stream.stream import Stream
 
@@ -75,8 +75,9 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
     found: list[tuple[int, Block, int]] = []
     cursors = dict.fromkeys(stream.logs, -1)
     if len(stream.logs) == 1:
+        region = next(iter(stream.logs))
         newest = deque(stream.local.spans(0, end, limit), maxlen=1)
-        return [(LOCAL_REGION, block, high) for block, _, high in newest]
+        return [(region, block, high) for block, _, high in newest]
     for region, (block, low, high) in stream.spans_beyond(cursors, limit):
         if block.ids[low] > end:
             break
@@ -86,6 +87,8 @@ def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]
 
 def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
     """``~``: whole nodes from the oldest, within LIMIT."""
+    if len(stream.logs) > 1:
+        return _plan_nodes_of_regions(stream, rule)
     below = []
     removed = 0
     length = stream.length
@@ -106,34 +109,43 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
     return below
 
 
+def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
+    """The same of several logs: nodes of which ``=`` would not leave an entry, oldest first."""
+    exact = dict(_plan_prefix(stream, rule))
+    nodes = [
+        (block.last_slot_id, region, block)
+        for region, position in exact.items()
+        for block in stream.logs[region].live_blocks()
+        if block.position(len(block.ids) - 1) < position
+    ]
+    below: dict[int, int] = {}
+    removed = 0
+    for _, region, block in sorted(nodes, key=lambda node: node[:2]):
+        removed += block.live
+        if rule.limit and removed > rule.limit:
+            break
+        below[region] = block.position(len(block.ids) - 1) + 1
+    return list(below.items())
+
+
 def _plan_entries(stream: Stream, rule: TrimRule) -> list[int]:
     """DELREF and ACKED: single entries from the oldest; ACKED passes over referenced ones."""
     references = References(stream) if rule.policy is Policy.ACKED else None
     doomed: list[int] = []
     length = stream.length
-    for log in stream.logs.values():
-        for block in log.live_blocks():
-            if rule.maxlen is not None and length <= rule.maxlen:
-                break
+    node = None
+    for block, low, high in stream.spans(0, MAX_ID):
+        if block is not node:
+            node = block
             if rule.approximate and rule.limit and len(doomed) + block.live > rule.limit:
                 break
-            length, stop = _plan_block(block, rule, references, length, doomed)
-            if stop:
-                break
-    return doomed
-
-
-def _plan_block(
-    block: Block, rule: TrimRule, references: References | None, length: int, doomed: list[int]
-) -> tuple[int, bool]:
-    for low, high in block.runs(0, len(block.ids)):
         for entry_id in block.ids[low:high]:
             if rule.maxlen is not None and length <= rule.maxlen:
-                return length, True
+                return doomed
             if rule.minid is not None and entry_id >= rule.minid:
-                return length, True
+                return doomed
             if references is not None and references.holds(entry_id):
                 continue
             doomed.append(entry_id)
             length -= 1
-    return length, False
+    return doomed

@@ -244,6 +244,23 @@ def test_an_import_adds_what_xadd_would(server: Streams) -> None:
     assert server.do("XLEN", "s") == 3
 
 
+@pytest.mark.parametrize("fields", [1, 2, 3, 40])
+@pytest.mark.parametrize("size", [0, 1, 5000, 70_000])
+def test_an_entry_weighs_the_same_whichever_way_it_came(fields: int, size: int) -> None:
+    server = Streams()
+    row = [word for number in range(fields) for word in (b"f%d" % number, b"v" * size)]
+    server.do("XADD", "added", "*", *row)
+    server.do("AB.IMPORT", "imported", payload(row))
+    server.do("RESTORE", "restored", "0", server.do("DUMP", "added"))
+    streams = server.region.keyspace.databases[0].values
+    weights = [
+        [block.weight for block in streams[key].local.blocks]
+        for key in (b"added", b"imported", b"restored")
+    ]
+    assert weights[0][0] > size // 2
+    assert weights == [weights[0]] * 3
+
+
 def test_a_batch_is_added_once(server: Streams) -> None:
     def bring(batch: int, expected: int, rows: list[list[bytes]]) -> list[Any]:
         return server.do(

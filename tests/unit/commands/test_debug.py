@@ -99,6 +99,19 @@ def test_reload_publishes_no_events_and_refuses_unknown_options(server):
     assert server.error("DEBUG", "RELOAD", "BAD") == "ERR syntax error"
 
 
+@pytest.mark.parametrize("name", ["RELOAD", "LOADAOF"])
+def test_nothing_is_recovered_inside_a_transaction(server, name):
+    server.do("MULTI")
+    server.do("SET", "k", "v")
+    server.do("DEBUG", name)
+    values = server.region.keyspace.databases[0].values
+    assert server.raw("EXEC") == (
+        b"*2\r\n+OK\r\n-ERR DEBUG %b is not allowed inside a transaction\r\n" % name.encode()
+    )
+    assert server.region.keyspace.databases[0].values is values
+    assert server.do("DEBUG", name) == b"OK"
+
+
 def test_digests(server):
     assert server.do("DEBUG", "DIGEST") == b"0" * 40
     server.do("SET", "k", "v")

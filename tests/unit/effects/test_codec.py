@@ -15,7 +15,6 @@ from anabranch.effects.apply import APPLY
 from anabranch.effects.codec import (
     EffectFormatError,
     effect_of,
-    effects_of,
     join_ids,
     plain,
     plain_effects,
@@ -138,7 +137,7 @@ def entries(effect: kinds.Effect) -> list[kinds.Effect]:
 @settings(deadline=None)
 @given(st.lists(ADDS | effects_of_kind(kinds.Delete), max_size=12))
 def test_neighbouring_additions_become_runs_that_say_the_same(effects: list[kinds.Effect]) -> None:
-    decoded = list(effects_of(over_the_wire(plain_effects(effects))))
+    decoded = list(map(effect_of, over_the_wire(plain_effects(effects))))
     assert [each for effect in decoded for each in entries(effect)] == effects
     for one, other in pairwise(decoded):
         if isinstance(one, kinds.AddRun) and isinstance(other, kinds.AddRun):

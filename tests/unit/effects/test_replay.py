@@ -11,8 +11,9 @@ import random
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY, apply
+from anabranch.effects.apply import APPLY, apply, numbers_of
 from anabranch.effects.codec import plain
+from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.batch import decode_batch, effects_in
 from anabranch.region.turn import Turn
@@ -55,7 +56,7 @@ def replayed(effects: list[kinds.Effect], rng: random.Random) -> Keyspace:
             for effect in effects_in(batch):
                 apply(keyspace, effect)
     assert number == turn.next_number
-    assert number == 1 + sum(not effect.local for effect in effects)
+    assert number == 1 + sum(map(numbers_of, effects))
     return keyspace
 
 
@@ -102,7 +103,7 @@ def test_the_run_in_which_everything_happens_is_replayed_too(everything: Recorde
 
 def test_every_kind_has_its_way_of_being_applied_and_its_own_tag() -> None:
     found = set(kinds.Effect.__subclasses__())
-    assert found == set(APPLY)
+    assert found == set(APPLY) | set(MERGE)
     tags = [kind.__struct_config__.tag for kind in found]
     assert len(set(tags)) == len(tags)
     names = {kind.__name__ for kind in found}

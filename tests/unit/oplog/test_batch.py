@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import kinds
+from anabranch.keyspace.replica import Replica, origin_of
 from anabranch.oplog.batch import (
     CONTINUES,
     HEADER_BYTES,
@@ -99,7 +100,7 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turn_module, "BATCH_EFFECTS_MAX", most)
-        turn = Turn(3, 4)
+        turn = Turn(Replica(origin_of(3, 4), lambda: (100, 100)))
         turn.next_number = 100
         turn.effects += effects
         found = batches(turn.take(77))

@@ -352,15 +352,17 @@ async def test_everysec_syncs_in_the_background(world: World) -> None:
 async def test_a_sync_that_takes_too_long_holds_replies_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durability, "SYNC_SLOW_S", 0.05)
     await world.start("everysec", hz=100)
     (client,) = await world.clients(1)
     world.disk.hold_syncs()
     assert await client.do("SET a v") == b"OK"
     await world.sync_begins()
-    await asyncio.sleep(0.06)
+    monkeypatch.setattr(durability, "SYNC_SLOW_S", 0.0)
     client.send("SET b v", "GET a")
-    await asyncio.sleep(0.05)
+    await until(lambda: b"b" in world.server.region.keyspace.databases[0].values)
+    for _ in range(3):
+        world.server.durability.tick()
+        await turns()
     assert await client.has_nothing()
     world.disk.let_all_sync()
     assert [await client.reply(), await client.reply()] == [b"OK", b"v"]
@@ -610,6 +612,29 @@ async def test_a_snapshot_asked_for_within_a_transaction_does_not_split_it(
     assert [len(turn) for turn in logged_turns(world)] == [2]
     await until(lambda: any(position_of(name) for name in world.disk.names()))
     world.check_recovery()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "CONFIG SET hz 20 AppendOnly no",
+        "CONFIG SET appendonly yes",
+        "DEBUG RELOAD",
+        "DEBUG LOADAOF",
+    ],
+)
+async def test_what_would_split_a_transaction_is_refused_within_it(world: World, line: str) -> None:
+    await world.start()
+    (client,) = await world.clients(1)
+    client.send("MULTI", "SET a v", line, "SET b v", "EXEC")
+    replies = [await client.reply() for _ in range(5)]
+    assert replies[4][0] == replies[4][2] == b"OK"
+    assert str(replies[4][1]).endswith("allowed inside a transaction")
+    assert [len(turn) for turn in logged_turns(world)] == [2]
+    assert world.server.settings.appendonly
+    assert world.server.settings.hz != 20
+    world.check_recovery()
+    assert await client.do(line) == b"OK"
 
 
 # -- snapshots ----------------------------------------------------------------------------------

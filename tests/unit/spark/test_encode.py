@@ -8,13 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pa = pytest.importorskip("pyarrow")
-
-from anabranch.spark.encode import (  # noqa: E402 - after the check for pyarrow
+from anabranch.spark.encode import (
     EncodeError,
     Layout,
     Parts,

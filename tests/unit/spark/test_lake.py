@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile
 
 

@@ -1,0 +1,308 @@
+"""What a command's decision means where several regions write.
+
+Commands decide alike with one region and with several, and say so in the same effects. Those that
+name entries by ID or position, move whole values, or depend on what other regions may be doing are
+said here in terms that every region carries out alike: entries by the numbers of the effects that
+added them, values as new entries. Each effect is applied before the next is thought of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.rdb.payload import decode_payload
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.image import StreamImage
+from anabranch.stream.imaging import stream_from_image
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.context import Context
+
+__all__ = ["spread"]
+
+RUN_ENTRIES_MAX = 1000
+"""Entries that are written again with one effect."""
+
+_STREAMS_ONLY = (
+    "ERR Active-Active keeps streams only: this command would make a value of another type"
+)
+_NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
+
+
+def spread(ctx: Context, effect: kinds.Effect) -> Iterable[kinds.Effect]:
+    """The effects that say to all regions what a command has decided."""
+    function = _SPREAD.get(type(effect))
+    return (effect,) if function is None else function(ctx, effect)
+
+
+def _stream(ctx: Context, db: int, key: bytes) -> Stream:
+    value = ctx.keyspace.databases[db].values[key]
+    assert type(value) is Stream
+    return value
+
+
+# -- entries ----------------------------------------------------------------------------------
+
+
+def _add(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+    """Positions go on where they were; a new log's begin at the number of this effect."""
+    replica = ctx.replica
+    assert replica is not None
+    value = ctx.keyspace.databases[effect.db].values.get(effect.key)
+    position = 0 if value is None else value.local.next_position
+    if not position:
+        remembered = ctx.keyspace.databases[effect.db].remembered.get(effect.key)
+        position = 0 if remembered is None else remembered.local.next_position
+    effect.position = position or replica.vector.get(replica.own, 0) + 1
+    yield effect
+
+
+def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
+    """All entries with these IDs, whoever wrote them."""
+    stream = _stream(ctx, effect.db, effect.key)
+    ranges: dict[int, Ranges] = {}
+    newest: dict[int, tuple[int, int]] = {}
+    for entry_id in effect.ids:
+        for origin, block, index in stream.find_all(entry_id):
+            assert block.numbers is not None
+            number = block.numbers[index]
+            ranges.setdefault(origin, Ranges()).add(number - 1, number)
+            newest[origin] = max(newest.get(origin, (0, 0)), (number, entry_id))
+    yield kinds.RemoveNumbers(
+        effect.db,
+        effect.key,
+        [(origin, numbers.flat()) for origin, numbers in ranges.items()],
+        [(origin, *pair) for origin, pair in newest.items()] if effect.counted else [],
+        effect.dereferenced,
+        effect.trimmed,
+    )
+
+
+def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
+    """Everything of an origin up to the newest entry that goes; all of that was seen here."""
+    logs = _stream(ctx, effect.db, effect.key).shared_logs
+    yield kinds.RemoveNumbers(
+        effect.db,
+        effect.key,
+        [(origin, [0, logs[origin].number_below(place)]) for origin, place in effect.below],
+        [],
+        dereferenced=False,
+        trimmed=True,
+    )
+
+
+def _set_last_id(ctx: Context, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
+    """Counters only rise; the command has seen to it."""
+    stream = _stream(ctx, effect.db, effect.key)
+    if effect.entries_added is not None:
+        effect.entries_added -= stream.entries_added
+    yield effect
+
+
+def _configure(ctx: Context, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
+    assert ctx.replica is not None
+    effect.stamp_ms = ctx.replica.stamp(ctx.now_ms)
+    yield effect
+
+
+def _remember(ctx: Context, effect: kinds.Remember) -> Iterator[kinds.Effect]:
+    effect.yields = ctx.settings.idmp_conflict == "collapse"
+    yield effect
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+    """Entries are done with: say so where a run of deliveries is complete up to there."""
+    yield effect
+    stream = _stream(ctx, effect.db, effect.key)
+    group = stream.groups[effect.group]
+    assert isinstance(group, SharedGroup)
+    ranges = group.grown_runs(stream.shared_logs)
+    if ranges:
+        logs = stream.shared_logs
+        yield kinds.Settle(
+            effect.db,
+            effect.key,
+            effect.group,
+            list(group.creations),
+            ranges,
+            max(logs[origin].id_upto(high) for origin, _, high in ranges),
+        )
+
+
+def _deliver(ctx: Context, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
+    return iter((effect,)) if effect.pending else _then_settle(ctx, effect)
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+
+def _delete(ctx: Context, effect: kinds.Delete) -> Iterator[kinds.Effect]:
+    stream = _stream(ctx, effect.db, effect.key)
+    effect.positions = [(origin, log.next_position) for origin, log in stream.logs.items()]
+    yield effect
+
+
+def _delete_if_there(ctx: Context, db: int, key: bytes) -> Iterator[kinds.Effect]:
+    if key in ctx.keyspace.databases[db].values:
+        yield from _delete(ctx, kinds.Delete(db, key, expired=False))
+
+
+def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
+    """What is known is deleted key by key; the rest of the effect is for what is not known."""
+    for database in ctx.keyspace.databases:
+        if effect.db is None or effect.db == database.index:
+            for key in list(database.values):
+                yield from _delete_if_there(ctx, database.index, key)
+    yield effect
+
+
+def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
+    """Entries move, groups do not: others may be using them under the old name."""
+    source = _stream(ctx, effect.db, effect.key)
+    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _delete_if_there(ctx, effect.target_db, effect.target)
+    with_groups = effect.db != effect.target_db  # MOVE
+    yield from _written_again(
+        ctx, effect.target_db, effect.target, source, deadline, with_groups=with_groups
+    )
+    yield from _delete_if_there(ctx, effect.db, effect.key)
+
+
+def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
+    source = _stream(ctx, effect.db, effect.key)
+    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _delete_if_there(ctx, effect.target_db, effect.target)
+    yield from _written_again(
+        ctx, effect.target_db, effect.target, source, deadline, with_groups=True
+    )
+
+
+def _restore(ctx: Context, effect: kinds.Restore) -> Iterator[kinds.Effect]:
+    image = decode_payload(effect.payload)
+    if not isinstance(image, StreamImage):
+        raise CommandError(_STREAMS_ONLY)
+    source = stream_from_image(
+        image,
+        now_ms=effect.now_ms,
+        idmp_duration_s=effect.idmp_duration_s,
+        idmp_maxsize=effect.idmp_maxsize,
+    )
+    yield from _delete_if_there(ctx, effect.db, effect.key)
+    yield from _written_again(ctx, effect.db, effect.key, source, effect.at_ms, with_groups=True)
+
+
+def _written_again(
+    ctx: Context,
+    db: int,
+    key: bytes,
+    source: Stream,
+    deadline: int | None,
+    *,
+    with_groups: bool,
+) -> Iterator[kinds.Effect]:
+    """A stream under another name: entries with their IDs, counters, tags, deadline, groups.
+
+    Of several entries with one ID the first is kept: within one log IDs ascend.
+    """
+    producers = source.producers
+    tags = [
+        (pid, iid, entry_id, at_ms)
+        for pid, table in producers.tables.items()
+        for iid, (entry_id, at_ms) in table.items()
+    ]
+    limits = (producers.duration_s, producers.maxsize)
+    counters = (source.last_id, source.entries_added, source.max_deleted_id)
+    groups = [(name, group.last_delivered_id) for name, group in source.groups.items()]
+    for run in _runs(db, key, source):
+        yield from _add(ctx, run)
+    last_id, entries_added, max_deleted_id = counters
+    made = ctx.keyspace.databases[db].values.get(key)
+    surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
+    yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
+    settings = ctx.settings
+    if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
+        yield from _configure(ctx, kinds.ConfigureProducers(db, key, *limits))
+    for tag in tags:
+        yield from _remember(ctx, kinds.Remember(db, key, *tag))
+    if deadline is not None:
+        yield kinds.Expire(db, key, deadline)
+    if with_groups:
+        for name, start in groups:
+            yield kinds.CreateGroup(db, key, name, start, None)
+
+
+def _runs(db: int, key: bytes, source: Stream) -> Iterator[kinds.AddRun]:
+    newest = -1
+    ids: list[int] = []
+    fragments: list[bytes] = []
+    weights: list[int] = []
+    opens: list[int] = []
+    for block, low, high in list(source.spans(MIN_ID, MAX_ID)):
+        share = block.weight // block.slots
+        for entry_id, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True):
+            if entry_id > newest:
+                newest = entry_id
+                if not ids or len(ids) - opens[-1] >= block.slots:
+                    opens.append(len(ids))
+                ids.append(entry_id)
+                fragments.append(fragment)
+                weights.append(share)
+        if len(ids) >= RUN_ENTRIES_MAX:
+            yield _run(db, key, ids, fragments, weights, opens)
+            ids, fragments, weights, opens = [], [], [], []
+    if ids:
+        yield _run(db, key, ids, fragments, weights, opens)
+
+
+def _run(
+    db: int,
+    key: bytes,
+    ids: list[int],
+    fragments: list[bytes],
+    weights: list[int],
+    opens: list[int],
+) -> kinds.AddRun:
+    sizes = list(map(len, fragments))
+    return kinds.AddRun(db, key, ids, b"".join(fragments), sizes, weights, opens)
+
+
+# -- what does not occur ----------------------------------------------------------------------
+
+
+def _refuse_swap(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+    raise CommandError(_NO_SWAP)
+
+
+def _refuse(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+    raise CommandError(_STREAMS_ONLY)
+
+
+_SPREAD: dict[type[kinds.Effect], Callable[[Context, Any], Iterator[kinds.Effect]]] = {
+    kinds.Add: _add,
+    kinds.AddRun: _add,
+    kinds.Remove: _remove,
+    kinds.Trim: _trim,
+    kinds.SetLastId: _set_last_id,
+    kinds.ConfigureProducers: _configure,
+    kinds.Remember: _remember,
+    kinds.Acknowledge: _then_settle,
+    kinds.Deliver: _deliver,
+    kinds.Delete: _delete,
+    kinds.Flush: _flush,
+    kinds.Rename: _rename,
+    kinds.Copy: _copy,
+    kinds.Restore: _restore,
+    kinds.Swap: _refuse_swap,
+    kinds.SetString: _refuse,
+    kinds.Push: _refuse,
+    kinds.AddMembers: _refuse,
+}

@@ -1,0 +1,127 @@
+"""Effects on consumer groups where several regions write.
+
+A removal of a group beats every creation that was made without knowing of it, in whatever order
+they arrive: it leaves a mark until all members have it.
+"""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.effects.apply_stream import stream_of
+from anabranch.effects.merge_stream import known_stream, parts, replica_of, settle, shared_stream
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import region_of
+from anabranch.stream.shared import ALL_GROUPS
+from anabranch.stream.shared_group import Creation, SharedGroup
+
+__all__ = ["shared_group"]
+
+
+def shared_group(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> SharedGroup:
+    """The group that an effect of this region alone is about."""
+    group = stream_of(keyspace, db, key).groups[name]
+    assert isinstance(group, SharedGroup)
+    return group
+
+
+def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
+    """See :class:`kinds.CreateGroup`."""
+    replica = replica_of(keyspace)
+    for dot, database in replica.flushes.items():
+        if database in (None, effect.db) and not replica.knows(dot):
+            return
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    for dot, mark in parts(stream).marks.items():
+        if (mark is ALL_GROUPS or mark == effect.group) and not replica.knows(dot):
+            settle(keyspace, effect.db, effect.key, stream)
+            return
+    group = stream.groups.get(effect.group)
+    if group is None:
+        start = stream.last_id if effect.start is None else effect.start
+        group = stream.groups[effect.group] = SharedGroup(start)
+    assert isinstance(group, SharedGroup)
+    group.creations[replica.dot] = Creation(replica.context_now(), effect.start)
+    settle(keyspace, effect.db, effect.key, stream)
+    keyspace.databases[effect.db].changed(effect.key)
+
+
+def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
+    """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    parts(stream).marks[replica_of(keyspace).dot] = effect.group
+    # Who knew of this removal cannot have been heard before it: all creations go.
+    stream.groups.pop(effect.group, None)
+    settle(keyspace, effect.db, effect.key, stream)
+    database = keyspace.databases[effect.db]
+    database.touch(effect.key)
+    database.signal(effect.key)
+
+
+def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
+    """See :class:`kinds.SetGroup`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group.set_start(stream.shared_logs, replica_of(keyspace).vector, effect.last_id)
+    group.move_to(stream.last_id if effect.last_id is None else effect.last_id)
+
+
+def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
+    """See :class:`kinds.AdvanceGroup`."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group.jump_to(stream.shared_logs, effect.last_id)
+
+
+def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
+    """See :class:`kinds.DeleteConsumer`."""
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group.discard_consumer(effect.consumer)
+
+
+def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
+    """See :class:`kinds.Deliver`."""
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    consumer = group.consumers[effect.consumer]
+    consumer.seen_ms = effect.now_ms
+    if effect.pending:
+        consumer.active_ms = effect.now_ms
+    group.hand_out(
+        effect.region,
+        effect.ids,
+        effect.numbers,
+        consumer,
+        effect.now_ms,
+        pending=effect.pending,
+    )
+
+
+def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
+    """See :class:`kinds.Assign`. Releasing may serve readers that claim."""
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    owner = None if effect.consumer is None else group.consumers[effect.consumer]
+    for entry_id, origin, delivery_ms, count in effect.rows:
+        entry = group.assign(origin, entry_id, owner, delivery_ms, count)
+        if not entry.number:  # it was not pending: XCLAIM FORCE
+            found = stream.shared_log(origin).find(entry_id)
+            assert found is not None
+            block, index = found
+            assert block.numbers is not None
+            entry.number = block.numbers[index]
+    if owner is None:
+        keyspace.databases[effect.db].signal(effect.key)
+
+
+def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
+    """See :class:`kinds.Settle`. Nothing happens to a group that was removed, or made again."""
+    replica = replica_of(keyspace)
+    stream = known_stream(keyspace, effect.db, effect.key)
+    group = None if stream is None else stream.groups.get(effect.group)
+    if group is not None:
+        assert isinstance(group, SharedGroup)
+        group.settle(
+            effect.creations,
+            effect.ranges,
+            effect.greatest,
+            ours=region_of(replica.origin) == replica.region,
+        )

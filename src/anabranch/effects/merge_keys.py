@@ -1,0 +1,99 @@
+"""Effects on keys as a whole, and on the cluster, where several regions write."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.effects.merge_stream import (
+    parts,
+    renew_producers,
+    replica_of,
+    settle,
+    shared_stream,
+)
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Member, region_of
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, forget_covered
+from anabranch.stream.shared_group import SharedGroup
+
+__all__: list[str] = []
+
+
+def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
+    """See :class:`kinds.Delete`: everything that it knew of is gone.
+
+    DEL beats groups that it has not seen; expiry, which any region may repeat, does not.
+    """
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    context = replica.context_now()
+    positions = dict(effect.positions)
+    for origin, log in stream.shared_logs.items():
+        log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
+    shared = parts(stream)
+    shared.clear(replica.knows)
+    for name, group in list(stream.groups.items()):
+        assert isinstance(group, SharedGroup)
+        for dot in list(group.creations):
+            if not effect.expired or replica.knows(dot):
+                group.forget_creation(dot)
+        if not group.creations:
+            del stream.groups[name]
+        else:
+            for origin in stream.logs:
+                group.drop_between(origin, 0, context.get(origin, 0))
+    shared.marks[replica.dot] = NO_GROUP if effect.expired else ALL_GROUPS
+    stream.recount()
+    renew_producers(keyspace, stream)
+    settle(keyspace, effect.db, effect.key, stream)
+    keyspace.databases[effect.db].changed(effect.key)
+
+
+def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
+    """See :class:`kinds.Expire`. It replaces the deadlines it has seen."""
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    deadlines = parts(stream).deadlines
+    forget_covered(deadlines, replica.knows)
+    deadlines[replica.dot] = effect.at_ms
+    settle(keyspace, effect.db, effect.key, stream)
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
+    """See :class:`kinds.Flush`: groups that it did not know of go as well."""
+    replica = replica_of(keyspace)
+    replica.flushes[replica.dot] = effect.db
+    for database in keyspace.databases:
+        if effect.db is None or effect.db == database.index:
+            for key, value in list(database.values.items()):
+                if value.groups:  # type: ignore[union-attr]  # there are streams only
+                    value.groups.clear()  # type: ignore[union-attr]
+                    settle(keyspace, database.index, key, value)  # type: ignore[arg-type]
+                    database.changed(key)
+
+
+def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
+    """See :class:`kinds.AddRegion`."""
+    replica = replica_of(keyspace)
+    replica.members[effect.region] = Member(effect.name, effect.host, effect.port)
+
+
+def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
+    """See :class:`kinds.RemoveRegion`."""
+    replica = replica_of(keyspace)
+    replica.members.pop(effect.region, None)
+    replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
+
+
+def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
+    """See :class:`kinds.JoinState`: who has the file does it (:mod:`anabranch.effects.join`)."""
+
+
+def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
+    """See :class:`kinds.OpenEpoch`. If we are that region we go on under the new name."""
+    replica = replica_of(keyspace)
+    if region_of(replica.origin) == replica.region:
+        replica.own = replica.origin
+        for database in keyspace.databases:
+            for stream in [*database.values.values(), *database.remembered.values()]:
+                stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only

@@ -1,0 +1,270 @@
+"""Effects on entries, counters and idempotent producers where several regions write.
+
+The same kinds as in ``apply_stream.py``. What an effect was made with knowledge of (its *context*)
+decides what it takes away and what it replaces; what it did not know stays beside it.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from weakref import ref
+
+from anabranch.effects import kinds
+from anabranch.keyspace.database import Database
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica, region_of
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.shared import Dot, Limits, Shared, Tag, forget_covered, winner
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.shared_log import SharedLog
+from anabranch.stream.stream import Stream
+
+__all__ = [
+    "known_stream",
+    "parts",
+    "renew_producers",
+    "replica_of",
+    "settle",
+    "shared_stream",
+]
+
+
+# -- the stream behind a key ------------------------------------------------------------------
+
+
+def replica_of(keyspace: Keyspace) -> Replica:
+    """What is known of the regions; there are several, or we would not be here."""
+    replica = keyspace.replica
+    assert replica is not None
+    return replica
+
+
+def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
+    """The stream of a key, existing or only remembered."""
+    database = keyspace.databases[db]
+    value = database.values.get(key) or database.remembered.get(key)
+    assert value is None or type(value) is Stream
+    return value
+
+
+def shared_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
+    """The same, begun if there is none; it does not exist yet for anybody who looks."""
+    stream = known_stream(keyspace, db, key)
+    if stream is None:
+        replica = replica_of(keyspace)
+        stream = Stream.of_regions(replica.own, *replica.default_limits())
+        keyspace.databases[db].remembered[key] = stream
+    return stream
+
+
+def parts(stream: Stream) -> Shared:
+    """The shared state of a stream."""
+    assert stream.shared is not None
+    return stream.shared
+
+
+def settle(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
+    """Bind the key to the stream, or unbind it, as what happened has it."""
+    database = keyspace.databases[db]
+    shared = parts(stream)
+    if shared.marks:
+        replica_of(keyspace).marked[db, key] = None
+    if stream.exists:
+        if database.remembered.pop(key, None) is not None:
+            database.put(key, stream)
+    else:
+        if key in database.values:
+            database.discard(key)
+        if stream.is_blank:
+            database.remembered.pop(key, None)
+        else:
+            database.remembered[key] = stream
+        return
+    deadline = shared.deadline_ms
+    if deadline != database.deadlines.get(key):
+        if deadline is None:
+            database.deadlines.pop(key, None)
+        else:
+            database.deadlines[key] = deadline
+
+
+def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
+    """Derive what XADD looks up from the tags."""
+    stream.renew_producers(*replica_of(keyspace).default_limits())
+
+
+# -- entries ----------------------------------------------------------------------------------
+
+
+def _log(
+    keyspace: Keyspace, db: int, key: bytes, position: int
+) -> tuple[Database, Stream, SharedLog]:
+    """The log that an addition goes to, ready for an entry of that position."""
+    database = keyspace.databases[db]
+    stream = database.values.get(key)
+    if stream is None:
+        stream = shared_stream(keyspace, db, key)
+    assert type(stream) is Stream
+    log = stream.shared_log(replica_of(keyspace).origin)
+    if position != log.next_position:
+        stream.added_surplus -= position - log.next_position
+        log.open_at(position)
+    return database, stream, log
+
+
+def _added(keyspace: Keyspace, database: Database, key: bytes, stream: Stream, newest: int) -> None:
+    stream.last_id = max(stream.last_id, newest)
+    if key in database.remembered:
+        settle(keyspace, database.index, key, stream)
+    else:
+        database.changed(key)
+
+
+def add(keyspace: Keyspace, effect: kinds.Add) -> None:
+    """See :class:`kinds.Add`."""
+    database, stream, log = _log(keyspace, effect.db, effect.key, effect.position)
+    if effect.opens and log.tail is not None:
+        database.unsealed.append(ref(log.tail))
+    log.add(
+        replica_of(keyspace).number, effect.entry_id, effect.fragment, effect.weight, effect.opens
+    )
+    _added(keyspace, database, effect.key, stream, effect.entry_id)
+
+
+def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
+    """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
+    database, stream, log = _log(keyspace, effect.db, effect.key, effect.position)
+    number = replica_of(keyspace).number
+    ids, sizes, weights, data = effect.ids, effect.sizes, effect.weights, effect.data
+    opening = set(effect.opens)
+    begin = 0
+    for low, high in pairwise(sorted({0, *opening, len(ids)})):
+        ends = list(accumulate(sizes[low:high]))
+        weight = sum(weights[low:high])
+        some = data[begin : begin + ends[-1]]
+        begin += ends[-1]
+        opens = low in opening
+        if opens and log.tail is not None:
+            database.unsealed.append(ref(log.tail))
+        if opens and high < len(ids):
+            # A node that is opened and, as another follows, filled here: nobody adds to it.
+            log.add_node(number + low, ids[low:high], some, ends, weight)
+        else:
+            fragments = [some[start:end] for start, end in pairwise([0, *ends])]
+            log.add_run(number + low, ids[low:high], fragments, weight, opens)
+    _added(keyspace, database, effect.key, stream, ids[-1])
+
+
+def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
+    """See :class:`kinds.RemoveNumbers`. What is gone already is left alone."""
+    stream = known_stream(keyspace, effect.db, effect.key)
+    if stream is None:  # deleted, and forgotten by all
+        return
+    for origin, edges in effect.ranges:
+        log = stream.shared_log(origin)
+        for low, high in zip(edges[::2], edges[1::2], strict=True):
+            log.remove_numbered(low, high)
+            if effect.dereferenced:
+                for group in stream.groups.values():
+                    assert isinstance(group, SharedGroup)
+                    group.drop_between(origin, low, high)
+    for origin, number, entry_id in effect.deleted:
+        stream.shared_log(origin).note_deleted(number, entry_id)
+    stream.recount()
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
+    """See :class:`kinds.Dereference`. An entry that still exists here keeps its references."""
+    stream = known_stream(keyspace, effect.db, effect.key)
+    if stream is not None:
+        for entry_id in effect.ids:
+            if stream.find(entry_id) is None:
+                stream.drop_references(entry_id)
+
+
+def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
+    """See :class:`kinds.SetLastId`."""
+    dot = replica_of(keyspace).dot
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    shared = parts(stream)
+    shared.last_ids[dot] = effect.last_id
+    if effect.entries_added:
+        shared.surpluses[dot] = effect.entries_added
+    if effect.max_deleted_id is not None:
+        shared.deleted_ids[dot] = effect.max_deleted_id
+    stream.recount()
+    settle(keyspace, effect.db, effect.key, stream)
+
+
+# -- idempotent producers ---------------------------------------------------------------------
+
+
+def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
+    """See :class:`kinds.Remember`. Of several entries the smallest ID is answered.
+
+    Those of ours that must yield to it are noted, and removed when everything that came with this
+    effect is applied.
+    """
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    dots = parts(stream).tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
+    dots[replica.dot] = Tag(effect.entry_id, effect.at_ms, effect.yields)
+    best = winner(dots)
+    stream.producers.remember(effect.pid, effect.iid, dots[best].entry_id, effect.at_ms)
+    stream.forget_tags(effect.pid)
+    if len(dots) > 1:
+        note_collapses(replica, effect.db, effect.key, stream, dots)
+
+
+def note_collapses(
+    replica: Replica, db: int, key: bytes, stream: Stream, dots: dict[Dot, Tag]
+) -> None:
+    """Note the entries of ours that a smaller ID for the same idempotent ID beats."""
+    best = winner(dots)
+    for dot, tag in dots.items():
+        if dot != best and tag.yields and region_of(dot[0]) == replica.region:
+            log = stream.shared_log(dot[0])
+            found = log.find(tag.entry_id)
+            if found is not None:
+                block, index = found
+                assert block.numbers is not None
+                replica.collapses.append((db, key, (dot[0], block.numbers[index])))
+
+
+def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
+    """See :class:`kinds.CountDuplicate`."""
+    shared_stream(keyspace, effect.db, effect.key).producers.duplicates += 1
+
+
+def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
+    """See :class:`kinds.ConfigureProducers`. It forgets the pairs it has seen."""
+    replica = replica_of(keyspace)
+    replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    shared = parts(stream)
+    forget_covered(shared.limits, replica.knows)
+    shared.limits[replica.dot] = Limits(
+        effect.stamp_ms, region_of(replica.origin), effect.duration_s, effect.maxsize
+    )
+    shared.forget_tags(replica.knows)
+    renew_producers(keyspace, stream)
+    settle(keyspace, effect.db, effect.key, stream)
+
+
+def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
+    """See :class:`kinds.ForgetProducers`."""
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    stream.producers.forget(effect.pid, effect.count)
+    stream.forget_tags(effect.pid)
+
+
+def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
+    """See :class:`kinds.Accept`. Of concurrent records the furthest one counts."""
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    records = parts(stream).accepted.setdefault(effect.pid, {})
+    forget_covered(records, replica.knows)
+    records[replica.dot] = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
+    stream.ledger.records.pop(effect.pid, None)
+    stream.ledger.records[effect.pid] = max(records.values())

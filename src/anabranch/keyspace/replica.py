@@ -1,0 +1,151 @@
+"""What one region knows of all regions: who it is, what it has seen, what it still remembers.
+
+An *origin* is one life of a region's numbering: ``epoch << 8 | region``. It numbers its effects
+1, 2, 3 ... without gaps; a *dot* is (origin, number). What has been applied is always closed under
+cause, so a *vector* (origin -> number) describes it completely: an entry that the vector covers
+and that is not here was removed, and nothing need be remembered of it.
+
+Removals that must also meet what they have not seen (DEL and XGROUP DESTROY win over concurrent
+creations of groups) leave a *mark* until every member has them on its disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["Dot", "Member", "Replica", "covers", "epoch_of", "origin_of", "region_of"]
+
+Dot = tuple[int, int]
+"""(origin, number)."""
+
+REGION_BITS = 8
+REGION_MAX = (1 << REGION_BITS) - 1
+
+
+def origin_of(region: int, epoch: int) -> int:
+    """The origin of a region's epoch."""
+    return epoch << REGION_BITS | region
+
+
+def region_of(origin: int) -> int:
+    """The region number of an origin."""
+    return origin & REGION_MAX
+
+
+def epoch_of(origin: int) -> int:
+    """The epoch of an origin."""
+    return origin >> REGION_BITS
+
+
+def covers(vector: Mapping[int, int], dot: Dot) -> bool:
+    """Whether who has applied this much has applied that effect."""
+    return vector.get(dot[0], 0) >= dot[1]
+
+
+class Member(NamedTuple):
+    """A region of the cluster and where others reach it."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Replica:
+    """One region's knowledge. ``own`` is the origin under which it numbers its effects."""
+
+    __slots__ = (
+        "collapses",
+        "context",
+        "default_limits",
+        "flushes",
+        "hybrid_ms",
+        "marked",
+        "members",
+        "number",
+        "origin",
+        "own",
+        "removed",
+        "stable",
+        "vector",
+    )
+
+    def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
+        """``default_limits`` are seconds and count for idempotent producers of new streams."""
+        self.own = own
+        self.default_limits = default_limits
+        self.vector: dict[int, int] = {}
+        self.members: dict[int, Member] = {}
+        self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
+        # Of the effect being applied:
+        self.origin = own
+        self.number = 0
+        self.context: Mapping[int, int] = self.vector
+        # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
+        self.flushes: dict[Dot, int | None] = {}
+        self.marked: dict[tuple[int, bytes], None] = {}  # keys with marks
+        self.stable: dict[int, int] = {}  # what every member has on its disk
+        self.hybrid_ms = 0  # the greatest stamp of a setting seen
+        # Entries of ours that another region's duplicate beats: (database, key, dot)
+        self.collapses: list[tuple[int, bytes, Dot]] = []
+
+    @property
+    def region(self) -> int:
+        """Our number among the regions."""
+        return region_of(self.own)
+
+    @property
+    def dot(self) -> Dot:
+        """Of the effect being applied."""
+        return self.origin, self.number
+
+    def written(self) -> list[Any]:
+        """All of this as plain values, for a snapshot; :meth:`read` takes them back."""
+        return [
+            self.own,
+            list(self.vector.items()),
+            [[region, *member] for region, member in self.members.items()],
+            list(self.removed.items()),
+            [[*dot, db] for dot, db in self.flushes.items()],
+            self.hybrid_ms,
+        ]
+
+    def read(self, written: list[Any]) -> None:
+        """Take over what :meth:`written` gave. Another region's keeps our own name."""
+        own, vector, members, removed, flushes, self.hybrid_ms = written
+        if region_of(own) == self.region:
+            self.own = own
+        self.vector.update((origin, number) for origin, number in vector)
+        self.members = {region: Member(*rest) for region, *rest in members}
+        self.removed = {region: epoch for region, epoch in removed}
+        self.flushes = {(origin, number): db for origin, number, db in flushes}
+
+    def knows(self, dot: Dot) -> bool:
+        """Whether the effect being applied was made with knowledge of another."""
+        return dot[1] <= (self.context.get(dot[0], 0) if dot[0] != self.origin else self.number - 1)
+
+    def context_now(self) -> dict[int, int]:
+        """All that the effect being applied was made with knowledge of, to be kept."""
+        context = dict(self.context)
+        context[self.origin] = self.number - 1
+        return context
+
+    def begin_own(self) -> None:
+        """The next effect is one of ours."""
+        self.origin = self.own
+        self.number = self.vector.get(self.own, 0) + 1
+        self.context = self.vector
+
+    def begin(self, origin: int, number: int, context: Mapping[int, int]) -> None:
+        """The next effect is one of an origin, made with knowledge of a context."""
+        self.origin = origin
+        self.number = number
+        self.context = context
+
+    def finish(self, count: int) -> None:
+        """The effect, which took so many numbers, was applied."""
+        self.vector[self.origin] = self.number + count - 1
+
+    def stamp(self, now_ms: int) -> int:
+        """The time of a new setting: not before any that we have seen."""
+        return max(now_ms, self.hybrid_ms + 1)

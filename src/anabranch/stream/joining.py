@@ -1,0 +1,167 @@
+"""Two states of one stream as one, without the effects that made them.
+
+Each state comes with the vector of its region, and that is enough: what one has and the other has
+seen but does not have was removed there; what the other has not seen is news. So the result is
+what both would hold if each had applied what the other had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.shared import ALL_GROUPS, Dot, Mark, Shared
+from anabranch.stream.shared_group import Creation, SharedGroup
+from anabranch.stream.shared_log import SharedLog
+from anabranch.stream.stream import Stream
+
+__all__ = ["join_dots", "join_streams"]
+
+_T = TypeVar("_T")
+
+Vector = Mapping[int, int]
+
+
+def join_dots(ours: dict[Dot, _T], theirs: dict[Dot, _T], our: Vector, their: Vector) -> None:
+    """Take over what is news of a table by dots, and drop what the other side has dropped."""
+    for dot in [dot for dot in ours if dot not in theirs and dot[1] <= their.get(dot[0], 0)]:
+        del ours[dot]
+    for dot, value in theirs.items():
+        if dot not in ours and dot[1] > our.get(dot[0], 0):
+            ours[dot] = value
+
+
+def join_streams(
+    ours: Stream,
+    theirs: Stream,
+    our: Vector,
+    their: Vector,
+    flushes: tuple[Mapping[Dot, None], Mapping[Dot, None]],
+) -> None:
+    """Join another state of a stream into ours; the other is of no use afterwards.
+
+    ``flushes`` are what removed all groups of the database, here and there. Counters and look-up
+    tables have to be derived anew.
+    """
+    mine, other = ours.shared, theirs.shared
+    assert mine is not None
+    assert other is not None
+    our_marks: dict[Dot, Mark] = {**mine.marks, **dict.fromkeys(flushes[0], ALL_GROUPS)}
+    their_marks: dict[Dot, Mark] = {**other.marks, **dict.fromkeys(flushes[1], ALL_GROUPS)}
+    for origin in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
+        _join_logs(
+            ours.shared_log(origin),
+            theirs.shared_log(origin),
+            our.get(origin, 0),
+            their.get(origin, 0),
+        )
+    _join_groups(ours, theirs, our, their, our_marks, their_marks)
+    _join_shared(mine, other, our, their)
+    for group in ours.groups.values():
+        assert isinstance(group, SharedGroup)
+        for origin, log in ours.shared_logs.items():
+            group.drop_between(origin, 0, log.floor)
+
+
+def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:
+    """Entries and counters of one origin of which both have seen everything up to a number."""
+    for low, high in _numbers(ours, min(our, their)).without(_numbers(theirs, their)):
+        ours.remove_numbered(low, high)
+    theirs.remove_numbered(0, our)
+    ours.adopt(theirs)
+
+
+def _numbers(log: SharedLog, top: int) -> Ranges:
+    """Numbers of the live entries up to one."""
+    found = Ranges()
+    for block, low, high in log.spans_numbered(0, top):
+        assert block.numbers is not None
+        found.add_numbers(block.numbers[low:high])
+    return found
+
+
+def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
+    join_dots(mine.marks, other.marks, our, their)
+    join_dots(mine.deadlines, other.deadlines, our, their)
+    join_dots(mine.last_ids, other.last_ids, our, their)
+    join_dots(mine.deleted_ids, other.deleted_ids, our, their)
+    join_dots(mine.surpluses, other.surpluses, our, their)
+    join_dots(mine.limits, other.limits, our, their)
+    for pid in set(mine.accepted) | set(other.accepted):
+        records = mine.accepted.setdefault(pid, {})
+        join_dots(records, other.accepted.get(pid, {}), our, their)
+        if not records:
+            del mine.accepted[pid]
+    for pid in set(mine.tags) | set(other.tags):
+        table, other_table = mine.tags.setdefault(pid, {}), other.tags.get(pid, {})
+        for iid in set(table) | set(other_table):
+            dots = table.setdefault(iid, {})
+            join_dots(dots, other_table.get(iid, {}), our, their)
+            if not dots:
+                del table[iid]
+        if not table:
+            del mine.tags[pid]
+
+
+def _join_groups(
+    ours: Stream,
+    theirs: Stream,
+    our: Vector,
+    their: Vector,
+    our_marks: dict[Dot, Mark],
+    their_marks: dict[Dot, Mark],
+) -> None:
+    for name in set(ours.groups) | set(theirs.groups):
+        mine, other = ours.groups.get(name), theirs.groups.get(name)
+        assert mine is None or isinstance(mine, SharedGroup)
+        assert other is None or isinstance(other, SharedGroup)
+        my_creations = {} if mine is None else mine.creations
+        other_creations = {} if other is None else other.creations
+        alive = {
+            **_surviving(name, my_creations, other_creations, our, their, their_marks),
+            **_surviving(name, other_creations, my_creations, their, our, our_marks),
+        }
+        if not alive:
+            ours.groups.pop(name, None)
+            continue
+        if mine is None or alive.keys().isdisjoint(mine.creations):
+            # Nothing of ours is left: what was delivered here was delivered for another group.
+            assert other is not None
+            mine = ours.groups[name] = SharedGroup(other.last_delivered_id)
+        mine.creations = alive
+        for dot in [dot for dot in mine.acknowledged if dot not in alive]:
+            del mine.acknowledged[dot]
+        if other is not None:
+            for dot, by_origin in other.acknowledged.items():
+                if dot in alive:
+                    known = mine.acknowledged.setdefault(dot, {})
+                    for origin, ranges in by_origin.items():
+                        known.setdefault(origin, Ranges()).update(ranges)
+                        for low, high in ranges:
+                            mine.drop_between(origin, low, high)
+
+
+def _surviving(
+    name: bytes,
+    some: dict[Dot, Creation],
+    others: dict[Dot, Creation],
+    seen: Vector,
+    seen_there: Vector,
+    marks_there: dict[Dot, Mark],
+) -> dict[Dot, Creation]:
+    """Creations of one side that the other has too, or has not heard of and did not beat."""
+    return {
+        dot: creation
+        for dot, creation in some.items()
+        if dot in others
+        or (
+            dot[1] > seen_there.get(dot[0], 0)
+            and not any(
+                (mark is ALL_GROUPS or mark == name)
+                and removal[1] > seen.get(removal[0], 0)
+                and removal[1] > creation.context.get(removal[0], 0)
+                for removal, mark in marks_there.items()
+            )
+        )
+    }

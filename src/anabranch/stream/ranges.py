@@ -1,0 +1,123 @@
+"""Sets of effect numbers as few intervals: what a group was given, what was acknowledged.
+
+Intervals are half-open ``(low, high]``: ``(4, 7]`` are the numbers 5, 6 and 7. Neighbours are
+merged, so what grows at its end stays one interval.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+__all__ = ["Ranges"]
+
+
+class Ranges:
+    """Disjoint intervals, ascending, none touching the next."""
+
+    __slots__ = ("highs", "lows")
+
+    def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
+        self.lows: list[int] = []
+        self.highs: list[int] = []
+        for low, high in pairs:
+            self.add(low, high)
+
+    def __bool__(self) -> bool:
+        return bool(self.lows)
+
+    def __len__(self) -> int:
+        """Intervals, not numbers."""
+        return len(self.lows)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_left(self.lows, number) - 1
+        return at >= 0 and number <= self.highs[at]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.lows, self.highs, strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ranges) and self.lows == other.lows and self.highs == other.highs
+
+    __hash__ = None  # type: ignore[assignment]  # they change
+
+    def add(self, low: int, high: int) -> None:
+        """Add the numbers ``low + 1`` to ``high``; O(1) at the end, a memory move elsewhere."""
+        if high <= low:
+            return
+        lows, highs = self.lows, self.highs
+        if not highs or low > highs[-1]:
+            lows.append(low)
+            highs.append(high)
+            return
+        first = bisect_left(highs, low)  # the first interval that reaches up to us
+        stop = bisect_right(lows, high)  # the first that begins behind us
+        if first < stop:
+            low = min(low, lows[first])
+            high = max(high, highs[stop - 1])
+        lows[first:stop] = [low]
+        highs[first:stop] = [high]
+
+    def add_numbers(self, numbers: Iterable[int]) -> None:
+        """Add single numbers, quickest when they ascend."""
+        low = high = -1
+        for number in numbers:
+            if number == high + 1:
+                high = number
+                continue
+            self.add(low, high)
+            low, high = number - 1, number
+        self.add(low, high)
+
+    def update(self, other: Ranges) -> None:
+        """Add all of another set."""
+        for low, high in other:
+            self.add(low, high)
+
+    def gaps(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """The intervals of ``(low, high]`` that are not in the set, ascending."""
+        at = bisect_right(self.highs, low)
+        while low < high:
+            if at == len(self.lows) or self.lows[at] >= high:
+                yield low, high
+                return
+            if low < self.lows[at]:
+                yield low, self.lows[at]
+            low = max(low, self.highs[at])
+            at += 1
+
+    def without(self, other: Ranges | None) -> Ranges:
+        """The numbers of this set that are not in the other."""
+        if not other:
+            return self
+        rest = Ranges()
+        for low, high in self:
+            for gap in other.gaps(low, high):
+                rest.add(*gap)
+        return rest
+
+    def copy(self) -> Ranges:
+        """An independent copy."""
+        twin = Ranges()
+        twin.lows = self.lows.copy()
+        twin.highs = self.highs.copy()
+        return twin
+
+    def flat(self) -> list[int]:
+        """``[low, high, low, high, ...]``, for writing down."""
+        return [edge for pair in self for edge in pair]
+
+    @classmethod
+    def of_flat(cls, edges: list[int]) -> Ranges:
+        """The set that :meth:`flat` wrote down."""
+        twin = cls()
+        twin.lows = edges[::2]
+        twin.highs = edges[1::2]
+        return twin
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        edges = self.flat()
+        assert all(a < b for a, b in pairwise(edges))

@@ -1,0 +1,40 @@
+"""IDs of new entries where several regions write.
+
+A new ID is above everything that its region has seen in the key, so the order of IDs extends the
+order of cause and effect. IDs that the server makes are unique over all regions: a region uses the
+sequence numbers that are its own number modulo 256, and a later epoch of it, whose predecessor may
+have given out IDs that nobody remembers, begins at ``epoch x 2**32``.
+"""
+
+from __future__ import annotations
+
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+
+__all__ = ["MODULUS", "automatic_id", "next_sequence", "sequence_in"]
+
+MODULUS = 256
+"""Fixed for a cluster: region numbers are below it."""
+
+_EPOCH_BITS = 32
+
+
+def next_sequence(own: int, after: int) -> int:
+    """The smallest sequence number above ``after`` that an origin may use."""
+    region, epoch = own & 0xFF, own >> 8
+    low = max(after + 1, epoch << _EPOCH_BITS)
+    return low + (region - low) % MODULUS
+
+
+def sequence_in(own: int, ms: int, last: int) -> int:
+    """An origin's next ID in a millisecond, which may lie before that of ``last``.
+
+    Beyond the last sequence number there is none: what is returned then is no ID of that
+    millisecond any more.
+    """
+    after = last & MAX_SEQ if ms == last >> SEQ_BITS else -1
+    return (ms << SEQ_BITS) + next_sequence(own, after)
+
+
+def automatic_id(own: int, now_ms: int, last: int) -> int:
+    """An origin's next ID above ``last``: of now, or of the latest millisecond that was seen."""
+    return sequence_in(own, max(now_ms, last >> SEQ_BITS), last)

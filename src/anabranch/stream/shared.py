@@ -1,0 +1,157 @@
+"""What a stream remembers beside its entries where several regions write it.
+
+Everything is kept under the *dot* of the effect that brought it, because two rules need to know
+which effect that was: a removal takes away what it has seen, and a setting replaces the settings
+it has seen. What several regions did concurrently stays side by side, and what is shown is
+computed from that: so every region shows the same, whatever the order in which it heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from anabranch.stream.ledger import Accepted
+
+__all__ = [
+    "ALL_GROUPS",
+    "NO_GROUP",
+    "Dot",
+    "Limits",
+    "Mark",
+    "Shared",
+    "Tag",
+    "forget_covered",
+    "winner",
+]
+
+Mark = bytes | bool
+"""Which groups a removal beats that were created without knowing of it."""
+
+ALL_GROUPS: Final = True
+NO_GROUP: Final = False
+
+Dot = tuple[int, int]
+"""(origin, number) of an effect."""
+
+Covered = Callable[[Dot], bool]
+"""Whether an effect was known to the one that is applied."""
+
+_T = TypeVar("_T")
+
+
+class Limits(NamedTuple):
+    """XCFGSET: of concurrent ones the one with the greatest (stamp, region) counts."""
+
+    stamp_ms: int
+    region: int
+    duration_s: int
+    maxsize: int
+
+
+class Tag(NamedTuple):
+    """One entry that a producer's idempotent ID stands for."""
+
+    entry_id: int
+    at_ms: int
+    yields: bool
+    """Its entry goes if another region accepted the same ID for a smaller one."""
+
+
+class Shared:
+    """The shared state of one key."""
+
+    __slots__ = (
+        "accepted",
+        "deadlines",
+        "deleted_ids",
+        "last_ids",
+        "limits",
+        "marks",
+        "surpluses",
+        "tags",
+    )
+
+    def __init__(self) -> None:
+        # DEL, XGROUP DESTROY and expiry, until they are stable
+        self.marks: dict[Dot, Mark] = {}
+        self.deadlines: dict[Dot, int | None] = {}  # EXPIRE; None for PERSIST
+        self.last_ids: dict[Dot, int] = {}  # XSETID
+        self.deleted_ids: dict[Dot, int] = {}  # XSETID MAXDELETEDID
+        self.surpluses: dict[Dot, int] = {}  # XSETID ENTRIESADDED: how much it added
+        self.limits: dict[Dot, Limits] = {}
+        self.tags: dict[bytes, dict[bytes, dict[Dot, Tag]]] = {}  # producer -> ID -> entries
+        self.accepted: dict[bytes, dict[Dot, Accepted]] = {}  # bulk producer -> records
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing is remembered."""
+        return not (
+            self.marks
+            or self.deadlines
+            or self.last_ids
+            or self.deleted_ids
+            or self.surpluses
+            or self.limits
+            or self.tags
+            or self.accepted
+        )
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the key goes: the latest of concurrent settings, None (never) beating all."""
+        if not self.deadlines:
+            return None
+        times = self.deadlines.values()
+        return None if None in times else max(time for time in times if time is not None)
+
+    def clear(self, covered: Covered) -> None:
+        """The key was deleted by somebody who knew of these effects. Marks stay."""
+        forget_covered(self.deadlines, covered)
+        forget_covered(self.last_ids, covered)
+        forget_covered(self.deleted_ids, covered)
+        forget_covered(self.surpluses, covered)
+        forget_covered(self.limits, covered)
+        self.forget_tags(covered)
+        for pid in list(self.accepted):
+            forget_covered(self.accepted[pid], covered)
+            if not self.accepted[pid]:
+                del self.accepted[pid]
+
+    def forget_tags(self, covered: Covered) -> None:
+        """The idempotent IDs among them are forgotten."""
+        for pid in list(self.tags):
+            table_of = self.tags[pid]
+            for iid in list(table_of):
+                forget_covered(table_of[iid], covered)
+                if not table_of[iid]:
+                    del table_of[iid]
+            if not table_of:
+                del self.tags[pid]
+
+    def copy(self) -> Shared:
+        """An independent copy."""
+        other = Shared()
+        other.marks = self.marks.copy()
+        other.deadlines = self.deadlines.copy()
+        other.last_ids = self.last_ids.copy()
+        other.deleted_ids = self.deleted_ids.copy()
+        other.surpluses = self.surpluses.copy()
+        other.limits = self.limits.copy()
+        other.tags = {
+            pid: {iid: dots.copy() for iid, dots in table.items()}
+            for pid, table in self.tags.items()
+        }
+        other.accepted = {pid: dots.copy() for pid, dots in self.accepted.items()}
+        return other
+
+
+def forget_covered(table: dict[Dot, _T], covered: Covered) -> None:
+    """Drop what a removal or a new setting has seen."""
+    for dot in [dot for dot in table if covered(dot)]:
+        del table[dot]
+
+
+def winner(dots: dict[Dot, Tag]) -> Dot:
+    """Of several entries for one idempotent ID the one that is answered: the smallest ID."""
+    return min(dots, key=lambda dot: (dots[dot].entry_id, dot[0] & 0xFF, dot))

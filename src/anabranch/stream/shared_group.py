@@ -1,0 +1,336 @@
+"""A consumer group where several regions read and write: created, read and acknowledged anywhere.
+
+Shared by all regions are the *creations* of the group (concurrent ones are one group, as wide as
+the widest) and what was acknowledged under each. Everything else is this region's: what was
+delivered here, who holds what. So each region hands out what was neither delivered here nor
+acknowledged anywhere, and never misses an entry that arrives late.
+
+An acknowledgement travels only as a *run*: a stretch of consecutive deliveries of one origin's
+entries from which nothing is open any more. Entries given up without being processed (their
+consumer was deleted, the group was moved) end a run, and never count as acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.group import LOCAL_REGION, Consumer, Group
+from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import Span
+from anabranch.stream.shared import Dot
+from anabranch.stream.shared_log import SharedLog
+
+__all__ = ["Creation", "Run", "SharedGroup"]
+
+
+class Creation(NamedTuple):
+    """One XGROUP CREATE."""
+
+    context: Mapping[int, int]
+    """What its region had applied."""
+    start: int | None
+    """Entries above this ID are the group's; None: those beyond the context (``$``)."""
+
+
+class Run:
+    """Consecutive deliveries of one origin's entries: the numbers ``(low, last]``."""
+
+    __slots__ = ("closed", "last", "low", "sent")
+
+    def __init__(self, low: int, sent: int, last: int, *, closed: bool = False) -> None:
+        self.low = low
+        self.sent = sent  # acknowledged in other regions' eyes up to here
+        self.last = last
+        self.closed = closed  # nothing is added any more
+
+
+class SharedGroup(Group):
+    """A group of a stream with several writing regions."""
+
+    __slots__ = (
+        "acknowledged",
+        "creations",
+        "delivered",
+        "discarded",
+        "hidden",
+        "rewound",
+        "runs",
+    )
+
+    def __init__(self, last_delivered_id: int) -> None:
+        super().__init__(last_delivered_id, None)
+        # Here the one cursor is only what XINFO shows.
+        self.pending: dict[int, PendingList] = defaultdict(PendingList)
+        self.creations: dict[Dot, Creation] = {}
+        self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> origin -> numbers
+        # this region's own part, by origin
+        self.delivered: dict[int, Ranges] = {}
+        self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID goes behind
+        self.rewound: dict[int, None] = {}  # origins of which SETID, not a creation, is the start
+        self.discarded: dict[int, dict[int, None]] = {}  # given up by XGROUP DELCONSUMER
+        self.runs: dict[int, list[Run]] = {}
+
+    # -- what is left to deliver --------------------------------------------------------------
+
+    def gaps(self, origin: int, log: SharedLog) -> Iterator[tuple[int, int]]:
+        """Intervals of numbers ``(low, high]`` of an origin that this region may hand out."""
+        top = log.newest_number
+        begin = 0 if origin in self.rewound else self._begin(origin, log)
+        if begin >= top:
+            return
+        blocked = self.delivered.get(origin)
+        settled = self._settled(origin)
+        if settled:
+            if blocked:
+                settled.update(blocked)
+            blocked = settled
+        if blocked:
+            yield from blocked.gaps(begin, top)
+        else:
+            yield begin, top
+
+    def _begin(self, origin: int, log: SharedLog) -> int:
+        """The number behind which the widest creation begins."""
+        begins = []
+        for context, start in self.creations.values():
+            if start is None:
+                begins.append(context.get(origin, 0))
+            else:
+                begins.append(log.number_upto(start) if start else 0)
+        return min(begins)
+
+    def _settled(self, origin: int) -> Ranges:
+        """Numbers of an origin that were acknowledged anywhere and are not hidden here."""
+        settled = Ranges()
+        for ranges in self.acknowledged.values():
+            if (some := ranges.get(origin)) is not None:
+                settled.update(some)
+        return settled.without(self.hidden.get(origin)).copy()
+
+    def spans(self, origin: int, log: SharedLog) -> Iterator[Span]:
+        """Live entries of an origin to hand out, ascending."""
+        for low, high in self.gaps(origin, log):
+            yield from log.spans_numbered(low, high)
+
+    def count(self, origin: int, log: SharedLog) -> int:
+        """How many there are; O(intervals x log n)."""
+        return sum(log.count_numbered(low, high) for low, high in self.gaps(origin, log))
+
+    def has(self, origin: int, log: SharedLog) -> bool:
+        """Whether there are any."""
+        return any(
+            next(log.spans_numbered(low, high), None) is not None
+            for low, high in self.gaps(origin, log)
+        )
+
+    def would_deliver(self, origin: int, log: SharedLog, number: int) -> bool:
+        """Whether an entry is among them."""
+        return any(low < number <= high for low, high in self.gaps(origin, log))
+
+    # -- deliveries ---------------------------------------------------------------------------
+
+    def hand_out(
+        self,
+        origin: int,
+        ids: list[int],
+        numbers: list[int],
+        consumer: Consumer,
+        now_ms: int,
+        *,
+        pending: bool,
+    ) -> None:
+        """Entries of an origin were delivered here, ascending; ``pending`` is False for NOACK."""
+        self.delivered.setdefault(origin, Ranges()).add_numbers(numbers)
+        self.see(ids[-1])
+        self._extend_runs(self.runs.setdefault(origin, []), numbers)
+        if pending:
+            self.deliver(origin, ids, consumer, now_ms)
+            entries = self.pending[origin].entries
+            for entry_id, number in zip(ids, numbers, strict=True):
+                entries[entry_id].number = number
+        if discarded := self.discarded.get(origin):
+            for number in numbers:
+                discarded.pop(number, None)
+
+    @staticmethod
+    def _extend_runs(runs: list[Run], numbers: list[int]) -> None:
+        for number in numbers:
+            before = [run for run in runs if not run.closed and run.last < number]
+            if before:
+                max(before, key=_last).last = number
+                if len(runs) == 1:  # and so on for the rest, which ascends
+                    runs[0].last = numbers[-1]
+                    return
+            else:
+                runs.append(Run(number - 1, number - 1, number))
+
+    def see(self, entry_id: int) -> None:
+        """An entry was delivered here, or acknowledged somewhere: for last-delivered-id."""
+        self.cursors[LOCAL_REGION] = max(self.cursors[LOCAL_REGION], entry_id)
+
+    def discard_consumer(self, name: bytes) -> None:
+        """A consumer is deleted: what it held was not processed, and stays open for others."""
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            for origin, pending in consumer.pending.items():
+                for entry in pending.entries.values():
+                    self.discarded.setdefault(origin, {})[entry.number] = None
+            self.remove_consumer(name)
+
+    def set_start(
+        self, logs: Mapping[int, SharedLog], seen: Mapping[int, int], last_id: int | None
+    ) -> None:
+        """XGROUP SETID: this region begins again behind an ID, or (None) behind all it has seen.
+
+        What others acknowledge from now on counts again.
+        """
+        self._close_runs()
+        for origin in set(seen) | set(self.delivered):
+            top = seen.get(origin, 0)
+            if last_id is None:
+                place = top
+            else:
+                log = logs.get(origin)
+                place = 0 if log is None else log.number_upto(last_id)
+            self.delivered[origin] = Ranges([(0, place)])
+            self.hidden[origin] = Ranges([(place, top)])
+            self.rewound[origin] = None
+
+    def jump_to(self, logs: Mapping[int, SharedLog], last_id: int) -> None:
+        """XCLAIM LASTID: entries up to an ID count as delivered here."""
+        self._close_runs()
+        for origin, log in logs.items():
+            if place := log.number_upto(last_id):
+                self.delivered.setdefault(origin, Ranges()).add(0, place)
+        self.see(last_id)
+
+    def _close_runs(self) -> None:
+        for runs in self.runs.values():
+            for run in runs:
+                run.closed = True
+
+    # -- acknowledgements ---------------------------------------------------------------------
+
+    def grown_runs(self, logs: Mapping[int, SharedLog]) -> list[tuple[int, int, int]]:
+        """``(origin, low, high)`` of what is acknowledged by now and other regions do not know."""
+        grown = []
+        for origin, runs in self.runs.items():
+            log = logs.get(origin)
+            for run in runs:
+                opened = self._first_open(origin, log, run)
+                high = run.last if opened is None else opened - 1
+                if high > run.sent:
+                    grown.append((origin, max(run.low, run.sent), high))
+        return grown
+
+    def _first_open(self, origin: int, log: SharedLog | None, run: Run) -> int | None:
+        """The lowest number of a run that is pending, or was given up, and still exists."""
+        if log is None:
+            return None
+        opened = None
+        pending = self.pending.get(origin)
+        if pending is not None:
+            for entry in pending.between(MIN_ID, MAX_ID):
+                if entry.number > run.last:
+                    break
+                if entry.number > run.low and log.find_number(entry.number) is not None:
+                    opened = entry.number
+                    break
+        for number in self.discarded.get(origin, ()):
+            if (
+                run.low < number <= run.last
+                and (opened is None or number < opened)
+                and log.find_number(number) is not None
+            ):
+                opened = number
+        return opened
+
+    def settle(
+        self,
+        creations: list[Dot],
+        ranges: list[tuple[int, int, int]],
+        greatest_id: int,
+        *,
+        ours: bool,
+    ) -> None:
+        """Entries were acknowledged, under creations of which some may be gone.
+
+        ``ours`` tells that this region did it, and need not say so again.
+        """
+        alive = [dot for dot in creations if dot in self.creations]
+        if not alive:
+            return
+        for origin, low, high in ranges:
+            for dot in alive:
+                known = self.acknowledged.setdefault(dot, {})
+                known.setdefault(origin, Ranges()).add(low, high)
+            if (hidden := self.hidden.get(origin)) is not None:
+                self.hidden[origin] = hidden.without(Ranges([(low, high)]))
+            self.drop_between(origin, low, high)
+            if ours:
+                for run in self.runs.get(origin, ()):
+                    if max(run.low, run.sent) == low and high <= run.last:
+                        run.sent = high
+        self.see(greatest_id)
+        if ours:
+            self._sweep_runs()
+
+    def _sweep_runs(self) -> None:
+        """Forget runs that nothing can be added to and of which everything is known."""
+        for origin, runs in self.runs.items():
+            if any(run.closed and run.sent >= run.last for run in runs):
+                self.runs[origin] = [r for r in runs if not (r.closed and r.sent >= r.last)]
+
+    def drop_between(self, origin: int, low: int, high: int) -> None:
+        """Entries with numbers in ``(low, high]`` are neither pending nor given up any more."""
+        pending = self.pending.get(origin)
+        if pending is not None and pending.entries:
+            gone = []
+            for entry in pending.between(MIN_ID, MAX_ID):
+                if entry.number > high:
+                    break
+                if entry.number > low:
+                    gone.append(entry.entry_id)
+            for entry in pending.pop_all(gone):
+                self._detach(origin, entry)
+        discarded = self.discarded.get(origin)
+        if discarded:
+            for number in [number for number in discarded if low < number <= high]:
+                del discarded[number]
+
+    def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
+        """``(origin, pending entry)`` of all with this ID: concurrent writers may share one."""
+        return [
+            (origin, entry)
+            for origin, pending in self.pending.items()
+            if (entry := pending.entries.get(entry_id)) is not None
+        ]
+
+    # -- creations ----------------------------------------------------------------------------
+
+    def forget_creation(self, dot: Dot) -> None:
+        """A creation was removed, and what was acknowledged under it with it."""
+        del self.creations[dot]
+        self.acknowledged.pop(dot, None)
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        super().check()
+        assert self.creations
+        assert set(self.acknowledged) <= set(self.creations)
+        for by_origin in (self.delivered, self.hidden, *self.acknowledged.values()):
+            for ranges in by_origin.values():
+                ranges.check()
+        for origin, pending in self.pending.items():
+            settled = self._settled(origin)
+            for entry in pending.entries.values():
+                assert entry.number
+                assert entry.number not in settled
+
+
+def _last(run: Run) -> int:
+    return run.last

@@ -1,0 +1,1 @@
+"""What several regions promise together, checked from outside the code that keeps it."""

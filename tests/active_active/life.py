@@ -1,0 +1,528 @@
+"""A mesh that lives through events, and is compared with the formulas as it does.
+
+Events are plain tuples, so that a life can be written down, repeated, and cut down to what matters:
+
+===================================  ==============================================================
+``("do", region, word, ...)``         a command
+``("unit", region, (word, ...), ...)``  commands between MULTI and EXEC
+``("read", region, reader)``          a wandering reader asks AB.READ, see :class:`Wanderer`
+``("send", a, b, seed)``              some of a's effects reach b; the seed tells which
+``("state", a, b)``                   b joins a's state
+``("row", a, b)``                     a tells b what it has applied
+``("forget", a, seed)``               a cannot send some of its effects any more
+``("cut", a, b)``                     the link between goes down, or up again
+``("pass", a, ms)``                   time passes in a region
+===================================  ==============================================================
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import hiredis
+
+from anabranch.stream.stream import Stream
+from tests.active_active.readers import GroupReader, token_of
+from tests.support.formulas import NEVER, Added, Dot, Key, Shown
+from tests.support.mesh import Mesh, Node
+
+__all__ = ["GROUPS", "KEYS", "Event", "Life", "Wanderer"]
+
+Event = tuple[Any, ...]
+
+KEYS: Final = (b"a", b"b", b"c")
+GROUPS: Final = (b"g", b"h")
+
+
+@dataclass
+class Wanderer:
+    """A reader with a vector cursor that asks now here, now there."""
+
+    key: bytes
+    count: int
+    cursor: bytes = b"0"
+    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
+
+
+def id_of(text: bytes) -> int:
+    ms, _, seq = text.partition(b"-")
+    return int(ms) << 64 | int(seq)
+
+
+def pairs(flat: list[Any]) -> dict[bytes, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def entries_of(reply: list[Any] | None) -> list[tuple[int, bytes]]:
+    """``(ID, token)`` of entries."""
+    return [(id_of(entry_id), fields[-1] if fields else b"") for entry_id, fields in reply or ()]
+
+
+class Life:
+    """A mesh, who reads from it, and what has happened."""
+
+    def __init__(self, regions: int, mode: str, conflict: str = "collapse") -> None:
+        self.mode = mode
+        self.conflict = conflict
+        self.mesh = Mesh(regions, xadd_id_uniqueness_mode=mode, idmp_conflict=conflict)
+        self.readers: dict[tuple[int, Key, bytes], GroupReader] = {}
+        self.wanderers = [Wanderer(KEYS[0], 1), Wanderer(KEYS[0], 3), Wanderer(KEYS[1], 2)]
+        self.settled: dict[tuple[Key, bytes, Dot], set[Dot]] = {}
+        """Under which creations an entry was settled by whoever had it."""
+        self.reached: Counter[str] = Counter()
+        self.is_copied = False
+        """Whether entries may be there twice, because RENAME or COPY wrote them again."""
+
+    def node(self, number: int) -> Node:
+        return self.mesh.nodes[number]
+
+    def shown(self, node: Node, key: bytes) -> Shown:
+        return self.mesh.history.shown((0, key), node.vector)
+
+    def reader(self, node: Node, key: bytes, group: bytes, shown: Shown) -> GroupReader:
+        reader = self.readers.setdefault((node.number, (0, key), group), GroupReader())
+        reader.look(shown, group)
+        return reader
+
+    # -- events -------------------------------------------------------------------------------
+
+    def run(self, event: Event) -> Any:
+        """Let it happen; AssertionError if something comes out that must not."""
+        return getattr(self, f"_{event[0]}")(*event[1:])
+
+    def _pass(self, number: int, ms: int) -> None:
+        node = self.node(number)
+        node.clock.us += ms * 1000
+        node.tick()
+
+    def _cut(self, one: int, other: int) -> None:
+        self.mesh.cut_links ^= {frozenset((one, other))}
+
+    def _send(self, source: int, target: int, seed: int) -> None:
+        if not self.mesh.is_up(source, target):
+            return
+        giver, taker = self.node(source), self.node(target)
+        if not giver.can_serve(taker.vector):
+            self._state(source, target)
+            return
+        chance = random.Random(seed)
+        missing = giver.missing(taker.vector)
+        by_origin: dict[int, list[Any]] = {}
+        for unit in missing:
+            by_origin.setdefault(unit.origin, []).append(unit)
+        chosen = []
+        for _ in range(chance.randint(1, max(len(missing), 1)) if missing else 0):
+            origin = chance.choice(sorted(by_origin))
+            unit = by_origin[origin].pop(0)
+            if not by_origin[origin]:
+                del by_origin[origin]
+            chosen += [unit] * chance.choices([0, 1, 2], [5, 90, 5])[0]  # lost, arrived, repeated
+        self.mesh.send(source, target, chosen)
+        self.reached["held batch"] += bool(taker.held)
+        self.reached["relayed"] += any(unit.origin != source for unit in chosen)
+        self._look(taker)
+
+    def _state(self, source: int, target: int) -> None:
+        if not self.mesh.is_up(source, target):
+            return
+        giver, taker = self.node(source), self.node(target)
+        both = any(taker.vector.get(o, 0) > n for o, n in giver.vector.items()) or any(
+            o not in giver.vector for o in taker.vector
+        )
+        self.reached["join"] += 1
+        self.reached["join both ways at once"] += both
+        self.mesh.send_state(source, target)
+        self._look(taker)
+        for (number, *_), reader in self.readers.items():
+            if number == target and reader.ignored:
+                reader.is_vague = True
+
+    def _row(self, source: int, target: int) -> None:
+        if self.mesh.is_up(source, target):
+            self.mesh.send_row(source, target)
+
+    def _forget(self, number: int, seed: int) -> None:
+        node = self.node(number)
+        chance = random.Random(seed)
+        if node.vector:
+            origin = chance.choice(sorted(node.vector))
+            node.forget(origin, chance.randint(0, node.vector[origin]))
+
+    def _read(self, number: int, which: int) -> None:
+        node, reader = self.node(number), self.wanderers[which]
+        words = ["AB.READ", "COUNT", reader.count, "STREAMS", reader.key, reader.cursor]
+        ((_, cursor, entries),) = node.do(*words)
+        got = entries_of(entries)
+        assert len(got) <= reader.count, "AB.READ returned more than COUNT"
+        assert [entry_id for entry_id, _ in got] == sorted(entry_id for entry_id, _ in got)
+        if not self.is_copied:
+            again = [each for each in got if reader.got[each]]
+            assert not again, f"AB.READ returned entries twice: {again}"
+        reader.got.update(got)
+        reader.cursor = cursor
+
+    def _unit(self, number: int, *commands: tuple[Any, ...]) -> None:
+        node = self.node(number)
+        node.do("MULTI")
+        for words in commands:
+            node.do(*words)
+        before = dict(node.vector)
+        replies = node.do("EXEC")
+        for words in commands:
+            self._note(words)
+        assert len(replies) == len(commands)
+        self.reached["unit"] += sum(node.vector.values()) > sum(before.values()) + 1
+        self._look(node)
+
+    def _do(self, number: int, *words: Any) -> Any:
+        node = self.node(number)
+        checks = {
+            "XADD": self._xadd,
+            "XREADGROUP": self._xreadgroup,
+            "XACK": self._xack,
+            "XACKDEL": self._xack,
+            "XGROUP": self._xgroup,
+            "XCLAIM": self._xclaim,
+        }
+        self._note(words)
+        try:
+            reply = checks.get(words[0], _plainly)(node, words)
+        except hiredis.ReplyError as problem:
+            reply = problem
+        self._look(node)
+        return reply
+
+    def _note(self, words: tuple[Any, ...]) -> None:
+        self.reached[words[0]] += 1
+        if words[0] in ("RENAME", "COPY"):
+            self.is_copied = True
+
+    def _look(self, node: Node) -> None:
+        """Let the readers of a region notice what became of their groups."""
+        for (number, key, group), reader in self.readers.items():
+            if number == node.number:
+                reader.look(self.mesh.history.shown(key, node.vector), group)
+
+    # -- commands whose outcome is known ------------------------------------------------------
+
+    def _xadd(self, node: Node, words: tuple[Any, ...]) -> Any:
+        key = words[1]
+        before = self.shown(node, key)
+        length = len(self.mesh.history.facts[0, key])
+        reply = node.do(*words)
+        if "IDMP" in words:
+            at = words.index("IDMP")
+            tag = tuple(str(word).encode() for word in words[at + 1 : at + 3])
+            known = [] if self._is_over(node, before) else before.tags.get(tag, [])  # type: ignore[arg-type]
+            if known:
+                added = self.mesh.history.facts[0, key][length:]
+                assert id_of(reply) == min(fact.entry_id for fact in known), "another entry's ID"
+                assert not any(isinstance(fact, Added) for fact in added), "added again"
+                self.reached["duplicate refused"] += 1
+                return reply
+        if not self._is_over(node, before):
+            assert id_of(reply) > before.last_id, "an ID not above all that was seen"
+        if self.mode == "strict" or "*" in words:
+            assert id_of(reply) & 0xFF == node.number, "an ID of another region's class"
+        return reply
+
+    def _xreadgroup(self, node: Node, words: tuple[Any, ...]) -> Any:
+        group, key = words[2], words[-2]
+        shown = self.shown(node, key)
+        reply = node.do(*words)
+        if words[-1] != ">":
+            return reply
+        reader = self.reader(node, key, group, shown)
+        count = int(words[words.index("COUNT") + 1]) if "COUNT" in words else None
+        due = reader.deliverable(shown, group)
+        got = entries_of(reply[0][1]) if reply else []
+        if reader.is_vague:
+            due = _subsequence(due, got)
+        due = due[:count]
+        assert got == [(entry.entry_id, token_of(entry)) for entry in due], (
+            f"group {group!r} of {key!r} must get "
+            f"{[(entry.entry_id, token_of(entry)) for entry in due]}, not {got}"
+        )
+        reader.delivered |= {entry.dot for entry in due}
+        if "NOACK" in words:
+            for entry in due:
+                self._settle(key, group, entry.dot, reader)
+        return reply
+
+    def _settle(self, key: bytes, group: bytes, dot: Dot, reader: GroupReader) -> None:
+        self.settled.setdefault(((0, key), group, dot), set()).update(reader.creations)
+
+    def _xack(self, node: Node, words: tuple[Any, ...]) -> Any:
+        key, group = words[1:3]
+        given = words[3:] if words[0] == "XACK" else words[words.index("IDS") + 2 :]
+        shown = self.shown(node, key)
+        issued = len(node.issued)
+        stream = node.region.keyspace.databases[0].values.get(key)
+        pending = []
+        if isinstance(stream, Stream) and group in stream.groups:
+            holder: Any = stream.groups[group]
+            pending = [
+                (origin, entry.number)
+                for entry_id in {id_of(each) for each in given}
+                for origin, entry in holder.pending_of(entry_id)
+            ]
+        reply = node.do(*words)
+        if pending:
+            reader = self.reader(node, key, group, shown)
+            for dot in pending:
+                self._settle(key, group, dot, reader)
+            travels = len(node.issued) > issued
+            self.reached["ack that travels" if travels else "ack held back"] += 1
+        return reply
+
+    def _xgroup(self, node: Node, words: tuple[Any, ...]) -> Any:
+        verb, key, group = words[1:4]
+        shown = self.shown(node, key)
+        reply = node.do(*words)
+        if verb == "SETID":
+            start = None if words[4] == "$" else id_of(str(words[4]).encode() + b"-0")
+            self.reader(node, key, group, shown).move(shown, group, node.vector, start)
+            self.reached["SETID forward" if start is None else "SETID to an ID"] += 1
+        elif verb == "DELCONSUMER" and reply:
+            self.reader(node, key, group, shown).is_plain = False
+            self.reached["discarded pending"] += 1
+        return reply
+
+    def _xclaim(self, node: Node, words: tuple[Any, ...]) -> Any:
+        key, group = words[1:3]
+        shown = self.shown(node, key)
+        before = {row[b"name"]: row for row in map(pairs, node.do("XINFO", "GROUPS", key))}
+        reply = node.do(*words)
+        if "LASTID" in words:
+            start = id_of(words[words.index("LASTID") + 1])
+            if start > id_of(before[group][b"last-delivered-id"]):
+                self.reader(node, key, group, shown).jump(shown, start)
+        return reply
+
+    # -- what must hold at any time -----------------------------------------------------------
+
+    @staticmethod
+    def _is_over(node: Node, shown: Shown) -> bool:
+        """Whether the deadline has come: the key is hidden, whether or not it was removed."""
+        return shown.deadline <= node.clock.us // 1000
+
+    def check(self, node: Node) -> None:
+        """Compare a region with the formulas, key by key."""
+        for key in KEYS:
+            self.check_key(node, key)
+        for value in node.region.keyspace.databases[0].values.values():
+            if isinstance(value, Stream):
+                value.check()
+
+    def check_key(self, node: Node, key: bytes) -> None:
+        shown = self.shown(node, key)
+        exists = node.do("EXISTS", key)
+        if not shown.exists or self._is_over(node, shown):
+            assert not exists, f"{key!r} is still there"
+            return
+        assert exists, f"{key!r} is not there"
+        got = entries_of(node.do("XRANGE", key, "-", "+"))
+        due = [(entry.entry_id, token_of(entry)) for entry in shown.entries]
+        assert sorted(got) == sorted(due), f"{key!r} has {got} instead of {due}"
+        assert [i for i, _ in got] == [i for i, _ in due], f"{key!r} is out of order"
+        if self.mode == "strict" and not self.is_copied:
+            assert len({entry_id for entry_id, _ in got}) == len(got), "one ID twice"
+        info = pairs(node.do("XINFO", "STREAM", key))
+        assert info[b"length"] == len(due)
+        assert id_of(info[b"last-generated-id"]) == shown.last_id, "last-generated-id"
+        assert id_of(info[b"max-deleted-entry-id"]) == shown.max_deleted_id, "max-deleted-entry-id"
+        assert info[b"entries-added"] == shown.entries_added, (
+            f"entries-added {info[b'entries-added']} instead of {shown.entries_added}"
+        )
+        deadline = node.do("PEXPIRETIME", key)
+        assert deadline == (-1 if shown.deadline == NEVER else shown.deadline), "deadline"
+        self._check_groups(node, key, shown)
+
+    def _check_groups(self, node: Node, key: bytes, shown: Shown) -> None:
+        rows = [pairs(row) for row in node.do("XINFO", "GROUPS", key)]
+        names = [row[b"name"] for row in rows]
+        assert names == sorted(shown.groups), f"{key!r} has {names}, not {sorted(shown.groups)}"
+        for row in rows:
+            group = row[b"name"]
+            reader = self.reader(node, key, group, shown)
+            lag = row[b"lag"]
+            lags = [len(reader.deliverable(shown, group, sure=sure)) for sure in (True, False)]
+            assert lags[0] <= lag <= lags[1], f"{group!r} of {key!r}: lag {lag} instead of {lags}"
+            assert row[b"entries-read"] == shown.entries_added - lag
+            consumers = [pairs(each) for each in node.do("XINFO", "CONSUMERS", key, group)]
+            total, *_, by_consumer = node.do("XPENDING", key, group)
+            held = {name: int(count) for name, count in by_consumer or ()}
+            assert sum(held.values()) == total == row[b"pending"]
+            assert held == {c[b"name"]: c[b"pending"] for c in consumers if c[b"pending"]}
+            self._check_pending(node, key, group, shown, reader)
+
+    def _check_pending(
+        self, node: Node, key: bytes, group: bytes, shown: Shown, reader: GroupReader
+    ) -> None:
+        """Nothing is pending that was acknowledged: by IDs, where those are unique."""
+        acknowledged: set[int] = set()
+        still_open: set[int] = set()
+        for entry in shown.entries:
+            done = shown.is_acknowledged(group, entry, reader.ignored)
+            (acknowledged if done else still_open).add(entry.entry_id)
+        rows = node.do("XPENDING", key, group, "-", "+", 10_000)
+        pending = {id_of(row[0]) for row in rows}
+        wrong = pending & (acknowledged - still_open)
+        assert not wrong, f"pending, though acknowledged: {wrong}"
+
+    def visible(self, node: Node) -> dict[bytes, Any]:
+        """Everything that regions with the same effects must show alike."""
+        found = {}
+        for key in KEYS:
+            if not node.do("EXISTS", key):
+                continue
+            info = pairs(node.do("XINFO", "STREAM", key))
+            found[key] = (
+                node.do("XRANGE", key, "-", "+"),
+                {name: value for name, value in info.items() if name in _SHARED_FIGURES},
+                [pairs(row)[b"name"] for row in node.do("XINFO", "GROUPS", key)],
+                node.do("PEXPIRETIME", key),
+            )
+        return found
+
+    def check_equals(self) -> None:
+        """Regions that have applied the same effects show the same."""
+        nodes = list(self.mesh.nodes.values())
+        for node, other in pairwise(nodes):
+            if node.vector == other.vector and node.clock.us == other.clock.us:
+                one, two = self.visible(node), self.visible(other)
+                if node.vector == other.vector:  # looking may have removed what had expired
+                    assert one == two, f"regions {node.number} and {other.number} differ"
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Heal everything, and check what must hold when nothing is on its way any more."""
+        nodes = list(self.mesh.nodes.values())
+        self.mesh.cut_links.clear()
+        self._settle_all()
+        now_us = max(node.clock.us for node in nodes)
+        for wait_ms in (0, 1, 6_000, 1_000):
+            now_us += wait_ms * 1000
+            for node in nodes:
+                node.clock.us = now_us
+                node.tick()
+            self._settle_all()
+        for node in nodes:
+            assert node.vector == nodes[0].vector, "effects are missing"
+            assert not node.held, "effects wait for a cause that has come"
+            assert not node.replica.marked, f"marks of {list(node.replica.marked)} are left"
+            assert not node.replica.flushes, "a mark of FLUSHALL is left"
+            self.check(node)
+        self.check_equals()
+        for node in nodes:
+            for key in KEYS:
+                shown = self.shown(node, key)
+                self._check_tags(node, key, shown)
+                self._check_acknowledgements(key, shown)
+                self._drain(node, key)
+        self._drain_wanderers()
+        self._acknowledge_the_rest()
+
+    def _settle_all(self) -> None:
+        self.mesh.settle()
+        for node in self.mesh.nodes.values():
+            self._look(node)
+
+    def _check_tags(self, node: Node, key: bytes, shown: Shown) -> None:
+        """A producer's repetition is answered alike everywhere, and made one entry at most."""
+        live = [(entry.origin, entry.entry_id) for entry in shown.entries]
+        for (pid, iid), facts in shown.tags.items():
+            tagged = [each for each in live if each in {(f.origin, f.entry_id) for f in facts}]
+            self.reached["both regions accepted"] += len(facts) > 1
+            if len(facts) > 1 and all(fact.yields for fact in facts) and not self.is_copied:
+                assert len(tagged) <= 1, f"{pid!r} {iid!r} made {tagged}"
+                self.reached["collapse"] += 1
+            reply = node.do("XADD", key, "IDMP", pid, iid, "*", "f", "again")
+            smallest = min(fact.entry_id for fact in facts)
+            assert id_of(reply) == smallest, f"{pid!r} {iid!r} is answered with another ID"
+
+    def _check_acknowledgements(self, key: bytes, shown: Shown) -> None:
+        """What is acknowledged was settled by somebody, for a creation that lives."""
+        for group, creations in shown.groups.items():
+            alive = {fact.dot for fact in creations}
+            for entry in shown.entries:
+                if shown.is_acknowledged(group, entry) and any(
+                    created.delivers(entry) for created in creations
+                ):
+                    settled = self.settled.get(((0, key), group, entry.dot), set())
+                    assert settled & alive, f"{entry.dot} in {group!r}: nobody settled it"
+
+    def _drain(self, node: Node, key: bytes) -> None:
+        """Whatever is left is handed out, and then nothing is left."""
+        shown = self.shown(node, key)
+        if not shown.exists:
+            return
+        for group in shown.groups:
+            self._do(node.number, "XREADGROUP", "GROUP", group, "z", "STREAMS", key, ">")
+            for row in map(pairs, node.do("XINFO", "GROUPS", key)):
+                assert row[b"name"] != group or row[b"lag"] == 0
+
+    def _drain_wanderers(self) -> None:
+        chance = random.Random(1)
+        for which, reader in enumerate(self.wanderers):
+            shown = self.shown(self.node(1), reader.key)
+            due = Counter((entry.entry_id, token_of(entry)) for entry in shown.entries)
+            for _ in range(sum(due.values()) + 2):
+                self._read(chance.choice(list(self.mesh.nodes)), which)
+            missed = due - reader.got
+            assert not missed, f"AB.READ never returned {list(missed)}"
+
+    def _acknowledge_the_rest(self) -> None:
+        """Once nothing is open where it was handed out, everybody knows that it is done."""
+        for node in self.mesh.nodes.values():
+            for key in KEYS:
+                for group in self.shown(node, key).groups:
+                    rows = node.do("XPENDING", key, group, "-", "+", 10_000)
+                    ids = [row[0] for row in rows]
+                    if ids:
+                        self._do(node.number, "XACK", key, group, *ids)
+        self._settle_all()
+        shown = {key: self.shown(self.node(1), key) for key in KEYS}
+        for (_, (_, key), group), reader in self.readers.items():
+            if not reader.is_plain or group not in shown[key].groups:
+                continue
+            for entry in shown[key].entries:
+                if entry.dot in reader.delivered:
+                    assert shown[key].is_acknowledged(group, entry), (
+                        f"{entry.dot} in {group!r} is done, and not everybody knows"
+                    )
+        for node in self.mesh.nodes.values():
+            self.check(node)
+
+
+_SHARED_FIGURES: Final = {
+    b"length",
+    b"last-generated-id",
+    b"max-deleted-entry-id",
+    b"entries-added",
+    b"recorded-first-entry-id",
+    b"groups",
+    b"pids-tracked",
+    b"iids-tracked",
+    b"idmp-duration",
+    b"idmp-maxsize",
+}
+
+
+def _subsequence(due: list[Added], got: list[tuple[int, bytes]]) -> list[Added]:
+    """Those of the entries that were got, in order."""
+    rest = iter(due)
+    found = (
+        next((entry for entry in rest if (entry.entry_id, token_of(entry)) == each), None)
+        for each in got
+    )
+    return [entry for entry in found if entry is not None]
+
+
+def _plainly(node: Node, words: tuple[Any, ...]) -> Any:
+    return node.do(*words)

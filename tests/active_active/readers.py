@@ -1,0 +1,94 @@
+"""What readers must get: groups as one region knows them, and cursors that wander between regions.
+
+The shared part of a group (creations, acknowledgements) comes from the formulas. What only its
+region knows is kept here, in the plainest way: the dots that were handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.support.formulas import Added, Dot, Shown, Vector
+
+__all__ = ["GroupReader", "token_of"]
+
+
+def token_of(entry: Added) -> bytes:
+    """The value of an entry's only field, unlike that of any other XADD."""
+    assert isinstance(entry.payload, bytes)
+    return entry.payload.rstrip(b"\r\n").rpartition(b"\r\n")[2]
+
+
+@dataclass
+class GroupReader:
+    """One region's own knowledge of a group."""
+
+    creations: frozenset[Dot] = frozenset()
+    """The live ones when last looked at; when none of them is left, it is another group."""
+    delivered: set[Dot] = field(default_factory=set)
+    place: dict[int, int] = field(default_factory=dict)
+    """By origin, the number up to which XGROUP SETID made all count as delivered."""
+    ignored: frozenset[Dot] = frozenset()
+    """Acknowledgements that were there before XGROUP SETID and do not count."""
+    is_vague: bool = False
+    """Whether acknowledgements that are ignored may have come again with a whole state."""
+    is_plain: bool = True
+    """Whether nothing was jumped over, given up or re-created."""
+
+    def look(self, shown: Shown, group: bytes) -> None:
+        """Notice that the group was removed, and maybe created again, since the last time."""
+        creations = frozenset(fact.dot for fact in shown.groups.get(group, ()))
+        if self.creations.isdisjoint(creations):
+            self.delivered.clear()
+            self.place.clear()
+            self.ignored = frozenset()
+            self.is_vague = False
+            self.is_plain = True
+        elif creations != self.creations:
+            self.is_plain = False
+        self.creations = creations
+
+    def deliverable(self, shown: Shown, group: bytes, *, sure: bool = False) -> list[Added]:
+        """What ``>`` returns here, in order; only what is ``sure`` to be, if that matters."""
+        ignored = frozenset[Dot]() if sure and self.is_vague else self.ignored
+        return list(self._deliverable(shown, group, ignored))
+
+    def _deliverable(self, shown: Shown, group: bytes, ignored: frozenset[Dot]) -> Iterator[Added]:
+        for entry in shown.entries:
+            origin, number = entry.dot
+            if entry.dot in self.delivered or number <= self.place.get(origin, 0):
+                continue
+            if shown.is_acknowledged(group, entry, ignored):
+                continue
+            if origin in self.place or any(
+                created.delivers(entry) for created in shown.groups[group]
+            ):
+                yield entry
+
+    def move(self, shown: Shown, group: bytes, seen: Vector, start: int | None) -> None:
+        """XGROUP SETID: behind an ID, or (None) behind everything seen."""
+        origins = {*seen, *(origin for origin, _ in self.delivered), *self.place}
+        self.delivered.clear()
+        self.is_plain = self.is_vague = False
+        self.ignored = frozenset(fact.dot for fact in shown.acknowledged[group])
+        for origin in origins:
+            self.place[origin] = (
+                seen.get(origin, 0) if start is None else _upto(shown, origin, start)
+            )
+
+    def jump(self, shown: Shown, start: int) -> None:
+        """XCLAIM LASTID: everything up to an ID counts as delivered."""
+        self.is_plain = False
+        self.delivered |= {entry.dot for entry in shown.entries if entry.entry_id <= start}
+
+
+def _upto(shown: Shown, origin: int, start: int) -> int:
+    return max(
+        (
+            entry.number
+            for entry in shown.entries
+            if entry.origin == origin and entry.entry_id <= start
+        ),
+        default=0,
+    )
