@@ -1,8 +1,8 @@
 """Regions in one process that exchange the batches they would send, in any order cause allows.
 
-A :class:`Node` is a region with its own clock and what a server would keep beside it: the effects
-it can still send, and those it cannot apply yet for want of a cause. A :class:`Mesh` is some of
-them and the links between. Nothing travels unless told to: :meth:`Mesh.settle` exchanges
+A :class:`Node` is a region with its own clock and what a server would keep beside it: a log, the
+effects it can still send, and those it cannot apply yet for want of a cause. A :class:`Mesh` is
+some of them and the links between. Nothing travels unless told to: :meth:`Mesh.settle` exchanges
 everything, :meth:`Mesh.send` a part, :meth:`Mesh.send_state` a whole state.
 
 Every batch is encoded and decoded, so what arrives is what a wire would bring.
@@ -19,14 +19,20 @@ from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Member, Replica
 from anabranch.oplog.batch import Batch, decode_batch, effects_in, wire_form
-from anabranch.oplog.snapshot import Contents, Snapshot
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.recovery import recover
+from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
 from anabranch.region.region import Region
 from anabranch.region.turn import Turn
-from tests.support.formulas import History, Vector
+from anabranch.simulator.disk import MemoryStorage
+from anabranch.simulator.formulas import History, Vector
 from tests.support.region_harness import FakeClock, FakeHost, decode_all
 from tests.support.transcript import REGION_NAMES
 
 __all__ = ["Mesh", "NamedMesh", "Node", "Unit"]
+
+SEGMENT_BYTES: Final = 4096
+"""Small, so that logs have several files."""
 
 START_MS: Final = 1_000
 """What clocks show at first."""
@@ -59,12 +65,9 @@ class Node:
         self.number = number
         self.settings = settings
         self.clock = FakeClock(START_MS)
-        self.host = FakeHost()
-        self.region = Region(settings, self.clock, self.host)
-        self.host.persistence.region = self.region
-        self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
-        self.turn = Turn(self.region.replica)
-        self.region.context.record = self.turn.effects.append
+        self.storage = MemoryStorage()
+        self._states = 0
+        self._start()
         self.kept: defaultdict[int, list[Unit]] = defaultdict(list)
         """By origin, what can be sent on: everything above ``base``."""
         self.base: dict[int, int] = {}
@@ -75,6 +78,42 @@ class Node:
         self.news: dict[int, dict[int, int]] = {}
         """The same where it does not count yet: it speaks of effects that are not here."""
         self.issued: list[kinds.Effect] = []
+
+    def _start(self) -> None:
+        """Begin with what the disk holds."""
+        self.host = FakeHost()
+        self.region = Region(self.settings, self.clock, self.host)
+        self.host.persistence.region = self.region
+        *_, report = recover(self.storage, self.region.keyspace)
+        self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
+        self.turn = Turn(self.region.replica)
+        self.turn.next_number = report.next_number
+        self.region.context.record = self.turn.effects.append
+        self.log = OpLog(self.storage, report.segments, end=report.end, segment_bytes=SEGMENT_BYTES)
+
+    def restart(self) -> None:
+        """Stop, nothing lost, and start again. What waits for a cause is forgotten."""
+        members = dict(self.replica.members)
+        self.log.close()
+        self.held.clear()
+        self._start()
+        self.replica.members.update(members)
+
+    def snapshot(self) -> None:
+        """Have the next start begin with the state of now."""
+        self.log.begin_segment()
+        position = self.log.end
+        contents = Contents(position, self.number, 0, self.turn.next_number)
+        self._write(snapshot_name(position), self.state(contents))
+
+    def state(self, contents: Contents | None = None) -> bytes:
+        """Everything, as a snapshot."""
+        return Snapshot(self.region.keyspace, contents or Contents(1)).whole()
+
+    def _write(self, name: str, data: bytes) -> None:
+        file = self.storage.create(name)
+        file.write(data)
+        file.close()
 
     @property
     def replica(self) -> Replica:
@@ -108,6 +147,8 @@ class Node:
     def end_turn(self) -> None:
         """Number what was done and keep it, to be sent."""
         taken = self.turn.take_batches(self.clock.us // 1000)
+        if taken:
+            self.log.append(b"".join(taken))
         sent = [wire_form(data) for data in taken if not decode_batch(data).is_local]
         batches = [decode_batch(data) for data in sent]
         if not batches:
@@ -129,6 +170,7 @@ class Node:
         self.held[unit.origin, unit.first] = unit
         while (ready := next(self._ready(), None)) is not None:
             self.region.merge(ready.decoded())
+            self.log.append(b"".join(ready.batches))
             self.kept[ready.origin].append(ready)
             self.end_turn()
             assert self.vector[ready.origin] >= ready.last
@@ -141,6 +183,15 @@ class Node:
             elif unit.fits(vector):
                 del self.held[dot]
                 yield unit
+
+    def join(self, state: bytes) -> None:
+        """Join another region's state, which then lies beside the log, to what is here."""
+        self._states += 1
+        name = f"state-{self._states}"
+        self._write(name, state)
+        self.turn.effects.append(kinds.JoinState(name))
+        self.region.join(io.BytesIO(state), name)
+        self.end_turn()
 
     def can_serve(self, vector: Vector) -> bool:
         """Whether all that a region with this vector lacks can be sent as effects."""
@@ -217,13 +268,12 @@ class Mesh:
     def send_state(self, source: int, target: int) -> None:
         """A region joins what another has to what it has itself."""
         giver, taker = self.nodes[source], self.nodes[target]
-        join_state(giver.region, taker.region)
+        taker.join(giver.state())
         for origin, number in taker.vector.items():
             units = taker.kept[origin]
             if origin != taker.replica.own and (not units or units[-1].last < number):
                 units.clear()
                 taker.base[origin] = number
-        taker.end_turn()
         for unit in list(taker.held.values()):
             taker.receive(unit)
 
@@ -240,12 +290,6 @@ class Mesh:
         for _ in range(2):
             for source, target in pairs:
                 self.send_row(source, target)
-
-
-def join_state(giver: Region, taker: Region) -> None:
-    """Join a region's state, as it would be sent, to another's."""
-    contents = Contents(1, giver.settings.region_id)
-    taker.join(io.BytesIO(Snapshot(giver.keyspace, contents).whole()), "state")
 
 
 class NamedMesh:

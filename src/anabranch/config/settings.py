@@ -287,6 +287,72 @@ class Settings:
         Integer(0, 255), "0", group="regions", immutable=True,
         sentence="Number of this region in an Active-Active cluster; 0 is a server on its own.",
     )
+    region_name: str = row(
+        Text(), "", group="regions", immutable=True,
+        sentence="Name of this region, for people; region and its number unless set.",
+    )
+    cluster_create: bool = row(
+        YesNo(), "no", group="regions", immutable=True,
+        sentence="Begin a new cluster with this region, unless it is in one.",
+    )
+    join: str = row(
+        Words(), "", group="regions", immutable=True,
+        sentence="Gossip addresses (host:port) of members to ask to be taken into their cluster, "
+        "unless this region is in one.",
+    )
+    gossip_port: int = row(
+        Integer(0, 65535), "0", group="regions", immutable=True,
+        sentence="TCP port for other regions; 0 is the port for clients plus 10000.",
+    )
+    gossip_bind: str = row(
+        Words(), "127.0.0.1", group="regions", immutable=True,
+        sentence="Addresses to listen on for other regions.",
+    )
+    gossip_announce: str = row(
+        Text(), "", group="regions", immutable=True,
+        sentence="Host name or address under which other regions find this one; 127.0.0.1 unless "
+        "set.",
+    )
+    gossip_secret: str = row(
+        Text(), "", group="regions", immutable=True, secret=True,
+        sentence="What every region of the cluster must know; nothing is asked for unless set.",
+    )
+    gossip_window: int = row(
+        Memory(), "8mb", group="regions", immutable=True,
+        sentence="What another region may send before this one has applied it.",
+    )
+    gossip_hold_bytes: int = row(
+        Memory(), "64mb", group="regions", immutable=True,
+        sentence="Effects of another region that may wait for their causes.",
+    )
+    region_cache_bytes: int = row(
+        Memory(), "64mb", group="regions", immutable=True,
+        sentence="Newest effects kept in memory for other regions; older ones are read from disk.",
+    )
+    oplog_max_bytes: int = row(
+        Memory(), "1gb", group="regions",
+        sentence="Keep no more of the log for regions that lag; they get the whole state then.",
+    )
+    min_regions_to_write: int = row(
+        Integer(0, 254), "0", group="regions",
+        sentence="Refuse writes while fewer other regions than this keep up; 0 never does.",
+    )
+    min_regions_max_lag: int = row(
+        Integer(0, 2147483647), "10000", group="regions", unit="milliseconds",
+        sentence="A region keeps up that is connected and has applied all that is older than this.",
+    )
+    availability_api: bool = row(
+        YesNo(), "no", group="regions", immutable=True,
+        sentence="Answer the health checks of clients that fail over between regions, by HTTP.",
+    )
+    http_port: int = row(
+        Integer(1, 65535), "9443", group="regions", immutable=True,
+        sentence="TCP port of the availability API, at the addresses of bind.",
+    )
+    max_clock_skew_ms: int = row(
+        Integer(0, 86400000), "500", group="regions", unit="milliseconds", immutable=True,
+        sentence="Warn when another region's clock is further off than this.",
+    )
     xadd_id_uniqueness_mode: str = row(
         Choice("strict", "semi-strict", "liberal"), "strict", group="regions",
         aliases=("crdt_xadd_id_uniqueness_mode",),

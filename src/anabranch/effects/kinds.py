@@ -37,6 +37,7 @@ __all__ = [
     "DestroyGroup",
     "DropUser",
     "Effect",
+    "EnterCluster",
     "EntryId",
     "EntryIds",
     "Expire",
@@ -552,6 +553,15 @@ class JoinState(Effect, tag=73):
     local = True
 
     file: str
+
+
+class EnterCluster(Effect, tag=74):
+    """This region belongs to a cluster of these members: ``(region, name, host, port)``."""
+
+    local = True
+
+    cluster_id: str
+    members: list[tuple[int, str, str, int]]
 
 
 class OpenEpoch(Effect, tag=72):

@@ -50,6 +50,7 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.DropUser: apply_keys.drop_user,
     kinds.AddRegion: merge_keys.add_region,
     kinds.RemoveRegion: merge_keys.remove_region,
+    kinds.EnterCluster: merge_keys.enter_cluster,
     kinds.JoinState: merge_keys.join_state,
     kinds.OpenEpoch: merge_keys.open_epoch,
 }

@@ -85,6 +85,14 @@ def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
     replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
 
 
+def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
+    """See :class:`kinds.EnterCluster`."""
+    replica = replica_of(keyspace)
+    replica.cluster_id = effect.cluster_id
+    for region, name, host, port in effect.members:
+        replica.members[region] = Member(name, host, port)
+
+
 def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
     """See :class:`kinds.JoinState`: who has the file does it (:mod:`anabranch.effects.join`)."""
 

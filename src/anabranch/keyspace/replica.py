@@ -14,7 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Dot", "Member", "Replica", "covers", "epoch_of", "origin_of", "region_of"]
+__all__ = [
+    "Dot",
+    "Member",
+    "Replica",
+    "covers",
+    "epoch_of",
+    "includes",
+    "origin_of",
+    "region_of",
+]
 
 Dot = tuple[int, int]
 """(origin, number)."""
@@ -43,6 +52,11 @@ def covers(vector: Mapping[int, int], dot: Dot) -> bool:
     return vector.get(dot[0], 0) >= dot[1]
 
 
+def includes(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Whether who has applied this much has applied all that another vector tells of."""
+    return all(vector.get(origin, 0) >= number for origin, number in other.items())
+
+
 class Member(NamedTuple):
     """A region of the cluster and where others reach it."""
 
@@ -55,6 +69,7 @@ class Replica:
     """One region's knowledge. ``own`` is the origin under which it numbers its effects."""
 
     __slots__ = (
+        "cluster_id",
         "collapses",
         "context",
         "default_limits",
@@ -74,6 +89,7 @@ class Replica:
         """``default_limits`` are seconds and count for idempotent producers of new streams."""
         self.own = own
         self.default_limits = default_limits
+        self.cluster_id = ""  # empty until we are in one
         self.vector: dict[int, int] = {}
         self.members: dict[int, Member] = {}
         self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
@@ -108,16 +124,17 @@ class Replica:
             list(self.removed.items()),
             [[*dot, db] for dot, db in self.flushes.items()],
             self.hybrid_ms,
+            self.cluster_id,
         ]
 
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave. Another region's keeps our own name."""
-        own, vector, members, removed, flushes, self.hybrid_ms = written
+        own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written
         if region_of(own) == self.region:
             self.own = own
         self.vector.update((origin, number) for origin, number in vector)
         self.members = {region: Member(*rest) for region, *rest in members}
-        self.removed = {region: epoch for region, epoch in removed}
+        self.removed = dict(removed)
         self.flushes = {(origin, number): db for origin, number, db in flushes}
 
     def knows(self, dot: Dot) -> bool:

@@ -28,6 +28,7 @@ class Waiter:
     """
 
     __slots__ = (
+        "__weakref__",  # who waits for other things than keys is forgotten with the waiter
         "args",
         "deadline_ms",
         "fails_without_key",

@@ -45,9 +45,11 @@ __all__ = [
     "BatchError",
     "NewerBatchError",
     "Span",
+    "batch_size",
     "decode_batch",
     "effects_in",
     "encode_batch",
+    "is_local",
     "span",
     "wire_form",
 ]
@@ -169,8 +171,20 @@ def wire_form(data: bytes) -> bytes:
     return _sealed(wanted, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
 
 
+def is_local(data: bytes) -> bool:
+    """Whether a batch, known to be whole, is of local effects."""
+    return bool(_HEADER.unpack_from(data)[2] & LOCAL)
+
+
+def batch_size(data: bytes, at: int) -> int | None:
+    """How long the batch is that begins at an offset; None if not even its header is there."""
+    if len(data) - at < HEADER_BYTES:
+        return None
+    return HEADER_BYTES + int(_HEADER.unpack_from(data, at)[8])
+
+
 def span(data: bytes) -> Span:
-    """Which effects a batch holds, from its header alone: for batches that are known to be whole."""
+    """Which effects a batch, known to be whole, holds; from its header alone."""
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
     return Span(origin_of(region, epoch), first, first + count - 1, wall_ms)
 

@@ -10,7 +10,7 @@ waits or does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.commands.acl_rules import AclRegistry
@@ -27,7 +27,7 @@ from anabranch.effects.join import join_keyspaces
 from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.keyspace.replica import Replica, includes, origin_of
 from anabranch.keyspace.waiters import Waiter
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
@@ -91,6 +91,7 @@ class Region:
         self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
         self._maintenance = Maintenance(self)
         self._next_session_id = 1
+        self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -374,6 +375,7 @@ class Region:
         self.collapse()
         if self.keyspace.ready:
             self.serve_ready(now_ms)
+        self._answer_covered(now_ms)
 
     def join(self, file: ReadFile, name: str) -> None:
         """Join the state of another region, as a snapshot, to ours.
@@ -392,6 +394,47 @@ class Region:
         self.collapse()
         if self.keyspace.ready:
             self.serve_ready(now_ms)
+        self._answer_covered(now_ms)
+
+    def open_epoch(self, epoch: int) -> None:
+        """Begin to number effects anew: what we may have forgotten keeps its names."""
+        replica = self.replica
+        assert replica is not None
+        previous = replica.own
+        replica.own = origin_of(replica.region, epoch)
+        self.context.emit(kinds.OpenEpoch(previous))
+
+    def watch_changes(self, before: Callable[[kinds.Effect], None]) -> None:
+        """Have something called before every change, until :meth:`unwatch_changes`."""
+        self._before.append(before)
+        self._set_before()
+
+    def unwatch_changes(self, before: Callable[[kinds.Effect], None]) -> None:
+        """Not any more; nothing happens if it was not."""
+        if before in self._before:
+            self._before.remove(before)
+            self._set_before()
+
+    def _set_before(self) -> None:
+        hooks = self._before
+        if len(hooks) < 2:
+            self.context.before = hooks[0] if hooks else None
+        else:
+            self.context.before = self._tell_all
+
+    def _tell_all(self, effect: kinds.Effect) -> None:
+        for before in self._before:
+            before(effect)
+
+    def _answer_covered(self, now_ms: int) -> None:
+        """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
+        waiting = self.context.vector_waiters
+        if waiting:
+            assert self.replica is not None
+            vector = self.replica.vector
+            for waiter, wanted in list(waiting.items()):
+                if waiter in self.keyspace.waiters.active and includes(vector, wanted):
+                    self._retry(waiter, now_ms)
 
     def collapse(self) -> None:
         """Remove entries of ours whose idempotent ID another region accepted for a smaller ID."""
@@ -413,18 +456,16 @@ class Region:
                     )
                 )
 
-    # -- what is kept on disk -----------------------------------------------------------------
+    # -- what is safe -------------------------------------------------------------------------
 
-    def synced(self) -> None:
-        """More of the log is on the disk: answer who waited for that (WAITAOF)."""
-        waiting = self.context.sync_waiters
+    def safer(self) -> None:
+        """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
+        waiting = self.context.safety_waiters
         if waiting:
             now_ms = self.clock.now_us() // 1000
             for waiter in list(waiting):
                 if waiter in self.keyspace.waiters.active:
                     self._retry(waiter, now_ms)
-                if waiter not in self.keyspace.waiters.active:
-                    del waiting[waiter]
 
     def replace_contents(self, keyspace: Keyspace) -> None:
         """Have the keys of another keyspace instead of ours; clients and waiters stay."""

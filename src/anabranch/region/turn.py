@@ -61,6 +61,9 @@ class Turn:
         parts = list(_parts(effects))
         dependencies = self._dependencies()
         last = len(parts) - 1
+        if self._replica is not None:  # they have their numbers already
+            taken = self._replica.vector.get(self._replica.own, 0)
+            self.next_number = taken - sum(map(numbers_of, effects)) + 1
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
         for index, (is_local, part) in enumerate(parts):

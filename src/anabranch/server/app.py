@@ -19,11 +19,13 @@ from anabranch.server import clients, process
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.host import ServerHost
+from anabranch.server.identity import recall
 from anabranch.server.listener import Listeners, keep_alive
 from anabranch.server.logs import close_logs, emit, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.persistence import Persistence
+from anabranch.server.regions import Regions
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
@@ -51,6 +53,7 @@ class Server:
         self.region = Region(settings, self.clock, self.host)
         self.persistence = Persistence(self)
         self.durability = self.persistence.durability
+        self.regions = None if self.region.replica is None else Regions(self)
         self.connections: set[ClientConnection] = set()
         self.all_closed = asyncio.Event()
         self.all_closed.set()
@@ -74,6 +77,8 @@ class Server:
         load_users(self.region, self.settings)
         self.sample_memory()
         await self.listeners.open()
+        if self.regions is not None:
+            await self.regions.start()
         self._tick()
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
@@ -249,6 +254,7 @@ def run_server(loaded: Loaded) -> int:
     settings = loaded.settings
     process.enter_directory(settings.dir)
     settings.dir = str(Path.cwd())
+    recall(loaded)
     open_logs(settings)
     try:
         _announce(loaded)
@@ -327,12 +333,19 @@ def _kept(server: Server) -> str:
     return f"data in {settings.dir}/{settings.appenddirname}, appendfsync {settings.appendfsync}"
 
 
+def _role(server: Server) -> str:
+    regions = server.regions
+    if regions is None:
+        return "standalone"
+    return f"region {regions.replica.region}, gossip port {regions.gossip_port},"
+
+
 def _ready(server: Server) -> None:
     """The one line people and scripts wait for."""
     settings = server.settings
     line = (
-        f"anabranch {__version__} ready: standalone on {', '.join(server.listeners.addresses)} "
-        f"(pid {os.getpid()}), {_kept(server)}"
+        f"anabranch {__version__} ready: {_role(server)} on "
+        f"{', '.join(server.listeners.addresses)} (pid {os.getpid()}), {_kept(server)}"
     )
     on_standard_output = not settings.logfile
     if on_standard_output and settings.log_format == "json":

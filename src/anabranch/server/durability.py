@@ -70,6 +70,10 @@ class Durability:
         """Why writing commands are refused, None if they are not."""
         self.broken = False
         """A sync failed: nothing gets better before a restart."""
+        self.on_taken: Callable[[list[bytes], int], None] | None = None
+        """Hears of the batches of every turn, and of the position at which they will stand."""
+        self.on_progress: Callable[[], None] | None = None
+        """Hears when more is written, or on the disk."""
         self.delayed_syncs = 0
         self.last_sync_s = 0.0
         self._executor = ThreadPoolExecutor(1, "oplog-sync")
@@ -176,10 +180,13 @@ class Durability:
         if log is None or turn is None:
             return
         if turn.effects:
-            data = turn.take(
+            batches = turn.take_batches(
                 self._server.clock.now_us() // 1000,
                 compress=self._server.settings.oplog_compression,
             )
+            if self.on_taken is not None:
+                self.on_taken(batches, log.end + len(self._unwritten))
+            data = batches[0] if len(batches) == 1 else b"".join(batches)
             self._unwritten = self._unwritten + data if self._unwritten else data
             end = log.end + len(self._unwritten)
             self._held.extend((end, *each) for each in self._this_turn)
@@ -187,6 +194,24 @@ class Durability:
         if self._unwritten and not self.broken and self._retry is None:
             self._write(log)
         self._answer(log)
+
+    def append(self, data: bytes) -> int:
+        """Write batches of another region, behind all of ours so far; the position they get.
+
+        Everything before was committed. They are written with the next turn.
+        """
+        log = cast("OpLog", self.log)
+        position = log.end + len(self._unwritten)
+        self._unwritten = self._unwritten + data if self._unwritten else data
+        if not self._ending:
+            self._ending = True
+            asyncio.get_running_loop().call_soon(self.commit)
+        return position
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something could not be written and waits for another attempt."""
+        return self.broken or self._retry is not None
 
     def _write(self, log: OpLog) -> None:
         try:
@@ -204,6 +229,8 @@ class Durability:
             return
         self._unwritten = b""
         self._out_of_trouble()
+        if self.on_progress is not None:
+            self.on_progress()
 
     def begin_segment(self) -> int:
         """Go on in another file; the position at which. Everything was committed before."""
@@ -243,7 +270,7 @@ class Durability:
     def _out_of_trouble(self) -> None:
         if self.trouble is not None:
             self.trouble = None
-            self._server.region.dispatcher.allow_writes()
+            self._server.region.dispatcher.allow_writes("disk")
             emit("warning", "oplog.writes_again")
 
     def _in_trouble(self, reason: str) -> bool:
@@ -254,7 +281,7 @@ class Durability:
             self._logged_at = now
         self.trouble = reason
         self._server.region.dispatcher.refuse_writes(
-            f"MISCONF Errors writing to the AOF file: {reason}"
+            "disk", f"MISCONF Errors writing to the AOF file: {reason}"
         )
         return is_news
 
@@ -288,6 +315,8 @@ class Durability:
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
             self._on_synced()
+            if self.on_progress is not None:
+                self.on_progress()
             self._server.end_turn()
 
     def _finish_sync(self) -> bool:

@@ -15,6 +15,7 @@ from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, set_levels
 from anabranch.server.persistence import Persistence
+from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.session import Session
@@ -36,6 +37,11 @@ class ServerHost:
     def persistence(self) -> Persistence:
         """Log and snapshots."""
         return self._server.persistence
+
+    @property
+    def regions(self) -> Regions | None:
+        """The other regions; None on a server of its own."""
+        return self._server.regions
 
     # -- chance, time, logs -------------------------------------------------------------------
 
@@ -150,6 +156,8 @@ class ServerHost:
             server.sample_memory()
         elif name == "appendonly":
             server.persistence.switch(on=settings.appendonly)
+        elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
+            server.regions.judge_writes()
         elif name == "dir" and server.persistence.is_open:
             raise ConfigError("the log or a snapshot is in the present directory")
         elif name == "dir":

@@ -37,6 +37,8 @@ __all__ = ["Persistence"]
 PROGRESS_S: Final = 1.0
 """A recovery that takes longer reports its progress this often."""
 
+LOG_NEEDED: Final = "a region of an Active-Active cluster needs its log: leave appendonly at yes"
+
 RETRY_SNAPSHOT_S: Final = 5.0
 """After a snapshot that failed, none is taken by itself for so long."""
 
@@ -51,7 +53,7 @@ class Persistence:
         self._server = server
         self._settings = server.settings
         self._region = server.region
-        self.durability = Durability(server, self._region.synced)
+        self.durability = Durability(server, self._region.safer)
         self.snapshots = Snapshots(self._region, self._snapshot_finished)
         self._lock: IO[bytes] | None = None
         self._storage: Directory | None = None
@@ -70,6 +72,8 @@ class Persistence:
         in it cannot be.
         """
         settings = self._settings
+        if settings.region_id and not settings.appendonly:
+            raise ConfigError(LOG_NEEDED)
         path = self._path()
         if not settings.appendonly and not path.is_dir():
             return
@@ -149,6 +153,12 @@ class Persistence:
                 "was changed"
             ) from None
         self.durability.start(log, self._turn)
+        regions = self._server.regions
+        if regions is not None:
+            try:
+                regions.open(storage, log)
+            except OSError as problem:
+                raise LogError(f"cannot write to {self._path()}: {problem.strerror}") from None
 
     def close(self) -> None:
         """Let go of the directory; what had to be kept was settled before."""
@@ -226,6 +236,8 @@ class Persistence:
                     storage.remove(name)
             if self.durability.log is not None:
                 self.durability.log.retire(position)
+                if self._server.regions is not None:
+                    self._server.regions.forget_states(position)
             elif position >= self._end:  # else it is from before the log was turned off
                 for name in storage.names():
                     if first_position_of(name) is not None:
@@ -318,6 +330,8 @@ class Persistence:
 
     def switch(self, *, on: bool) -> None:
         """CONFIG SET appendonly: raises :class:`ConfigError`, and nothing has changed then."""
+        if self._server.regions is not None and not on:
+            raise ConfigError(LOG_NEEDED)
         if on == self.is_logging:
             return
         try:

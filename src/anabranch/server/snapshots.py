@@ -68,7 +68,7 @@ class Snapshots:
         """Take one of the present state; it is finished some time later."""
         assert self._running is None
         self._running = _Run(self._region, storage, contents, self._executor)
-        self._region.context.before = self._running.snapshot.before
+        self._region.watch_changes(self._running.snapshot.before)
         emit("info", "snapshot.started", position=contents.position, keys=contents.keys)
         self.longest_slice_ns = 0
         self._schedule(0)
@@ -123,7 +123,7 @@ class Snapshots:
             if not done:
                 self._schedule(PAUSE_S)
                 return
-            self._region.context.before = None
+            self._region.unwatch_changes(run.snapshot.before)
             loop = asyncio.get_running_loop()
             written = run.finish()
             written.add_done_callback(
@@ -144,8 +144,9 @@ class Snapshots:
             self._failed(run, problem)
 
     def _stop_running(self) -> None:
+        if self._running is not None:
+            self._region.unwatch_changes(self._running.snapshot.before)
         self._running = None
-        self._region.context.before = None
         if self._timer is not None:
             self._timer.cancel()
 

@@ -52,6 +52,8 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     """End all connections; ``patient`` waits for clients that still have to read."""
     server.listeners.close()
     server.stop_timers()
+    if server.regions is not None:
+        server.regions.stop()
     server.flush_pending()
     _settle(server)
     for connection in list(server.connections):
@@ -73,5 +75,7 @@ def _settle(server: Server) -> None:
     """Put on the disk what is not there yet; what cannot be was not answered either."""
     try:
         server.durability.settle()
+        if server.regions is not None:
+            server.regions.ended_well()
     except OSError as problem:
         emit("error", "oplog.unwritten_at_stop", reason=problem.strerror)

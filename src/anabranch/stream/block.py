@@ -75,7 +75,7 @@ class Block:
         self.dead: set[int] | frozenset[int] = _NONE
         self.gaps = 0  # deleted entries that a rewrite has closed up
         self.weight = 0
-        self.shared = False  # a snapshot still has to read it: RegionLog copies before changing
+        self.shared = 0  # snapshots that still have to read it: RegionLog copies before changing
         # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
         self.positions: list[int] | None = None
         # With several regions: the effect number of each entry (stream/shared_log.py).

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["entries_read", "entries_read_after", "estimate", "lag"]
+__all__ = ["entries_read", "entries_read_after", "estimate", "exact_lag", "lag"]
 
 
 def estimate(stream: Stream, entry_id: int) -> int | None:
@@ -90,3 +91,13 @@ def lag(stream: Stream, group: Group) -> int | None:
         return added - group.entries_read
     position = estimate(stream, cursor)
     return None if position is None else added - position
+
+
+def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
+    """By origin, the live entries that the group was not given yet: counted, whatever went."""
+    if isinstance(group, SharedGroup):
+        return {origin: group.count(origin, log) for origin, log in stream.shared_logs.items()}
+    return {
+        region: log.count(group.cursors.get(region, 0) + 1, MAX_ID)
+        for region, log in stream.logs.items()
+    }

@@ -85,7 +85,7 @@ class FrozenStream:
                 if block is log.tail:
                     self._tails.append((region, _block_array(block)))
                 else:
-                    block.shared = True
+                    block.shared += 1
                     self._blocks.append((region, block))
 
     def blocks(self) -> Iterator[list[Any]]:
@@ -98,7 +98,7 @@ class FrozenStream:
             while blocks and blocks[-1][0] == region and len(arrays) < BLOCKS_A_RECORD:
                 _, block = blocks.pop()
                 arrays.append(_block_array(block))
-                block.shared = False
+                block.shared -= 1
             yield [region, arrays]
         for region, tail in self._tails:
             yield [region, [tail]]
@@ -106,7 +106,7 @@ class FrozenStream:
     def release(self) -> None:
         """Nobody will read the rest."""
         for _, block in self._blocks:
-            block.shared = False
+            block.shared -= 1
         self._blocks.clear()
 
 
@@ -302,7 +302,7 @@ def _shared_group_of(parts: list[Any]) -> SharedGroup:
     group = SharedGroup(0)
     for origin, number, context, start in creations:
         group.creations[origin, number] = Creation(
-            {other: count for other, count in context}, None if start is None else _join(start)
+            dict(context), None if start is None else _join(start)
         )
     for origin, number, other, edges in acknowledged:
         known = group.acknowledged.setdefault((origin, number), {})

@@ -114,7 +114,10 @@ def limited_labelled(spans: Iterator[tuple[int, Span]], limit: int) -> Iterator[
 
 
 def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) -> Iterator[Span]:
-    """Cut a sequence of spans after ``limit`` entries (-1: not at all)."""
+    """Cut a sequence of spans after ``limit`` entries (-1: not at all).
+
+    Entries with one ID stay together: who goes on behind the last ID would miss the others.
+    """
     if limit < 0:
         yield from spans
         return
@@ -122,6 +125,20 @@ def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) ->
         if limit <= high - low:
             if limit:
                 yield (block, high - limit, high) if newest_first else (block, low, low + limit)
+            if limit == high - low:
+                last_id = block.ids[low if newest_first else high - 1]
+                yield from _twins(spans, last_id, newest_first=newest_first)
             return
         limit -= high - low
         yield block, low, high
+
+
+def _twins(spans: Iterator[Span], entry_id: int, *, newest_first: bool) -> Iterator[Span]:
+    """What follows with the same ID: each entry is of another log, and so begins a span."""
+    for block, low, high in spans:
+        at = high - 1 if newest_first else low
+        if block.ids[at] != entry_id:
+            return
+        yield block, at, at + 1
+        if high - low > 1:
+            return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 
 from anabranch.stream.block import Block
 from anabranch.stream.packed_ids import PackedIds
@@ -24,7 +25,15 @@ Span = tuple[Block, int, int]
 class RegionLog:
     """The entries that one region added, in ID order."""
 
-    __slots__ = ("_gone", "blocks", "first_ids", "next_position", "tail", "trimmed")
+    __slots__ = (
+        "_gone",
+        "_live_sums",
+        "blocks",
+        "first_ids",
+        "next_position",
+        "tail",
+        "trimmed",
+    )
 
     def __init__(self, first_position: int = 0) -> None:
         # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
@@ -35,6 +44,7 @@ class RegionLog:
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
         self.trimmed = first_position  # trimming has removed what was below this position
+        self._live_sums: list[int] = []  # live entries before each of the first blocks
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -229,14 +239,54 @@ class RegionLog:
             newest = False
             index -= 1
 
+    def spans_positioned(self, low: int, high: int) -> Iterator[Span]:
+        """Live entries with positions in ``[low, high)``, ascending."""
+        blocks = self.blocks
+        at = max(bisect_right(blocks, low, key=_first_position) - 1, 0)
+        while at < len(blocks) and (block := blocks[at]).first_position < high:
+            for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
+                yield block, first, stop
+            at += 1
+
     def live_blocks(self) -> Iterator[Block]:
         """All blocks from the oldest."""
         yield from self.blocks
+
+    # -- counting -----------------------------------------------------------------------------
+
+    def count(self, start: int, end: int) -> int:
+        """Live entries with ``start <= ID <= end``; O(log n), amortised."""
+        return self._live_below(end + 1) - self._live_below(start) if start <= end else 0
+
+    def _live_below(self, entry_id: int) -> int:
+        at = bisect_left(self.first_ids, entry_id) - 1
+        return 0 if at < 0 else self._live_before(at, self.blocks[at].index_from(entry_id))
+
+    def _live_before(self, at: int, index: int) -> int:
+        """Live entries before a slot of a block.
+
+        What is removed makes the sums behind it be taken anew when they are next asked for. The
+        newest block needs none: it is counted from the end.
+        """
+        blocks = self.blocks
+        if at == len(blocks):
+            return self.length
+        block = blocks[at]
+        within = index - (sum(1 for each in block.dead if each < index) if block.dead else 0)
+        if at == len(blocks) - 1:
+            return self.length - block.live + within
+        sums = self._live_sums
+        while len(sums) <= at:
+            done = len(sums)
+            sums.append(sums[-1] + blocks[done - 1].live if done else 0)
+        return sums[at] + within
 
     # -- removing -----------------------------------------------------------------------------
 
     def remove(self, block: Block, index: int) -> None:
         """Remove one live entry that :meth:`find` or :meth:`spans` named."""
+        if self._live_sums:
+            del self._live_sums[self._block_index(block.first_id) + 1 :]
         if block.shared:
             block = self._own(self._block_index(block.first_id))
         block.kill(index)
@@ -253,6 +303,7 @@ class RegionLog:
         """Remove the oldest block with all its entries."""
         block = self.blocks[0]
         del self.blocks[0], self.first_ids[0]
+        self._live_sums.clear()
         self._gone += block.live
         if not self.blocks:
             self.tail = None
@@ -260,7 +311,7 @@ class RegionLog:
 
     def _drop(self, block: Block) -> None:
         index = self._block_index(block.first_id)
-        del self.blocks[index], self.first_ids[index]
+        del self.blocks[index], self.first_ids[index], self._live_sums[index + 1 :]
         if block is self.tail:
             self.tail = self.blocks[-1] if self.blocks else None
             if self.tail is not None:  # the dropped block's positions must not be used again
@@ -311,5 +362,19 @@ class RegionLog:
             previous = block.ids[-1]
             live += block.live
         assert live == self.length
+        sums = [0, *accumulate(block.live for block in self.blocks)]
+        assert self._live_sums == sums[: len(self._live_sums)]
         assert (self.tail is None) == (not self.blocks)
         assert self.tail is None or self.tail is self.blocks[-1]
+
+
+def _first_position(block: Block) -> int:
+    return block.first_position
+
+
+def _index_of(block: Block, position: int) -> int:
+    """Index of the first entry, dead or live, at or behind a position."""
+    offset = position - block.first_position
+    if block.positions is not None:
+        return bisect_left(block.positions, offset)
+    return min(max(offset, 0), len(block.ids))

@@ -24,7 +24,6 @@ class SharedLog(RegionLog):
     """The entries that one origin added to one key."""
 
     __slots__ = (
-        "_live_before",
         "base",
         "deleted_id",
         "deleted_number",
@@ -41,7 +40,6 @@ class SharedLog(RegionLog):
         self.newest_id = 0
         self.deleted_number = 0  # of the newest entry that XDEL or its kin removed
         self.deleted_id = 0
-        self._live_before: list[int] = []  # live entries before each of the first blocks
 
     # -- adding -------------------------------------------------------------------------------
 
@@ -161,30 +159,9 @@ class SharedLog(RegionLog):
         return self._live_upto(high) - self._live_upto(low) if low < high else 0
 
     def _live_upto(self, number: int) -> int:
-        at, index = self._after(number)
-        if at == len(self.blocks):
-            return self.length
-        before = self._live_before
-        while len(before) <= at:
-            done = len(before)
-            before.append(before[-1] + self.blocks[done - 1].live if done else 0)
-        dead = self.blocks[at].dead
-        return before[at] + index - (sum(1 for each in dead if each < index) if dead else 0)
+        return self._live_before(*self._after(number))
 
     # -- removing -----------------------------------------------------------------------------
-
-    def _changed_at(self, block: Block) -> None:
-        del self._live_before[max(self._block_index(block.first_id), 0) :]
-
-    def remove(self, block: Block, index: int) -> None:
-        """See :meth:`RegionLog.remove`."""
-        self._changed_at(block)
-        super().remove(block, index)
-
-    def drop_oldest_block(self) -> Block:
-        """See :meth:`RegionLog.drop_oldest_block`."""
-        self._live_before.clear()
-        return super().drop_oldest_block()
 
     def remove_numbered(self, low: int, high: int) -> list[int]:
         """Remove the live entries with numbers in ``(low, high]``; their IDs."""
@@ -199,7 +176,6 @@ class SharedLog(RegionLog):
             if not first and newest <= high:
                 for low_index, stop in block.runs(0, len(numbers)):
                     gone += block.ids[low_index:stop]
-                self._changed_at(block)
                 self._gone += block.live
                 self._drop(block)
                 continue
@@ -253,7 +229,7 @@ class SharedLog(RegionLog):
             self.tail.keep_positions()
         self.next_position = max(self.next_position, other.next_position)
         self._gone = self.next_position - sum(block.live for block in self.blocks)
-        self._live_before.clear()
+        self._live_sums.clear()
 
     def note_deleted(self, number: int, entry_id: int) -> None:
         """An entry was removed on purpose (it raises max-deleted-entry-id)."""

@@ -129,19 +129,29 @@ class Stream:
             return self.local.last_id
         return max(log.last_id for log in self.logs.values())
 
+    def count(self, start: int, end: int) -> int:
+        """Live entries with ``start <= ID <= end``; O(regions x log n), amortised."""
+        return sum(log.count(start, end) for log in self.logs.values())
+
+    def ranked(self) -> list[int]:
+        """The logs' origins in the order in which entries with equal IDs come."""
+        return sorted(self.logs, key=_rank)
+
     def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """Live entries with ``start <= ID <= end`` of all regions, ascending."""
+        """Live entries with ``start <= ID <= end`` of all regions, ascending.
+
+        The limit is exceeded rather than that entries with one ID be separated.
+        """
         if len(self.logs) == 1:
             return self.local.spans(start, end, limit)
-        sources = [self.logs[each].spans(start, end) for each in sorted(self.logs, key=_rank)]
+        sources = [self.logs[each].spans(start, end) for each in self.ranked()]
         return limited(merge_spans(sources), limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """The same entries from the newest; each span is still ascending inside."""
         if len(self.logs) == 1:
             return self.local.spans_reversed(start, end, limit)
-        ranked = sorted(self.logs, key=_rank)
-        sources = [self.logs[region].spans_reversed(start, end) for region in ranked]
+        sources = [self.logs[each].spans_reversed(start, end) for each in self.ranked()]
         return limited(merge_spans_reversed(sources), limit, newest_first=True)
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
@@ -150,7 +160,7 @@ class Stream:
             yield from self.spans_beyond(group.cursors, limit)
             return
         sources = {}
-        for origin in sorted(self.logs, key=_rank):
+        for origin in self.ranked():
             log = self.shared_log(origin)
             if log.length:
                 sources[origin] = group.spans(origin, log)
@@ -175,7 +185,7 @@ class Stream:
             return
         sources = {
             region: self.logs[region].spans(cursors.get(region, 0) + 1, MAX_ID)
-            for region in sorted(self.logs, key=_rank)
+            for region in self.ranked()
         }
         yield from limited_labelled(merge_labelled(sources), limit)
 
@@ -195,7 +205,7 @@ class Stream:
         """The same for all live entries with this ID; concurrent writers may have used it twice."""
         return [
             (origin, *found)
-            for origin in sorted(self.logs, key=_rank)
+            for origin in self.ranked()
             if (found := self.logs[origin].find(entry_id)) is not None
         ]
 

@@ -18,8 +18,8 @@ from anabranch.oplog.repair import Repair, RepairImpossible, carry_out, plan_rep
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.region.turn import Turn
+from anabranch.simulator.disk import Fault, MemoryStorage
 from tests.support.kept_life import KeptLife
-from tests.support.memory_storage import Fault, MemoryStorage
 from tests.support.random_life import random_life
 from tests.support.recorder import OTHER_LINES, everything_in
 

@@ -16,8 +16,8 @@ from anabranch.oplog.segment import (
     segment_name,
 )
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
+from anabranch.simulator.disk import Fault, MemoryStorage
 from tests.support.kept_life import KeptLife, recovered
-from tests.support.memory_storage import Fault, MemoryStorage
 from tests.support.recorder import everything_in
 
 

@@ -15,8 +15,8 @@ from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
+from anabranch.simulator.disk import Fault, MemoryStorage
 from tests.support.kept_life import KeptLife, go_on, recovered
-from tests.support.memory_storage import Fault, MemoryStorage
 from tests.support.random_life import random_life
 from tests.support.recorder import OTHER_LINES, everything_in
 

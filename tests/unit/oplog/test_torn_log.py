@@ -13,8 +13,8 @@ from anabranch.oplog.batch import decode_batch
 from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in, segment_name
+from anabranch.simulator.disk import MemoryStorage
 from tests.support.kept_life import KeptLife, go_on, recovered
-from tests.support.memory_storage import MemoryStorage
 from tests.support.recorder import everything_in
 
 LAST_TURN = (

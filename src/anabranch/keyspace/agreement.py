@@ -1,0 +1,65 @@
+"""A digest of what all regions must show alike once they have applied the same effects.
+
+Entries with the effects that added them, groups with their creations and what was acknowledged
+under each, deadline and counters: all that follows from effects alone. What each region has of its
+own (who was given what, who holds what) and what the clock takes away (idempotent IDs) play no
+part. Two regions with equal vectors and different digests have diverged.
+
+Each fact is hashed on its own and the hashes are added, so their order does not matter, and the
+sum over a block of entries can be kept as long as the block stays as it is.
+
+On a server of its own entries go by their IDs: equal contents, equal digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Final
+
+from xxhash import xxh3_128_intdigest
+
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__ = ["agreement_digest"]
+
+_MODULUS: Final = 1 << 128
+
+
+def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
+    """128 bits; ``deadline_ms`` is when the key expires, None for never."""
+    total = sum(_entries(origin, log) for origin, log in stream.logs.items())
+    total += _hash("counters", stream.last_id, stream.entries_added, stream.max_deleted_id)
+    total += _hash("deadline", deadline_ms)
+    for name, group in stream.groups.items():
+        total += _hash("group", name)
+        if isinstance(group, SharedGroup):
+            total += sum(_creations(name, group))
+    return total % _MODULUS
+
+
+def _hash(*fact: object) -> int:
+    return xxh3_128_intdigest(repr(fact).encode())
+
+
+def _entries(origin: int, log: RegionLog) -> int:
+    total = 0
+    for block, low, high in log.spans(MIN_ID, MAX_ID):
+        # The ID stands in the fragment; a fragment begins with "*", so the number ends there.
+        numbers = repeat(0) if block.numbers is None else block.numbers[low:high]
+        for number, fragment in zip(numbers, block.fragments(low, high), strict=False):
+            total += xxh3_128_intdigest(b"%d:%d%b" % (origin, number, fragment))
+    return total
+
+
+def _creations(name: bytes, group: SharedGroup) -> Iterator[int]:
+    for dot, (context, start) in group.creations.items():
+        known = sorted(each for each in context.items() if each[1])
+        yield _hash("creation", name, dot, start, known)
+    for dot, by_origin in group.acknowledged.items():
+        for origin, ranges in by_origin.items():
+            if ranges:
+                yield _hash("acknowledged", name, dot, origin, ranges.flat())

@@ -1,0 +1,223 @@
+"""Where the effects of each origin stand in the log: what peers are sent is read from there.
+
+The newest batches are at hand in memory, as they are sent. Of older ones every so many bytes one
+is noted, and read from there on; so a peer that lags costs a few numbers, not a queue.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Final
+
+from anabranch.oplog.batch import batch_size, is_local, span, wire_form
+from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.log import OpLog, Segment
+from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
+from anabranch.oplog.storage import Storage
+
+__all__ = ["Origins"]
+
+NOTED_EVERY_BYTES: Final = 256 * 1024
+"""So much of the log is read in vain at most, to find a batch."""
+
+READ_BYTES: Final = 1 << 20
+
+
+class _Origin:
+    """The batches of one origin, ascending."""
+
+    def __init__(self, begin: int) -> None:
+        self.begin = begin  # numbers up to this one are not in the log
+        self.last = begin
+        self.durable = begin
+        self.firsts = array("Q")  # first numbers of noted batches
+        self.positions = array("Q")  # and where they stand
+        # (first number, last number, position behind it, bytes as they are sent)
+        self.recent: deque[tuple[int, int, int, bytes]] = deque()
+
+
+class Origins:
+    """All origins of one log."""
+
+    def __init__(self, storage: Storage, *, recent_bytes: int) -> None:
+        """``recent_bytes`` of the newest batches are kept in memory."""
+        self._storage = storage
+        self._recent_max = recent_bytes
+        self._recent_bytes = 0
+        self._origins: dict[int, _Origin] = {}
+        self._order: deque[int] = deque()  # origins of recent batches, the oldest first
+        self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, origin, last)
+
+    # -- what is written ----------------------------------------------------------------------
+
+    def note(self, data: bytes, position: int) -> None:
+        """A numbered batch stands, or is about to, at a position of the log."""
+        origin, first, last, _ = span(data)
+        known = self._origins.get(origin)
+        if known is None or known.last != first - 1:
+            known = self._origins[origin] = _Origin(first - 1)
+        end = position + len(data)
+        if not known.positions or position - known.positions[-1] >= NOTED_EVERY_BYTES:
+            known.firsts.append(first)
+            known.positions.append(position)
+        known.last = last
+        known.recent.append((first, last, end, wire_form(data)))
+        self._order.append(origin)
+        self._recent_bytes += len(data)
+        self._unsynced.append((end, origin, last))
+        while self._recent_bytes > self._recent_max and len(self._order) > 1:
+            oldest = self._origins.get(self._order.popleft())
+            if oldest is not None and oldest.recent:
+                self._recent_bytes -= len(oldest.recent.popleft()[3])
+
+    def scan(self, segments: list[Segment], durable: Mapping[int, int]) -> None:
+        """Note what is in the log already; all of it was synced, up to ``durable``."""
+        for segment in segments:
+            for position, data in self._batches(segment, segment.first):
+                if not is_local(data):
+                    self.note(data, position)
+        self._unsynced.clear()
+        for origin, number in durable.items():
+            known = self._origins.setdefault(origin, _Origin(number))
+            known.durable = number
+            if known.last != number:  # a state was joined behind what the log has of it
+                self._origins[origin] = _Origin(number)
+
+    def joined(self, vector: Mapping[int, int]) -> None:
+        """A state brought more than the log has: up to there effects cannot be had from us."""
+        for origin, number in vector.items():
+            known = self._origins.get(origin)
+            if known is None or known.last < number:
+                durable = 0 if known is None else known.durable
+                known = self._origins[origin] = _Origin(number)
+                known.durable = durable
+
+    def synced(self, position: int) -> None:
+        """The log is on the disk up to a position."""
+        unsynced = self._unsynced
+        while unsynced and unsynced[0][0] <= position:
+            _, origin, last = unsynced.popleft()
+            known = self._origins.get(origin)
+            if known is not None and last <= known.last:
+                known.durable = max(known.durable, last)
+
+    def sealed(self, vector: Mapping[int, int]) -> None:
+        """All of this is on the disk by another way: a state that was joined."""
+        for origin, number in vector.items():
+            known = self._origins.setdefault(origin, _Origin(number))
+            known.durable = max(known.durable, number)
+
+    @property
+    def durable(self) -> dict[int, int]:
+        """Per origin, what was applied and is on the disk."""
+        return {origin: known.durable for origin, known in self._origins.items() if known.durable}
+
+    # -- what is read -------------------------------------------------------------------------
+
+    def read(
+        self, log: OpLog, origin: int, after: int, max_bytes: int, visible: int
+    ) -> list[bytes] | None:
+        """Batches from number ``after + 1`` on that end before the position ``visible``.
+
+        See :meth:`anabranch.replication.interface.Local.read`.
+        """
+        known = self._origins.get(origin)
+        if known is None:
+            return []
+        if after < known.begin:
+            return None
+        if after >= known.last:
+            return []
+        recent = known.recent
+        if recent and recent[0][0] <= after + 1:
+            at = bisect_right(recent, after, key=_first) if len(recent) > 1 else 0
+            while at and recent[at - 1][1] > after:
+                at -= 1
+            found: list[bytes] = []
+            size = 0
+            for index in range(at, len(recent)):
+                _, last, end, data = recent[index]
+                if end > visible or size >= max_bytes:
+                    break
+                if last > after:
+                    found.append(data)
+                    size += len(data)
+            return found
+        return self._read_log(log, known, origin, after, max_bytes, visible)
+
+    def _read_log(
+        self, log: OpLog, known: _Origin, origin: int, after: int, max_bytes: int, visible: int
+    ) -> list[bytes] | None:
+        at = bisect_right(known.firsts, after + 1) - 1
+        position = known.positions[max(at, 0)]
+        if not log.segments or position < log.segments[0].first:
+            return None
+        found: list[bytes] = []
+        size = 0
+        for segment in log.segments:
+            if segment.end <= position:
+                continue
+            for begin, data in self._batches(segment, max(position, segment.first)):
+                if begin + len(data) > visible or size >= max_bytes:
+                    return found
+                if is_local(data):
+                    continue
+                whose, _, last, _ = span(data)
+                if whose == origin and last > after:
+                    found.append(wire_form(data))
+                    size += len(data)
+        return found
+
+    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
+        """``(position, bytes)`` of the batches of a segment from a position on."""
+        name = segment.name
+        with closing(self._storage.open(name)) as file:
+            skip = SEGMENT_HEADER_BYTES + position - segment.first
+            while skip:
+                skip -= len(file.read(min(skip, READ_BYTES)))
+            data = b""
+            at = 0
+            left = segment.end - position
+            while left or at < len(data):
+                size = batch_size(data, at)
+                if size is None or at + size > len(data):
+                    if not left:
+                        raise CorruptLogError(self._storage.shown(name), 0, "it became shorter")
+                    more = file.read(min(left, READ_BYTES))
+                    if not more:
+                        raise CorruptLogError(self._storage.shown(name), 0, "it became shorter")
+                    left -= len(more)
+                    data = data[at:] + more
+                    at = 0
+                    continue
+                yield position, data[at : at + size]
+                position += size
+                at += size
+
+    def needed_from(self, log: OpLog, stable: Mapping[int, int]) -> int:
+        """The position of the first batch that some member does not have on its disk."""
+        needed = log.end
+        for origin, known in self._origins.items():
+            number = stable.get(origin, 0)
+            if number < known.last and known.positions:
+                at = max(bisect_right(known.firsts, number + 1) - 1, 0)
+                needed = min(needed, known.positions[at])
+        return needed
+
+    def retired(self, position: int) -> None:
+        """The log begins at a position now."""
+        for known in self._origins.values():
+            gone = bisect_right(known.positions, position - 1) - 1
+            if gone >= 0 and known.positions[gone] < position:
+                # Up to the next batch that is noted nothing can be found from the front.
+                keep = gone + 1
+                known.begin = known.firsts[keep] - 1 if keep < len(known.firsts) else known.last
+                del known.firsts[:keep], known.positions[:keep]
+
+
+def _first(batch: tuple[int, int, int, bytes]) -> int:
+    return batch[0]

@@ -1,0 +1,169 @@
+"""Batches that have arrived and must wait: for an earlier number, a cause, or the rest of a unit.
+
+A unit is a run of batches of one origin of which all but the last have the flag ``CONTINUES``; it
+is applied as one. It is ready when it follows what is applied of its origin and everything it
+depends on is applied. Vectors are handed in; nothing is applied here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from anabranch.oplog.batch import Batch
+
+__all__ = ["CausalBuffer", "Held", "Missing"]
+
+
+class Held(NamedTuple):
+    """A batch that waits."""
+
+    batch: Batch
+    raw: bytes
+    source: int
+    """The region that sent it."""
+    since_ms: float
+
+
+class Missing(NamedTuple):
+    """Effects that something waits for."""
+
+    origin: int
+    upto: int
+    source: int
+    """The region that sent what waits, and so must have them."""
+
+
+class CausalBuffer:
+    """What waits, by origin, ascending and without overlaps."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, list[Held]] = {}
+        self.bytes_of: Counter[int] = Counter()
+        """Bytes that wait, by the region that sent them."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def add(self, held: Held) -> bool:
+        """Keep a batch; false if (part of) it is here already."""
+        batch = held.batch
+        queue = self._held.setdefault(batch.origin, [])
+        at = bisect_left(queue, batch.first, key=lambda other: other.batch.first)
+        if at and queue[at - 1].batch.last >= batch.first:
+            return False
+        if at < len(queue) and queue[at].batch.first <= batch.last:
+            return False
+        queue.insert(at, held)
+        self.bytes_of[held.source] += len(held.raw)
+        return True
+
+    def reach(self, origin: int, applied: int) -> int:
+        """The last number up to which there is no gap, given how many are applied."""
+        for held in self._held.get(origin, ()):
+            if held.batch.first > applied + 1:
+                break
+            applied = max(applied, held.batch.last)
+        return applied
+
+    def last(self) -> dict[int, int]:
+        """The last number that waits, by origin."""
+        return {origin: queue[-1].batch.last for origin, queue in self._held.items() if queue}
+
+    def next_unit(self, vector: Mapping[int, int]) -> list[Held]:
+        """A unit that is ready; it stays here until :meth:`take`. Empty if there is none."""
+        for origin in self._held:
+            unit, whole = self._head(origin, vector)
+            if whole and next(_lacking(unit, vector), None) is None:
+                return unit
+        return []
+
+    def take(self, unit: list[Held]) -> None:
+        """Let go of a unit that was applied."""
+        origin = unit[0].batch.origin
+        self._drop(origin, len(unit))
+
+    def missing(self, vector: Mapping[int, int]) -> Iterator[Missing]:
+        """What the first batch of every origin waits for; the rest of a unit is not told."""
+        for origin, queue in self._held.items():
+            if not queue:
+                continue
+            first = queue[0]
+            if first.batch.first > vector.get(origin, 0) + 1:
+                yield Missing(origin, first.batch.first - 1, first.source)
+                continue
+            unit, _ = self._head(origin, vector)
+            for cause, number in _lacking(unit, vector):
+                yield Missing(cause, number, first.source)
+
+    def lacks_cause(self, origin: int, vector: Mapping[int, int]) -> bool:
+        """Whether what is next of an origin is here, but not everything it depends on."""
+        unit, _ = self._head(origin, vector)
+        return next(_lacking(unit, vector), None) is not None
+
+    def lacks_rest(self, origin: int, vector: Mapping[int, int]) -> bool:
+        """Whether what is next of an origin is a unit that has only begun to arrive."""
+        unit, whole = self._head(origin, vector)
+        return bool(unit) and not whole
+
+    def forget_applied(self, vector: Mapping[int, int]) -> int:
+        """Drop what is applied by now; how many batches that were."""
+        count = 0
+        for origin, queue in self._held.items():
+            applied = vector.get(origin, 0)
+            done = sum(held.batch.first <= applied for held in queue)
+            self._drop(origin, done)
+            count += done
+        return count
+
+    def forget(self, origin: int) -> None:
+        """Drop everything of an origin."""
+        self._drop(origin, len(self._held.get(origin, ())))
+
+    def origins(self) -> list[int]:
+        """Of what something waits."""
+        return [origin for origin, queue in self._held.items() if queue]
+
+    def oldest_ms(self, source: int | None = None) -> float | None:
+        """Since when the oldest batch (of one sender) waits; None if none does."""
+        return min(
+            (
+                held.since_ms
+                for queue in self._held.values()
+                for held in queue
+                if source is None or held.source == source
+            ),
+            default=None,
+        )
+
+    def count_of(self, source: int) -> int:
+        """How many batches of one sender wait."""
+        return sum(held.source == source for queue in self._held.values() for held in queue)
+
+    def _head(self, origin: int, vector: Mapping[int, int]) -> tuple[list[Held], bool]:
+        """The batches of the unit that is next, and whether they are all of it."""
+        unit: list[Held] = []
+        expected = vector.get(origin, 0) + 1
+        for held in self._held.get(origin, ()):
+            if held.batch.first != expected:
+                break
+            unit.append(held)
+            expected = held.batch.last + 1
+            if not held.batch.continues:
+                return unit, True
+        return unit, False
+
+    def _drop(self, origin: int, count: int) -> None:
+        queue = self._held.get(origin, [])
+        for held in queue[:count]:
+            self.bytes_of[held.source] -= len(held.raw)
+        del queue[:count]
+
+
+def _lacking(unit: list[Held], vector: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    for held in unit:
+        for origin, number in held.batch.dependencies.items():
+            if vector.get(origin, 0) < number:
+                yield origin, number

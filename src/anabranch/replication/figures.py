@@ -1,0 +1,158 @@
+"""What is measured: per peer for AB.PEERS and metrics, of the whole region for INFO. Only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.keyspace.replica import epoch_of
+from anabranch.replication.gossip import Gossip
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import PeerFigures
+from anabranch.replication.receiving import Receiver
+from anabranch.replication.sending import Sender
+
+__all__ = ["Figures"]
+
+ALIVE_MS = 5000.0
+"""A row of somebody else tells of its links for so long."""
+
+
+class Figures:
+    """Reads all parts of a replicator."""
+
+    def __init__(self, mesh: Mesh, sender: Sender, receiver: Receiver, gossip: Gossip) -> None:
+        self._mesh = mesh
+        self._sender = sender
+        self._receiver = receiver
+        self._gossip = gossip
+
+    def _via(self, region: int, now_ms: float) -> list[int]:
+        """Regions that have told lately that they are connected with it."""
+        table = self._mesh.rows
+        return sorted(
+            other
+            for other, row in table.rows.items()
+            if other != region and region in row.links and now_ms - table.heard_ms[other] < ALIVE_MS
+        )
+
+    def _state(self, region: int, now_ms: float) -> str:
+        mesh = self._mesh
+        if mesh.membership.was_removed(region):
+            return "removed"
+        session = mesh.session_of(region)
+        if session is not None:
+            incoming = self._receiver.incoming
+            joins = session.outgoing or (incoming is not None and incoming.session is session)
+            return "in_sync" if session.in_sync and not joins else "catching_up"
+        if self._via(region, now_ms):
+            return "alive_via"
+        return "unreachable"
+
+    def of(self, region: int, now_ms: float) -> PeerFigures:
+        """Everything about one peer."""
+        mesh, buffer = self._mesh, self._receiver.buffer
+        peer = mesh.peer(region)
+        session = peer.session
+        row = mesh.rows.rows.get(region)
+        own = mesh.local.vector.get(mesh.origin, 0)
+        lag_effects = lag_bytes = durable_lag = receive_lag = None
+        lag_seconds = receive_lag_seconds = None
+        if row is not None:
+            applied = row.applied.get(mesh.origin, 0)
+            lag_effects = max(0, own - applied)
+            durable_lag = max(0, own - row.durable.get(mesh.origin, 0))
+            lag_bytes, lag_seconds = self._sender.marks.after(applied, mesh.config.wall_ms())
+            ours = mesh.local.vector.get(row.origin, 0)
+            receive_lag = max(0, row.applied.get(row.origin, 0) - ours)
+            receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
+        oldest = buffer.oldest_ms(region)
+        heard = mesh.rows.heard_ms.get(region)
+        return PeerFigures(
+            region=region,
+            name=mesh.membership.name(region),
+            state=self._state(region, now_ms),
+            via=self._via(region, now_ms),
+            lag_effects=lag_effects,
+            lag_bytes=lag_bytes,
+            lag_seconds=lag_seconds,
+            durable_lag_effects=durable_lag,
+            receive_lag_effects=receive_lag,
+            receive_lag_seconds=receive_lag_seconds,
+            round_trip_ms=peer.clock.round_trip_ms,
+            skew_ms=peer.clock.offset_ms,
+            window_used_bytes=0 if session is None else max(0, session.window - session.credit),
+            held_count=buffer.count_of(region),
+            held_bytes=buffer.bytes_of[region],
+            held_oldest_ms=0.0 if oldest is None else now_ms - oldest,
+            relayed_for=sorted(o for o, via in self._receiver.relays.items() if via == region),
+            feature_level=None if row is None else row.feature_level,
+            row_age_ms=None if heard is None else now_ms - heard,
+            connected_ms=None if session is None else now_ms - session.up_ms,
+            counters=peer.counters,
+        )
+
+    def facts(
+        self, now_ms: float, unknown_frames: int, *, caught_up: bool
+    ) -> dict[str, int | float | str]:
+        """The whole region; what is zero or empty is told as well."""
+        mesh, buffer = self._mesh, self._receiver.buffer
+        others = mesh.membership.others()
+        counters = [peer.counters for peer in mesh.peers.values()]
+        oldest = buffer.oldest_ms()
+        levels = self._gossip.feature_levels()
+        states = [self._state(region, now_ms) for region in others]
+        incoming = self._receiver.incoming
+        return {
+            "region": mesh.region,
+            "epoch": epoch_of(mesh.origin),
+            "cluster_id": mesh.local.cluster_id,
+            "members": len(others) + 1,
+            "peers_connected": sum(1 for _ in mesh.up()),
+            "peers_in_sync": states.count("in_sync"),
+            "peers_unreachable": states.count("unreachable"),
+            "caught_up": int(caught_up),
+            "joining_from": 0 if incoming is None else incoming.session.region,
+            "joining_bytes": 0 if incoming is None else incoming.bytes,
+            "not_applied_because": self._receiver.refused or "",
+            "held_batches": len(buffer),
+            "held_bytes": sum(buffer.bytes_of.values()),
+            "held_oldest_ms": 0.0 if oldest is None else now_ms - oldest,
+            "relayed_origins": len(self._receiver.relays),
+            "fetches": sum(each.fetches for each in counters),
+            "duplicates": sum(each.duplicates for each in counters),
+            "checksum_errors": sum(each.checksum_errors for each in counters),
+            "full_catch_ups": sum(each.full_catch_ups for each in counters),
+            "partial_catch_ups": sum(each.partial_catch_ups for each in counters),
+            "unknown_frames": unknown_frames,
+            "feature_level": min(levels.values()),
+            "feature_level_held_back_by": _least(levels),
+            "unstable_effects": self._unstable(),
+            "unstable_because_of": self._holding_back(),
+        }
+
+    def _unstable(self) -> int:
+        """Effects applied here that are not known to be on every member's disk."""
+        stable = self._gossip.stable
+        return sum(
+            number - stable.get(origin, 0) for origin, number in self._mesh.local.vector.items()
+        )
+
+    def _holding_back(self) -> str:
+        """The members that have told least of what is on their disk, or nothing."""
+        mesh = self._mesh
+        on_disk: dict[int, int] = {}
+        for region in mesh.membership.others():
+            row = mesh.rows.rows.get(region)
+            on_disk[region] = 0 if row is None else sum(row.durable.values())
+        if not on_disk or not self._unstable():
+            return ""
+        least = min(on_disk.values())
+        return ",".join(str(region) for region, sum_ in on_disk.items() if sum_ == least)
+
+
+def _least(levels: Mapping[int, int]) -> str:
+    """The regions with the lowest level, if not all have the same."""
+    low, high = min(levels.values()), max(levels.values())
+    if low == high:
+        return ""
+    return ",".join(str(region) for region, level in sorted(levels.items()) if level == low)

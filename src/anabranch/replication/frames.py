@@ -1,0 +1,364 @@
+"""What regions tell each other, and its bytes.
+
+::
+
+    u32 length of what follows | u8 type | payload
+                                           BATCH: the bytes of one batch, as they are in the log
+                                           others: XXH3-64 of type and body | body
+
+Integers are little-endian. A body is a msgpack array of the fields of a struct below, or for
+``STATE`` bytes of a snapshot. Fields are only ever added at the end, and a type that is not known
+is skipped: that is how versions get along.
+
+There is a checksum because a row believed in spite of a flipped bit would make regions forget what
+others still need; a batch has its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+from xxhash import xxh3_64_digest
+
+from anabranch.errors import AnabranchError
+from anabranch.oplog.batch import HEADER_BYTES
+
+__all__ = [
+    "FRAME_BYTES_MAX",
+    "HANDSHAKE_BYTES_MAX",
+    "MODULUS",
+    "Behind",
+    "Bye",
+    "Credit",
+    "Fetch",
+    "Fetched",
+    "FrameType",
+    "Hello",
+    "MemberRecord",
+    "Members",
+    "Message",
+    "Proof",
+    "Reason",
+    "Refusal",
+    "Row",
+    "Rows",
+    "StateBegin",
+    "StateEnd",
+    "StateGet",
+    "Sub",
+    "Vector",
+    "Welcome",
+    "body_of",
+    "decode",
+    "encode",
+    "framed",
+    "packed",
+]
+
+MODULUS: Final = 256
+"""IDs of a region are congruent to its number by this modulus; a cluster has one."""
+
+FRAME_BYTES_MAX: Final = (64 << 20) + HEADER_BYTES
+"""Type and payload: the largest batch that is sent."""
+
+HANDSHAKE_BYTES_MAX: Final = 64 << 10
+"""The same before the other side has shown who it is."""
+
+_HEAD: Final = struct.Struct("<IB")
+_CHECKSUM_BYTES: Final = 8
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Origin = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+_Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
+_Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+_Text = Annotated[str, msgspec.Meta(max_length=256)]
+_Epoch = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
+Vector = dict[_Origin, _Number]
+
+
+class FrameType(IntEnum):
+    """The byte that tells what a frame is."""
+
+    HELLO = 1
+    WELCOME = 2
+    PROOF = 3
+    MEMBERS = 4
+    SUB = 5
+    BATCH = 6
+    ROW = 7
+    FETCH = 8
+    FETCHED = 9
+    CREDIT = 10
+    BEHIND = 11
+    STATE_GET = 12
+    STATE_BEGIN = 13
+    STATE = 14
+    STATE_END = 15
+    BYE = 16
+
+
+class Reason(IntEnum):
+    """Why a link is closed."""
+
+    PROTOCOL = 1
+    """Something was said that makes no sense."""
+    VERSION = 2
+    CLUSTER = 3
+    MODULUS = 4
+    SECRET = 5
+    REGION = 6
+    """The number is ours, taken, or not the one that was dialled."""
+    UNKNOWN = 7
+    """No member, or not yet."""
+    REMOVED = 8
+    EPOCH = 9
+    """A former life of a region."""
+    DUPLICATE = 10
+    """There is another link to the same region."""
+    BATCH = 11
+    """A batch that must not be applied."""
+    BUSY = 12
+    """A disk in trouble."""
+    SILENT = 13
+    STOPPING = 14
+    DAMAGED = 15
+    """A frame is not as it was sent."""
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class Hello(_Message, frozen=True):
+    """Who is speaking: the first frame of the side that dialled, and the facts in a WELCOME."""
+
+    protocol_low: int
+    protocol_high: int
+    cluster_id: _Text
+    """Empty: wants to join."""
+    region: _Region
+    name: _Text
+    epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
+    run_id: _Text
+    feature_level: int
+    modulus: int
+    host: _Text
+    port: _Port
+    known_epoch: _Epoch
+    """The newest epoch of the other side that the speaker has heard of; -1 for none."""
+    nonce: Annotated[bytes, msgspec.Meta(max_length=64)]
+
+    @property
+    def origin(self) -> int:
+        """The origin of the effects it writes."""
+        return self.epoch << 8 | self.region
+
+
+class Welcome(_Message, frozen=True):
+    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proof covers."""
+
+    facts: bytes
+    proof: bytes
+
+
+class Proof(_Message, frozen=True):
+    """The side that dialled knows the secret as well; empty if there is none."""
+
+    proof: bytes
+
+
+class MemberRecord(_Message, frozen=True):
+    """A member, for one that joins."""
+
+    region: _Region
+    name: _Text
+    host: _Text
+    port: _Port
+
+
+class Members(_Message, frozen=True):
+    """You are one of us; sent to a region that joins, once it has proved to know the secret."""
+
+    cluster_id: _Text
+    members: list[MemberRecord]
+
+
+class Sub(_Message, frozen=True):
+    """Send me the effects of your own origin after this, as they come."""
+
+    vector: Vector
+
+
+class Row(_Message, frozen=True):
+    """How far one region is."""
+
+    region: _Region
+    origin: _Origin
+    version: _Number
+    """A later row of the same origin has a greater one."""
+    applied: Vector
+    durable: Vector
+    have: Vector
+    """The last it holds in any form: applied, waiting, or staged."""
+    feature_level: int
+    links: list[_Region]
+    """Regions it is connected with."""
+
+    def tells_the_same(self, other: Row) -> bool:
+        """Whether they differ in nothing but the version."""
+        return (
+            self.applied == other.applied
+            and self.durable == other.durable
+            and self.have == other.have
+            and self.origin == other.origin
+            and self.feature_level == other.feature_level
+            and self.links == other.links
+        )
+
+
+class Rows(_Message, frozen=True):
+    """The row of the sender, then rows of others; stamps for round trip and skew."""
+
+    rows: Annotated[list[Row], msgspec.Meta(min_length=1)]
+    stamp: float
+    """Of the sender's monotonic clock, in ms."""
+    echo: float
+    """The receiver's latest stamp, or -1."""
+    echo_age_ms: float
+    """How long the sender has had it."""
+    wall_ms: int
+
+
+class Fetch(_Message, frozen=True):
+    """Send me effects of any origin once, up to so many bytes; not counted against the window."""
+
+    origin: _Origin
+    after: _Number
+    upto: _Number
+    max_bytes: _Number
+
+
+class Fetched(_Message, frozen=True):
+    """That was all for this FETCH."""
+
+    origin: _Origin
+
+
+class Credit(_Message, frozen=True):
+    """You may send so many bytes more, of your effects or of your state."""
+
+    bytes: _Number
+    of_state: bool = False
+
+
+class Behind(_Message, frozen=True):
+    """My log does not reach back to what you asked for: you need my state."""
+
+    origin: _Origin
+    after: _Number
+
+
+class StateGet(_Message, frozen=True):
+    """Send me your state."""
+
+
+class StateBegin(_Message, frozen=True):
+    """A snapshot follows; ``vector`` is what it contains."""
+
+    vector: Vector
+
+
+class StateEnd(_Message, frozen=True):
+    """The snapshot is whole, and was so long."""
+
+    bytes: _Number
+
+
+class Bye(_Message, frozen=True):
+    """I close this link; try again after so long (0: as you like)."""
+
+    reason: int
+    text: Annotated[str, msgspec.Meta(max_length=1000)]
+    retry_after_ms: _Number = 0
+
+
+Message = (
+    Hello | Welcome | Proof | Members | Sub | Rows | Fetch | Fetched | Credit | Behind | StateGet
+    | StateBegin | StateEnd | Bye
+)  # fmt: skip
+
+_STRUCTS: Final[dict[FrameType, type[Message]]] = {
+    FrameType.HELLO: Hello,
+    FrameType.WELCOME: Welcome,
+    FrameType.PROOF: Proof,
+    FrameType.MEMBERS: Members,
+    FrameType.SUB: Sub,
+    FrameType.ROW: Rows,
+    FrameType.FETCH: Fetch,
+    FrameType.FETCHED: Fetched,
+    FrameType.CREDIT: Credit,
+    FrameType.BEHIND: Behind,
+    FrameType.STATE_GET: StateGet,
+    FrameType.STATE_BEGIN: StateBegin,
+    FrameType.STATE_END: StateEnd,
+    FrameType.BYE: Bye,
+}
+_TYPES: Final = {kind: frame_type for frame_type, kind in _STRUCTS.items()}
+_encode = msgspec.msgpack.Encoder().encode
+_decoders = {kind: msgspec.msgpack.Decoder(kind).decode for kind in _TYPES}
+
+_M = TypeVar("_M", bound=_Message)
+
+
+class Refusal(AnabranchError):
+    """The link must be closed; becomes a :class:`Bye`."""
+
+    def __init__(self, reason: Reason, text: str, retry_after_ms: int = 0) -> None:
+        self.reason = reason
+        self.text = text
+        self.retry_after_ms = retry_after_ms
+        super().__init__(text)
+
+
+def framed(frame_type: FrameType, body: bytes) -> bytes:
+    """A body, or a batch, as a frame."""
+    if frame_type == FrameType.BATCH:
+        return _HEAD.pack(len(body) + 1, frame_type) + body
+    head = _HEAD.pack(len(body) + 1 + _CHECKSUM_BYTES, frame_type)
+    return b"".join((head, _checksum(frame_type, body), body))
+
+
+def body_of(frame_type: int, payload: bytes) -> bytes:
+    """What a payload contains; :class:`Refusal` if it is not what was sent."""
+    if frame_type == FrameType.BATCH:
+        return payload
+    body = payload[_CHECKSUM_BYTES:]
+    if payload[:_CHECKSUM_BYTES] != _checksum(frame_type, body):
+        raise Refusal(Reason.DAMAGED, f"a frame of type {frame_type} was damaged on its way")
+    return body
+
+
+def _checksum(frame_type: int, body: bytes) -> bytes:
+    return xxh3_64_digest(body, seed=frame_type)
+
+
+def packed(message: Message) -> bytes:
+    """The body of a message."""
+    return _encode(message)
+
+
+def encode(message: Message) -> bytes:
+    """A message as a frame."""
+    return framed(_TYPES[type(message)], _encode(message))
+
+
+def decode(kind: type[_M], body: bytes) -> _M:
+    """The message in a body; :class:`Refusal` if it is none."""
+    try:
+        return _decoders[kind](body)  # type: ignore[index, return-value]
+    except (msgspec.MsgspecError, RecursionError) as problem:
+        name = _TYPES[kind].name  # type: ignore[index]
+        raise Refusal(Reason.PROTOCOL, f"a {name} frame cannot be read: {problem}") from None

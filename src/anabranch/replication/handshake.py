@@ -1,0 +1,99 @@
+"""Whether two regions may talk: what each says of itself, and the proof that it knows the secret.
+
+::
+
+    the side that dialled            the other side
+    HELLO facts, nonce        ──▶
+                              ◀──    WELCOME facts, nonce, proof
+    PROOF proof               ──▶
+                              ◀──    MEMBERS, if the side that dialled joins
+
+A proof is an HMAC-SHA256 over both halves as they were sent, so nothing in them can be exchanged,
+and differs by side, so none can be sent back. The secret itself is never sent. Only the protocol
+version is looked at before the proof.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from anabranch.replication.frames import MODULUS, Hello, Reason, Refusal
+from anabranch.replication.interface import ReplicationConfig
+from anabranch.replication.membership import Membership
+
+__all__ = ["UNKNOWN_RETRY_MS", "check_facts", "check_proof", "check_version", "proof_of"]
+
+UNKNOWN_RETRY_MS = 1000
+"""An admission that is on its way to us takes no longer."""
+
+
+def proof_of(secret: bytes, side: bytes, hello: bytes, facts: bytes) -> bytes:
+    """The proof of one side; empty without a secret."""
+    if not secret:
+        return b""
+    transcript = hashlib.sha256(hello).digest() + hashlib.sha256(facts).digest()
+    return hmac.new(secret, b"anabranch " + side + transcript, hashlib.sha256).digest()
+
+
+def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: bytes) -> None:
+    """Refuse a side that does not know the secret, or knows one where none is set."""
+    if hmac.compare_digest(proof, proof_of(secret, side, hello, facts)):
+        return
+    if not secret:
+        text = "no secret is configured here, but the other side has one"
+    elif not proof:
+        text = "a secret is configured here, and the other side has none"
+    else:
+        text = "the secrets differ"
+    raise Refusal(Reason.SECRET, text)
+
+
+def check_version(theirs: Hello, config: ReplicationConfig) -> None:
+    """Refuse a side with which no protocol version is common."""
+    low, high = config.protocol
+    if theirs.protocol_high < low or theirs.protocol_low > high:
+        raise Refusal(
+            Reason.VERSION,
+            f"no common protocol version: {low} to {high} here, "
+            f"{theirs.protocol_low} to {theirs.protocol_high} there",
+        )
+
+
+def check_facts(
+    theirs: Hello, cluster_id: str, membership: Membership, expected: int | None
+) -> None:
+    """Refuse a side that is not who it should be, or does not belong to us.
+
+    A side with an empty cluster ID asks for admission; whether its number is free is looked at by
+    whoever admits it.
+    """
+    region = theirs.region
+    if theirs.modulus != MODULUS:
+        raise Refusal(
+            Reason.MODULUS,
+            f"the sequence modulus is {MODULUS} here and {theirs.modulus} there",
+        )
+    if not cluster_id and not theirs.cluster_id:
+        raise Refusal(Reason.CLUSTER, "neither side belongs to a cluster yet", UNKNOWN_RETRY_MS)
+    if cluster_id and theirs.cluster_id and cluster_id != theirs.cluster_id:
+        raise Refusal(
+            Reason.CLUSTER, f"the cluster is {cluster_id} here and {theirs.cluster_id} there"
+        )
+    if region == membership.region:
+        raise Refusal(Reason.REGION, f"both sides are region {region}")
+    if expected is not None and region != expected:
+        raise Refusal(Reason.REGION, f"region {expected} was dialled, region {region} answered")
+    if not cluster_id or not theirs.cluster_id:
+        return
+    if membership.was_removed(region):
+        raise Refusal(Reason.REMOVED, f"region {region} was removed from the cluster")
+    if not membership.is_member(region):
+        raise Refusal(
+            Reason.UNKNOWN, f"region {region} is not known as a member here", UNKNOWN_RETRY_MS
+        )
+    known = membership.known_epoch(region)
+    if theirs.epoch < known:
+        raise Refusal(
+            Reason.EPOCH, f"region {region} lives in epoch {known} by now, not in {theirs.epoch}"
+        )

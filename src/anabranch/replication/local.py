@@ -1,0 +1,296 @@
+"""A region, its log and its disk, as the replicator sees them; the server and the simulator alike.
+
+Own effects leave the region when they are written, with ``appendfsync always`` when they are
+synced. What arrives is applied at once and written with the next turn. A state that arrives is
+staged in a file, joined when it is whole, and kept beside the log until a snapshot holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Final, Protocol
+
+from anabranch.effects import kinds
+from anabranch.errors import AnabranchError, CommandError
+from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
+from anabranch.oplog.batch import Batch, is_local
+from anabranch.oplog.compression import Compressor
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.origins import Origins
+from anabranch.oplog.snapshot import Contents, Snapshot, framed
+
+if TYPE_CHECKING:
+    from anabranch.oplog.storage import LogFile, Storage
+    from anabranch.region.region import Region
+
+__all__ = ["Journal", "RegionLocal"]
+
+STAGING: Final = "arriving.state"
+STATE_PREFIX: Final = "joined-"
+STATE_SUFFIX: Final = ".abstate"
+CHUNK_BYTES: Final = 256 * 1024
+
+
+class Journal(Protocol):
+    """Who writes the region's effects into its log."""
+
+    @property
+    def log(self) -> OpLog | None:
+        """The log."""
+
+    @property
+    def mark(self) -> int:
+        """A position behind everything that has happened so far."""
+
+    @property
+    def synced(self) -> int:
+        """Everything before this position is on the disk."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something could not be written."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why, for people."""
+
+    def commit(self) -> None:
+        """Write what the region has done so far as a turn of its own."""
+
+    def append(self, data: bytes) -> int:
+        """Write batches of another region behind that; the position they get."""
+
+    def end_turn(self) -> None:
+        """The region has done something: it is to be written soon."""
+
+
+class RegionLocal:
+    """See :class:`anabranch.replication.interface.Local`."""
+
+    def __init__(self, region: Region, journal: Journal) -> None:
+        replica = region.replica
+        assert replica is not None
+        self.replica: Replica = replica
+        self._region = region
+        self._journal = journal
+        self._storage: Storage
+        self._origins: Origins
+        self._staging: LogFile | None = None
+
+    def open_log(self, storage: Storage, log: OpLog) -> None:
+        """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
+        self._storage = storage
+        self._origins = Origins(storage, recent_bytes=self._region.settings.region_cache_bytes)
+        self._origins.scan(log.segments, self.replica.vector)
+        log.needed_from = self._needed_from
+        with suppress(FileNotFoundError):
+            storage.remove(STAGING)
+
+    def found(self, cluster_id: str, me: Member) -> None:
+        """Begin a cluster of one region."""
+        number = self.replica.region
+        self._region.context.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
+        self._region.context.emit(kinds.AddRegion(number, *me))
+        self._journal.commit()
+
+    def before_join(self) -> None:
+        """A state is about to be joined: the whole keyspace may change."""
+
+    def after_effects(self) -> None:
+        """Effects of other regions were applied: somebody may have been waiting for them."""
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def taken(self, batches: list[bytes], position: int) -> None:
+        """Batches of a turn of ours will stand at this position."""
+        for data in batches:
+            if not is_local(data):
+                self._origins.note(data, position)
+            position += len(data)
+
+    def synced(self) -> None:
+        """More of the log is on the disk."""
+        self._origins.synced(self._journal.synced)
+
+    def _visible(self) -> int:
+        """Effects before this position may leave the region."""
+        log = self._journal.log
+        assert log is not None
+        return log.synced if self._region.settings.appendfsync == "always" else log.end
+
+    def _needed_from(self) -> int:
+        log = self._journal.log
+        assert log is not None
+        if log.size > self._region.settings.oplog_max_bytes:
+            return log.end
+        return self._origins.needed_from(log, self.replica.stable)
+
+    # -- for the replicator -------------------------------------------------------------------
+
+    @property
+    def origin(self) -> int:
+        """See :class:`Local`."""
+        return self.replica.own
+
+    @property
+    def cluster_id(self) -> str:
+        """See :class:`Local`."""
+        return self.replica.cluster_id
+
+    @property
+    def members(self) -> Mapping[int, Member]:
+        """See :class:`Local`."""
+        return self.replica.members
+
+    @property
+    def removed(self) -> Mapping[int, int]:
+        """See :class:`Local`."""
+        return self.replica.removed
+
+    @property
+    def vector(self) -> Mapping[int, int]:
+        """See :class:`Local`."""
+        return self.replica.vector
+
+    @property
+    def durable(self) -> Mapping[int, int]:
+        """See :class:`Local`."""
+        return self._origins.durable
+
+    def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
+        """See :class:`Local`."""
+        log = self._journal.log
+        assert log is not None
+        return self._origins.read(log, origin, after, max_bytes, self._visible())
+
+    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
+        """See :class:`Local`."""
+        durability = self._journal
+        durability.commit()  # what we did before was done without knowing of this
+        if durability.is_behind:
+            raise OSError(0, durability.trouble)
+        self._region.merge(unit)
+        position = durability.append(b"".join(raw))
+        for data in raw:
+            self._origins.note(data, position)
+            position += len(data)
+        self.after_effects()
+
+    def stable(self, vector: dict[int, int]) -> None:
+        """See :class:`Local`."""
+        self._region.keyspace.forget_stable(vector)
+
+    def state(self) -> Iterator[bytes]:
+        """See :class:`Local`."""
+        self._journal.commit()
+        replica = self.replica
+        contents = Contents(
+            self._journal.mark,
+            replica.region,
+            epoch_of(replica.own),
+            replica.vector.get(replica.own, 0) + 1,
+            self._region.clock.now_us() // 1000,
+        )
+        snapshot = Snapshot(self._region.keyspace, contents)
+        self._region.watch_changes(snapshot.before)
+        return self._chunks(snapshot)
+
+    def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
+        compressor = Compressor()
+        try:
+            buffer = bytearray(snapshot.header())
+            for body in snapshot.bodies():
+                buffer += framed(body, compressor)
+                while len(buffer) >= CHUNK_BYTES:
+                    yield bytes(buffer[:CHUNK_BYTES])
+                    del buffer[:CHUNK_BYTES]
+            yield bytes(buffer)
+        finally:
+            self._region.unwatch_changes(snapshot.before)
+            snapshot.release()
+
+    def stage(self, chunk: bytes | None) -> None:
+        """See :class:`Local`."""
+        if chunk is None:
+            if self._staging is not None:
+                self._staging.close()
+                self._staging = None
+                self._storage.remove(STAGING)
+            return
+        if self._staging is None:
+            self._staging = self._storage.create(STAGING)
+        self._staging.write(chunk)
+
+    def join(self, vector: dict[int, int]) -> None:
+        """See :class:`Local`."""
+        durability = self._journal
+        assert self._staging is not None
+        durability.commit()
+        if durability.is_behind:
+            raise OSError(0, durability.trouble)
+        self._staging.sync()
+        self._staging.close()
+        self._staging = None
+        name = f"{STATE_PREFIX}{durability.mark:020d}{STATE_SUFFIX}"
+        self._storage.rename(STAGING, name)
+        self._storage.sync()
+        # A snapshot in progress is of a moment before, and freezes no more than an effect changes.
+        self.before_join()
+        try:
+            with closing(self._storage.open(name)) as file:
+                self._region.join(file, self._storage.shown(name))
+        except AnabranchError:
+            self._storage.remove(name)
+            raise
+        context = self._region.context
+        context.emit(kinds.JoinState(name))
+        self._origins.joined(self.replica.vector)
+        durability.commit()
+        self._origins.sealed(vector)
+        self.after_effects()
+        self.note("state_joined", file=name)
+
+    def forget_states(self, position: int) -> None:
+        """A snapshot of this position holds what was joined before."""
+        for name in self._storage.names():
+            if name.startswith(STATE_PREFIX) and name.endswith(STATE_SUFFIX):
+                digits = name.removeprefix(STATE_PREFIX).removesuffix(STATE_SUFFIX)
+                if digits.isdecimal() and int(digits) < position:
+                    self._storage.remove(name)
+
+    def admit(self, region: int, name: str, host: str, port: int) -> None:
+        """See :class:`Local`."""
+        self._region.context.emit(kinds.AddRegion(region, name, host, port))
+        self._journal.end_turn()
+
+    def remove(self, region: int) -> None:
+        """See :class:`Local`."""
+        if region not in self.replica.members:
+            raise CommandError(f"ERR Region {region} is not a member")
+        epoch = max(
+            (epoch_of(each) for each in self.replica.vector if region_of(each) == region),
+            default=0,
+        )
+        self._region.context.emit(kinds.RemoveRegion(region, epoch))
+        self._journal.end_turn()
+
+    def enter(self, cluster_id: str, members: dict[int, Member]) -> None:
+        """See :class:`Local`."""
+        rows = [(region, *member) for region, member in members.items()]
+        self._region.context.emit(kinds.EnterCluster(cluster_id, rows))
+        self._journal.commit()
+
+    def reopen(self, epoch: int) -> None:
+        """See :class:`Local`."""
+        if epoch < epoch_of(self.replica.own):
+            return
+        self._journal.commit()
+        self._region.open_epoch(epoch + 1)
+        self._journal.commit()
+        self.note("new_epoch", epoch=epoch + 1)
+
+    def note(self, event: str, **facts: object) -> None:
+        """See :class:`Local`."""
+        text = " ".join(f"{name}={value}" for name, value in facts.items())
+        self._region.channels.publish(b"__region__", f"{event} {text}".rstrip().encode())

@@ -1,0 +1,104 @@
+"""The links that there are, and everything that all parts of the replicator share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.replication.frames import (
+    FrameType,
+    Message,
+    Reason,
+    Refusal,
+    encode,
+    framed,
+)
+from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
+from anabranch.replication.membership import Membership
+from anabranch.replication.peer import Peer, Session
+from anabranch.replication.vectors import RowTable
+
+__all__ = ["Mesh"]
+
+NOTE_AGAIN_MS: Final = 60_000.0
+"""A condition that repeats is told on change, and so often."""
+
+
+class Mesh:
+    """Sessions by link, peers by region, and who sends what to them."""
+
+    def __init__(
+        self, local: Local, transport: Transport, config: ReplicationConfig, chance: Chance
+    ) -> None:
+        self.local = local
+        self.transport = transport
+        self.config = config
+        self.chance = chance
+        self.origin = local.origin
+        self.membership = Membership(local)
+        self.rows = RowTable()
+        self.sessions: dict[int, Session] = {}
+        self.peers: dict[int, Peer] = {}
+        self._noted: dict[tuple[str, object], tuple[object, float]] = {}
+
+    @property
+    def region(self) -> int:
+        """Our own number."""
+        return region_of(self.origin)
+
+    def peer(self, region: int) -> Peer:
+        """What is kept of a region."""
+        peer = self.peers.get(region)
+        if peer is None:
+            peer = self.peers[region] = Peer(region)
+        return peer
+
+    def up(self) -> Iterator[Session]:
+        """Sessions whose other side is known; at most one per region."""
+        for peer in list(self.peers.values()):
+            if peer.session is not None:
+                yield peer.session
+
+    def session_of(self, region: int) -> Session | None:
+        """The link to a region, if it is up."""
+        peer = self.peers.get(region)
+        return None if peer is None else peer.session
+
+    def send(self, session: Session, message: Message) -> None:
+        """Say something."""
+        self._send(session, encode(message))
+
+    def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
+        """Send a batch, or a piece of a snapshot."""
+        self._send(session, framed(frame_type, payload))
+
+    def _send(self, session: Session, frame: bytes) -> None:
+        self.transport.send(session.link, frame)
+        if session.region:
+            self.peer(session.region).counters.sent_bytes += len(frame)
+
+    def note_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
+        """Tell the operator, unless the same was told of this subject a short while ago."""
+        content = tuple(sorted(facts.items(), key=lambda item: item[0]))
+        told, at_ms = self._noted.get((event, subject), (None, 0.0))
+        if told != content or now_ms - at_ms >= NOTE_AGAIN_MS:
+            self._noted[event, subject] = content, now_ms
+            self.local.note(event, **facts)
+
+    def outlived(self, epoch: int) -> None:
+        """Others know our number in this epoch as somebody who is not us: open a later one."""
+        if self.local.origin == self.origin:  # or it was opened just now
+            self.local.reopen(epoch)
+
+    def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
+        """Refuse somebody who knows effects of our own origin that we have never issued."""
+        issued = self.local.vector.get(self.origin, 0)
+        if number > issued:
+            self.note_once("ahead_of_us", 0, now_ms, number=number, issued=issued)
+            self.outlived(epoch_of(self.origin))
+            raise Refusal(
+                Reason.EPOCH,
+                f"effect {number} of region {self.region} is known there, "
+                f"but {issued} were issued here: its disk was lost or set back",
+            )

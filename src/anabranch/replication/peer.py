@@ -1,0 +1,205 @@
+"""One other region as this one sees it: the link to it, and what is measured over all its links.
+
+A :class:`Session` lives as long as a link; a :class:`Peer` as long as this process. What a peer has
+been sent is a position in the log (:attr:`Session.position`), never a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from anabranch.replication.frames import Hello, Row
+from anabranch.replication.interface import Chance
+from anabranch.replication.lag import ReceiveLag
+
+__all__ = [
+    "DELAY_MS_MAX",
+    "Backoff",
+    "ClockSamples",
+    "Counters",
+    "Peer",
+    "PeerFigures",
+    "Session",
+    "Stage",
+]
+
+DELAY_MS_MIN: Final = 100.0
+DELAY_MS_MAX: Final = 10_000.0
+HEALTHY_MS: Final = 10_000.0
+SAMPLES: Final = 16
+
+
+class Backoff:
+    """When to dial next: decorrelated jitter, so that regions do not dial in step."""
+
+    def __init__(self) -> None:
+        self.next_ms = 0.0
+        self._delay_ms = DELAY_MS_MIN
+
+    def failed(self, now_ms: float, chance: Chance, at_least_ms: float = 0) -> None:
+        """Nothing came of it: wait."""
+        spread = max(0.0, self._delay_ms * 3 - DELAY_MS_MIN)
+        self._delay_ms = min(DELAY_MS_MAX, DELAY_MS_MIN + chance.random() * spread)
+        self.next_ms = now_ms + max(self._delay_ms, at_least_ms)
+
+    def lost(
+        self, now_ms: float, healthy_ms: float, chance: Chance, at_least_ms: float = 0
+    ) -> None:
+        """A link went down that was up for so long."""
+        if healthy_ms >= HEALTHY_MS:
+            self._delay_ms = DELAY_MS_MIN
+        self.failed(now_ms, chance, at_least_ms)
+
+
+class ClockSamples:
+    """Round trip and offset of the clocks; the fastest of the last round trips errs least."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
+
+    def add(self, round_trip_ms: float, offset_ms: float) -> None:
+        """One round trip and by how much the other clock was ahead."""
+        self._samples.append((round_trip_ms, offset_ms))
+
+    @property
+    def round_trip_ms(self) -> float | None:
+        """The fastest of the last ones."""
+        return min(self._samples)[0] if self._samples else None
+
+    @property
+    def offset_ms(self) -> float | None:
+        """By how much the other clock is ahead of ours."""
+        return min(self._samples)[1] if self._samples else None
+
+
+class Stage(Enum):
+    """What a session waits for."""
+
+    HELLO = "hello"
+    WELCOME = "welcome"
+    PROOF = "proof"
+    MEMBERS = "members"
+    UP = "up"
+
+
+@dataclass(slots=True)
+class Session:
+    """A link, from its first byte; the second half means something once it is up."""
+
+    link: int
+    opened_ms: float
+    stage: Stage
+    dialled: tuple[str, int] | None
+    """The address, if we dialled."""
+    heard_ms: float
+    hello: bytes = b""
+    facts: bytes = b""
+    """The two halves of the handshake, as they were sent."""
+
+    theirs: Hello | None = None
+    region: int = 0
+    origin: int = 0
+    up_ms: float = 0.0
+    subscribed: bool = False
+    """Whether own effects are sent from ``position`` on."""
+    position: int = 0
+    credit: int = 0
+    """What the peer still takes; a batch may exceed it."""
+    window: int = 0
+    """What it takes at most."""
+    state_credit: int = 0
+    """The same for a snapshot: it may be what effects that fill the window wait for."""
+    ungranted: int = 0
+    """What has come and was not granted again."""
+    state_ungranted: int = 0
+    outgoing: Iterator[bytes] | None = None
+    outgoing_bytes: int = 0
+    rows_sent: dict[int, Row] = field(default_factory=dict)
+    row_sent_ms: float = -1e18
+    unechoed: deque[float] = field(default_factory=deque)
+    """Stamps of rows sent that it has not shown to have received."""
+    stamp: float = -1.0
+    stamp_at_ms: float = 0.0
+    met: tuple[dict[int, int], int] | None = None
+    """What it had applied when we met, and the last effect of ours; None until its first row."""
+    began_behind: bool = False
+    """We had less than it."""
+    joined: bool = False
+    """Its state was joined."""
+    in_sync: bool = False
+    """Both have had, since, all that the other had when they met."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What only grows, per peer, since the start."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    connects: int = 0
+    fetches: int = 0
+    """FETCH frames sent to it."""
+    served_fetches: int = 0
+    relayed_bytes: int = 0
+    """Batches of others that it has sent us."""
+    duplicates: int = 0
+    checksum_errors: int = 0
+    full_catch_ups: int = 0
+    partial_catch_ups: int = 0
+    catch_up_cause: str = ""
+    """Of the latest catch-up."""
+
+
+@dataclass(slots=True, frozen=True)
+class PeerFigures:
+    """What is known of a peer at one moment; ``None`` is unknown."""
+
+    region: int
+    name: str
+    state: str
+    """in_sync, catching_up, connecting, alive_via, unreachable, or removed."""
+    via: list[int]
+    """Regions whose rows show it as connected with them."""
+    lag_effects: int | None
+    """Own effects it has not applied, as far as it has told."""
+    lag_bytes: int | None
+    lag_seconds: float | None
+    """Age of the oldest of them."""
+    durable_lag_effects: int | None
+    """Own effects it has not on its disk."""
+    receive_lag_effects: int | None
+    """Its effects that are not applied here."""
+    receive_lag_seconds: float | None
+    """For how long some of them have been known of."""
+    round_trip_ms: float | None
+    skew_ms: float | None
+    """By how much its clock is ahead of ours."""
+    window_used_bytes: int
+    """Own bytes sent that it has not granted again."""
+    held_count: int
+    held_bytes: int
+    held_oldest_ms: float
+    relayed_for: list[int]
+    """Origins that are fetched through it at present."""
+    feature_level: int | None
+    row_age_ms: float | None
+    connected_ms: float | None
+    counters: Counters
+
+
+class Peer:
+    """A region other than ours."""
+
+    def __init__(self, region: int) -> None:
+        self.region = region
+        self.session: Session | None = None
+        self.backoff = Backoff()
+        self.clock = ClockSamples()
+        self.counters = Counters()
+        self.receive_lag = ReceiveLag()
+        self.run_id = ""
+        """The process that was there last."""

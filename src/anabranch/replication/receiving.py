@@ -1,0 +1,414 @@
+"""What other regions send: batches are applied in causal order, what is missing is asked for.
+
+Effects of a region come from that region by themselves. They are asked for elsewhere
+
+* at once, from the sender of a batch that depends on them;
+* when somebody's row shows more of them than is here and the link to their region is down, or has
+  not brought any for two round trips. That is all there is to relaying: nobody forwards unasked,
+  whoever delivers first wins, and a link that keeps up makes nobody ask.
+
+Where a peer's log does not reach back far enough its state is staged and joined instead, from one
+peer at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from anabranch.errors import AnabranchError
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.oplog.batch import Batch, BatchError, decode_batch
+from anabranch.replication.causal import CausalBuffer, Held
+from anabranch.replication.frames import (
+    Behind,
+    Credit,
+    Fetch,
+    Fetched,
+    Reason,
+    Refusal,
+    StateBegin,
+    StateEnd,
+    StateGet,
+    Sub,
+)
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session
+from anabranch.replication.sending import BUSY_RETRY_MS, FETCH_BYTES_MAX
+from anabranch.replication.vectors import maximum
+
+__all__ = ["Receiver"]
+
+DELIVER_BYTES: Final = 1 << 20
+"""Applied in one go, when much has waited for one cause; the rest with the next frame or tick."""
+
+PATIENCE_MS: Final = 200.0
+"""A link may bring nothing for so long before its region's effects are asked for elsewhere."""
+
+FETCH_TIMEOUT_MS: Final = 2000.0
+"""An answer that has not come by then is asked for again."""
+
+GRANTS_PER_WINDOW: Final = 16
+
+
+@dataclass(slots=True)
+class _Fetching:
+    session: Session
+    reach: int
+    since_ms: float
+
+
+class _Progress(NamedTuple):
+    reach: int
+    since_ms: float
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """A snapshot that is being staged."""
+
+    session: Session
+    vector: dict[int, int] | None = None
+    """What it will contain; None until it has begun."""
+    bytes: int = 0
+
+
+class Receiver:
+    """The inward half."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self.buffer = CausalBuffer()
+        self.refused: str | None = None
+        """Why effects cannot be applied at present; tried again with the next tick."""
+        self.incoming: _Incoming | None = None
+        self.relays: dict[int, int] = {}
+        """Origins that come through another region at present, and which."""
+        self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
+        self._fetching: dict[int, _Fetching] = {}
+        self._barren_until: dict[int, float] = {}  # origins nobody had more of when asked
+        self._progress: dict[int, _Progress] = {}  # of origins of which there is more elsewhere
+
+    # -- where we are -------------------------------------------------------------------------
+
+    def reach(self, origin: int) -> int:
+        """The last effect of an origin up to which all are here, applied or waiting."""
+        return self.buffer.reach(origin, self._mesh.local.vector.get(origin, 0))
+
+    def have(self) -> dict[int, int]:
+        """The last effect of each origin that is here in any form."""
+        have = maximum(self._mesh.local.vector, self.buffer.last())
+        if self.incoming is not None and self.incoming.vector is not None:
+            have = maximum(have, self.incoming.vector)
+        return have
+
+    # -- links --------------------------------------------------------------------------------
+
+    def begin(self, session: Session) -> None:
+        """A link is up: say what is wanted of it."""
+        self._mesh.send(session, Credit(self._mesh.config.window_bytes))
+        self._mesh.send(session, Credit(self._mesh.config.window_bytes, True))
+        self._subscribe(session)
+
+    def _subscribe(self, session: Session) -> None:
+        vector = dict(self._mesh.local.vector)
+        if reach := self.reach(session.origin):
+            vector[session.origin] = reach
+        self._mesh.send(session, Sub(vector))
+
+    def end(self, session: Session) -> None:
+        """A link is gone, and with it whatever was half-way."""
+        self._behind.pop(session.link, None)
+        for origin, fetching in list(self._fetching.items()):
+            if fetching.session is session:
+                del self._fetching[origin]
+        if self.incoming is not None and self.incoming.session is session:
+            self._give_up_staging()
+            self._stage_next()
+
+    def forget_former_lives(self) -> None:
+        """Drop what waits of epochs that have ended: whoever applied it can be asked for it.
+
+        What nobody has applied is lost with the disk of its region, and must not come to life here
+        when everybody else has stopped waiting for it.
+        """
+        for origin in self.buffer.origins():
+            if self._mesh.membership.is_former(origin):
+                self.buffer.forget(origin)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def batch(self, session: Session, raw: bytes, now_ms: float) -> None:
+        """A batch has come: keep it until :meth:`deliver`, unless it is here already."""
+        mesh = self._mesh
+        counters = mesh.peer(session.region).counters
+        batch = self._checked(session, raw, now_ms)
+        is_direct = batch.origin == session.origin
+        if is_direct:
+            session.ungranted += len(raw)
+        else:
+            counters.relayed_bytes += len(raw)
+        applied = mesh.local.vector.get(batch.origin, 0)
+        if batch.last <= applied:
+            counters.duplicates += 1
+        elif batch.first <= applied:
+            self._alarm(session, now_ms, f"effects {batch.first} to {batch.last} of {batch.origin}")
+            raise Refusal(
+                Reason.BATCH,
+                f"a batch holds effects {batch.first} to {batch.last} of origin {batch.origin}, "
+                f"of which {applied} are applied: it was cut differently before",
+            )
+        elif not is_direct and self.buffer.bytes_of[session.region] >= self._fetched_bytes_max():
+            pass  # nobody asked for that much; it can be fetched when there is room
+        elif not self.buffer.add(Held(batch, raw, session.region, now_ms)):
+            counters.duplicates += 1
+        elif is_direct and self.relays.pop(batch.origin, None) is not None:
+            mesh.local.note("relay_ended", region=session.region, name=self._name(session))
+
+    def _fetched_bytes_max(self) -> int:
+        config = self._mesh.config
+        return config.hold_bytes + config.window_bytes + FETCH_BYTES_MAX
+
+    def _checked(self, session: Session, raw: bytes, now_ms: float) -> Batch:
+        """The batch in these bytes; refused if it must not be applied, whoever sent it."""
+        mesh = self._mesh
+        try:
+            batch = decode_batch(raw)
+        except BatchError as problem:
+            mesh.peer(session.region).counters.checksum_errors += 1
+            self._alarm(session, now_ms, str(problem))
+            raise Refusal(Reason.BATCH, f"a batch cannot be read: {problem}") from None
+        if batch.size != len(raw) or batch.is_local or batch.numbered < 1 or batch.first < 1:
+            self._alarm(session, now_ms, "no batch for other regions")
+            raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")
+        if batch.origin == mesh.origin:
+            mesh.refuse_beyond_issued(batch.last, now_ms)
+        elif batch.region == mesh.region and batch.epoch > epoch_of(mesh.origin):
+            mesh.outlived(batch.epoch)
+            raise Refusal(Reason.EPOCH, f"region {mesh.region} lives in epoch {batch.epoch} there")
+        if not mesh.membership.is_known(batch.region):
+            self._alarm(session, now_ms, f"region {batch.region} is no member")
+            raise Refusal(
+                Reason.BATCH, f"a batch is of region {batch.region}, which is no member here"
+            )
+        return batch
+
+    def _alarm(self, session: Session, now_ms: float, why: str) -> None:
+        self._mesh.note_once(
+            "bad_batch", session.region, now_ms,
+            region=session.region, name=self._name(session), why=why,
+        )  # fmt: skip
+
+    def _name(self, session: Session) -> str:
+        return self._mesh.membership.name(session.region)
+
+    def deliver(self, now_ms: float) -> None:
+        """Apply what is ready."""
+        local = self._mesh.local
+        budget = DELIVER_BYTES
+        while self.refused is None and budget > 0 and (unit := self.buffer.next_unit(local.vector)):
+            try:
+                local.deliver([held.batch for held in unit], [held.raw for held in unit])
+            except (OSError, AnabranchError) as problem:
+                self.refused = str(problem)
+                self._mesh.note_once("not_applied", 0, now_ms, why=self.refused)
+                return
+            last = unit[-1].batch
+            assert local.vector[last.origin] == last.last
+            self.buffer.take(unit)
+            budget -= sum(len(held.raw) for held in unit)
+
+    def grant(self, session: Session) -> None:
+        """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
+        config = self._mesh.config
+        if session.state_ungranted * GRANTS_PER_WINDOW >= config.window_bytes:
+            self._mesh.send(session, Credit(session.state_ungranted, True))
+            session.state_ungranted = 0
+        if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < config.window_bytes:
+            return
+        if self.buffer.bytes_of[session.region] >= config.hold_bytes and not self.buffer.lacks_rest(
+            session.origin, self._mesh.local.vector
+        ):
+            return
+        self._mesh.send(session, Credit(session.ungranted))
+        session.ungranted = 0
+
+    # -- what is missing ----------------------------------------------------------------------
+
+    def want(self, now_ms: float) -> None:
+        """Ask for what is missing here and known to be elsewhere."""
+        for origin, fetching in list(self._fetching.items()):
+            if now_ms - fetching.since_ms >= FETCH_TIMEOUT_MS:
+                del self._fetching[origin]
+        vector = self._mesh.local.vector
+        for missing in self.buffer.missing(vector):
+            self._want_cause(missing.origin, missing.upto, missing.source, now_ms)
+        if self.refused is None:
+            self._want_news(now_ms)
+
+    def _want_cause(self, origin: int, upto: int, source: int, now_ms: float) -> None:
+        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, self._mesh.local.vector):
+            return  # it is here, and waits for a cause itself
+        session = self._mesh.session_of(source) or self._best_source(origin, None)
+        if session is not None:
+            self._fetch(session, origin, upto, now_ms)
+
+    def _want_news(self, now_ms: float) -> None:
+        mesh = self._mesh
+        newest: dict[int, int] = {}
+        for session in mesh.up():
+            row = mesh.rows.rows.get(session.region)
+            for origin, number in {} if row is None else row.applied.items():
+                if number > self.reach(origin) and origin != mesh.origin:
+                    newest[origin] = max(number, newest.get(origin, 0))
+        for origin in [origin for origin in self._progress if origin not in newest]:
+            del self._progress[origin]
+        for origin in [o for o in self.relays if mesh.membership.is_former(o) and o not in newest]:
+            del self.relays[origin]
+        for origin, number in newest.items():
+            reach = self.reach(origin)
+            progress = self._progress.get(origin)
+            if progress is None or progress.reach != reach:
+                progress = self._progress[origin] = _Progress(reach, now_ms)
+            direct = mesh.session_of(region_of(origin))
+            if direct is not None and direct.origin == origin:
+                round_trip = mesh.peer(direct.region).clock.round_trip_ms or 0.0
+                if now_ms - progress.since_ms < max(PATIENCE_MS, 2 * round_trip):
+                    continue
+            if self.buffer.lacks_cause(origin, mesh.local.vector):
+                continue
+            source = self._best_source(origin, direct)
+            if source is not None and self._fetch(source, origin, number, now_ms):
+                self._note_relay(origin, source)
+
+    def _best_source(self, origin: int, but: Session | None) -> Session | None:
+        """The link to the region that has told of most of an origin, if that is more than here."""
+        best = None
+        most = self.reach(origin)
+        for session in self._mesh.up():
+            row = self._mesh.rows.rows.get(session.region)
+            number = 0 if row is None else row.applied.get(origin, 0)
+            if number > most and session is not but and session.link not in self._behind:
+                best, most = session, number
+        return best
+
+    def _fetch(self, session: Session, origin: int, upto: int, now_ms: float) -> bool:
+        """Ask, unless that is asked for already or a short while ago to no avail."""
+        mesh = self._mesh
+        if (
+            origin in self._fetching
+            or now_ms < self._barren_until.get(origin, 0.0)
+            or not mesh.membership.is_known(region_of(origin))
+            or session.link in self._behind
+        ):
+            return False
+        reach = self.reach(origin)
+        if upto <= reach:
+            return False
+        self._fetching[origin] = _Fetching(session, reach, now_ms)
+        mesh.peer(session.region).counters.fetches += 1
+        mesh.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX))
+        return True
+
+    def _note_relay(self, origin: int, source: Session) -> None:
+        if self.relays.get(origin) != source.region:
+            self.relays[origin] = source.region
+            self._mesh.local.note(
+                "relay", region=region_of(origin), origin=origin, via=source.region
+            )
+
+    def fetched(self, session: Session, message: Fetched, now_ms: float) -> None:
+        """The answer to a FETCH is complete."""
+        fetching = self._fetching.get(message.origin)
+        if fetching is None or fetching.session is not session:
+            return
+        del self._fetching[message.origin]
+        if self.reach(message.origin) <= fetching.reach:
+            self._barren_until[message.origin] = now_ms + PATIENCE_MS
+        else:
+            self._barren_until.pop(message.origin, None)
+
+    # -- joining a state ----------------------------------------------------------------------
+
+    def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
+        """The log of a peer does not reach back to what we asked for."""
+        self._behind[session.link] = message
+        if self.incoming is None:
+            self._stage_next()
+
+    def _stage_next(self) -> None:
+        """Ask the next peer for its state, or to go on if that is not needed any more."""
+        for link, behind in list(self._behind.items()):
+            session = self._mesh.sessions[link]
+            if self.reach(behind.origin) > behind.after:
+                del self._behind[link]
+                self._subscribe(session)
+                continue
+            self.incoming = _Incoming(session)
+            self._mesh.send(session, StateGet())
+            self._mesh.local.note("joining", region=session.region, name=self._name(session))
+            return
+
+    def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
+        """A snapshot follows."""
+        incoming = self._expected(session)
+        self._mesh.refuse_beyond_issued(message.vector.get(self._mesh.origin, 0), now_ms)
+        self._stage(None)
+        incoming.vector = message.vector
+        incoming.bytes = 0
+
+    def state(self, session: Session, chunk: bytes) -> None:
+        """A piece of it."""
+        incoming = self._expected(session)
+        if incoming.vector is None:
+            raise Refusal(Reason.PROTOCOL, "a snapshot goes on that has not begun")
+        session.state_ungranted += len(chunk)
+        incoming.bytes += len(chunk)
+        self._stage(chunk)
+
+    def state_end(self, session: Session, message: StateEnd, now_ms: float) -> None:
+        """It is whole: join it, and go on from there with everybody."""
+        incoming = self._expected(session)
+        if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
+            raise Refusal(Reason.PROTOCOL, "a snapshot is not as long as it should be")
+        local = self._mesh.local
+        before = {other.link: self.reach(other.origin) for other in self._mesh.up()}
+        try:
+            local.join(incoming.vector)
+        except (OSError, AnabranchError) as problem:
+            raise Refusal(
+                Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS
+            ) from None
+        self.incoming = None
+        self.buffer.forget_applied(local.vector)
+        counters = self._mesh.peer(session.region).counters
+        counters.full_catch_ups += 1
+        session.joined = True
+        behind = self._behind.pop(session.link)
+        counters.catch_up_cause = f"log cut after {behind.after} of origin {behind.origin}"
+        local.note("joined", region=session.region, name=self._name(session), bytes=incoming.bytes)
+        for other in self._mesh.up():
+            if other is session or self.reach(other.origin) > before[other.link]:
+                self._behind.pop(other.link, None)
+                self._subscribe(other)
+        self._stage_next()
+
+    def _expected(self, session: Session) -> _Incoming:
+        if self.incoming is None or self.incoming.session is not session:
+            raise Refusal(Reason.PROTOCOL, "a snapshot comes that nobody asked for")
+        return self.incoming
+
+    def _stage(self, chunk: bytes | None) -> None:
+        try:
+            self._mesh.local.stage(chunk)
+        except OSError as problem:
+            raise Refusal(
+                Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
+            ) from None
+
+    def _give_up_staging(self) -> None:
+        self.incoming = None
+        try:
+            self._mesh.local.stage(None)
+        except OSError as problem:
+            self._mesh.local.note("not_staged", why=str(problem))

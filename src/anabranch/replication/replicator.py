@@ -1,0 +1,580 @@
+"""The face of replication: links come and go, frames and time come in, everything else follows.
+
+What is done with a frame is in :mod:`sending`, :mod:`receiving` and :mod:`gossip`; here is who may
+talk, on which link, and when a link is dialled or given up. Nothing that comes in over a link
+raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from anabranch.errors import AnabranchError, CommandError
+from anabranch.keyspace.replica import Member, epoch_of
+from anabranch.replication import frames
+from anabranch.replication.figures import Figures
+from anabranch.replication.frames import (
+    MODULUS,
+    Bye,
+    FrameType,
+    Hello,
+    MemberRecord,
+    Reason,
+    Refusal,
+)
+from anabranch.replication.gossip import Gossip
+from anabranch.replication.handshake import (
+    UNKNOWN_RETRY_MS,
+    check_facts,
+    check_proof,
+    check_version,
+    proof_of,
+)
+from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import DELAY_MS_MAX, Backoff, PeerFigures, Session, Stage
+from anabranch.replication.receiving import Receiver
+from anabranch.replication.sending import BUSY_RETRY_MS, Sender
+from anabranch.replication.vectors import covers
+
+__all__ = ["Replicator"]
+
+SILENT_MS: Final = 5000.0
+"""A link on which nothing was heard for so long is given up."""
+
+HALF_OPEN_MS: Final = 2000.0
+"""Two heartbeats: from then on another link to the same region takes precedence."""
+
+DIAL_TIMEOUT_MS: Final = 10_000.0
+"""A dial without an answer is forgotten after this."""
+
+NONCE_BYTES: Final = 32
+
+FRAME_TYPES: Final = frozenset(FrameType)
+
+UNSPOKEN: Final = frozenset({Reason.DUPLICATE, Reason.STOPPING})
+"""Reasons of a BYE that nobody need hear of."""
+
+_Handler = Callable[[Session, Any, float], None]
+
+
+class Replicator:
+    """One region's part in the exchange. Times are in ms of a clock that never jumps."""
+
+    def __init__(
+        self, local: Local, transport: Transport, config: ReplicationConfig, random: Chance
+    ) -> None:
+        self._local = local
+        self._config = config
+        self._mesh = Mesh(local, transport, config, random)
+        self._sender = Sender(self._mesh)
+        self._receiver = Receiver(self._mesh)
+        self._gossip = Gossip(self._mesh, self._receiver)
+        self._dialling: dict[Address, float] = {}  # since when
+        self._seeds: dict[Address, Backoff] = {}
+        self._figures = Figures(self._mesh, self._sender, self._receiver, self._gossip)
+        self._mesh.membership.hear([local.origin, *local.vector])
+        self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
+            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._welcome),
+            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._proof),
+            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._members),
+            (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
+            (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
+            (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
+            (Stage.UP, FrameType.FETCHED): (frames.Fetched, self._receiver.fetched),
+            (Stage.UP, FrameType.ROW): (frames.Rows, self._gossip.receive),
+            (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.is_behind),
+            (Stage.UP, FrameType.STATE_GET): (frames.StateGet, self._sender.begin_state),
+            (Stage.UP, FrameType.STATE_BEGIN): (frames.StateBegin, self._receiver.state_begin),
+            (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.state_end),
+        }
+        self.caught_up = False
+        """Whether all that some other region had has been applied since the start."""
+        self.unknown_frames = 0
+
+    # -- links --------------------------------------------------------------------------------
+
+    def link_up(self, link: int, now_ms: float, dialled: Address | None) -> None:
+        """There is a connection; ``dialled`` is the address if we asked for it."""
+        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms)
+        if dialled is None:
+            self._mesh.sessions[link] = session
+            return
+        self._dialling.pop(dialled, None)
+        expected = self.region_at(dialled)
+        if expected is not None and self._mesh.session_of(expected) is not None:
+            self._mesh.transport.close(link)  # it was faster
+            return
+        self._mesh.sessions[link] = session
+        session.stage = Stage.WELCOME
+        known = -1 if expected is None else self._mesh.membership.known_epoch(expected)
+        session.hello = frames.packed(self._facts(known))
+        self._mesh.send_raw(session, FrameType.HELLO, session.hello)
+
+    def link_down(self, link: int, now_ms: float) -> None:
+        """A connection has ended."""
+        session = self._mesh.sessions.get(link)
+        if session is not None:
+            self._end(session, now_ms, "the connection was lost")
+
+    def dial_failed(self, host: str, port: int, now_ms: float) -> None:
+        """Nobody answers there."""
+        self._dialling.pop((host, port), None)
+        self._wait((host, port), now_ms)
+
+    def region_of(self, link: int) -> int | None:
+        """Who is at the other end of a link, as far as it has said so."""
+        session = self._mesh.sessions.get(link)
+        if session is None or session.theirs is None:
+            return None
+        return session.theirs.region
+
+    def frame_bytes_max(self, link: int) -> int:
+        """How long a frame (type and payload) may be on a link at present."""
+        session = self._mesh.sessions.get(link)
+        is_up = session is not None and session.stage is Stage.UP
+        return frames.FRAME_BYTES_MAX if is_up else frames.HANDSHAKE_BYTES_MAX
+
+    def stop(self) -> None:
+        """Say goodbye to everybody; nothing may be called any more."""
+        for session in self._mesh.sessions.values():
+            self._mesh.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
+            self._mesh.transport.close(session.link)
+        self._mesh.sessions.clear()
+        self._mesh.peers.clear()
+
+    def _refuse(self, link: int, refusal: Refusal, now_ms: float) -> None:
+        """Close a link with a sentence."""
+        session = self._mesh.sessions.get(link)
+        if session is None:
+            return
+        bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms)
+        self._mesh.send(session, bye)
+        self._mesh.transport.close(link)
+        self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
+        self._end(session, now_ms, refusal.text, refusal.reason, refusal.retry_after_ms)
+
+    def _end(
+        self,
+        session: Session,
+        now_ms: float,
+        why: str,
+        reason: int = 0,
+        retry_after_ms: float = 0,
+    ) -> None:
+        """Forget a link."""
+        mesh = self._mesh
+        del mesh.sessions[session.link]
+        session.outgoing = None  # a snapshot keeps what it freezes as long as it is there
+        peer = mesh.peers.get(session.region)
+        if peer is not None and peer.session is session:
+            peer.session = None
+            self._receiver.end(session)
+            if reason == Reason.DUPLICATE:
+                return
+            healthy_ms = now_ms - session.up_ms
+            peer.backoff.lost(now_ms, healthy_ms, mesh.chance, retry_after_ms)
+            name = mesh.membership.name(peer.region)
+            mesh.local.note("unreachable", region=peer.region, name=name, why=why)
+        elif session.dialled is not None and reason != Reason.DUPLICATE:
+            self._wait(session.dialled, now_ms, retry_after_ms)
+
+    def _note_refusal(
+        self, session: Session, reason: int, text: str, now_ms: float, by: str
+    ) -> None:
+        if reason not in UNSPOKEN:
+            region = session.region or (session.theirs.region if session.theirs else 0)
+            self._mesh.note_once(
+                "refused", (region, session.dialled), now_ms,
+                region=region, reason=reason, text=text, by=by,
+            )  # fmt: skip
+
+    # -- dialling -----------------------------------------------------------------------------
+
+    def _dial_due(self, now_ms: float) -> None:
+        mesh = self._mesh
+        for address, since_ms in list(self._dialling.items()):
+            if now_ms - since_ms >= DIAL_TIMEOUT_MS:
+                self.dial_failed(*address, now_ms)
+        for address, backoff in self._to_dial().items():
+            if address not in self._dialling and now_ms >= backoff.next_ms:
+                self._dialling[address] = now_ms
+                mesh.transport.dial(*address)
+
+    def _to_dial(self) -> dict[Address, Backoff]:
+        """Whom we should have a link to and have none, not even one that is in the making."""
+        mesh = self._mesh
+        making = {session.dialled for session in mesh.sessions.values() if session.dialled}
+        if not self._local.cluster_id:
+            seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in self._config.join}
+            return {} if making else seeds
+        if not mesh.membership.is_member(mesh.region):
+            return {}  # we were removed
+        return {
+            address: mesh.peer(region).backoff
+            for region in mesh.membership.others()
+            if mesh.session_of(region) is None
+            and (address := mesh.membership.address(region)) not in making
+        }
+
+    def region_at(self, address: Address) -> int | None:
+        """The region that is to be found at an address."""
+        membership = self._mesh.membership
+        if not self._local.cluster_id:
+            return None
+        regions = (
+            region for region in membership.others() if membership.address(region) == address
+        )
+        return next(regions, None)
+
+    def _wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
+        region = self.region_at(address)
+        backoff = self._seeds.get(address) if region is None else self._mesh.peer(region).backoff
+        if backoff is not None:
+            backoff.failed(now_ms, self._mesh.chance, at_least_ms)
+
+    # -- frames -------------------------------------------------------------------------------
+
+    def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
+        """One frame has come."""
+        session = self._mesh.sessions.get(link)
+        if session is None:
+            return
+        session.heard_ms = now_ms
+        if session.region:
+            self._mesh.peer(session.region).counters.received_bytes += len(payload)
+        try:
+            if len(payload) >= self.frame_bytes_max(link):
+                raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
+            self._handle(session, frame_type, payload, now_ms)
+        except Refusal as refusal:
+            self._refuse(link, refusal, now_ms)
+        self._follow_epochs(now_ms)
+        if session.stage is Stage.UP:
+            self._receiver.deliver(now_ms)
+            if frame_type == FrameType.ROW or len(self._receiver.buffer):
+                self._receiver.want(now_ms)
+            for other in self._mesh.up():
+                self._receiver.grant(other)
+            self._gossip.send_due(now_ms)
+
+    def _handle(self, session: Session, frame_type: int, payload: bytes, now_ms: float) -> None:
+        try:
+            body = frames.body_of(frame_type, payload)
+        except Refusal:
+            if session.region:
+                self._mesh.peer(session.region).counters.checksum_errors += 1
+            raise
+        is_up = session.stage is Stage.UP
+        if is_up and frame_type == FrameType.BATCH:
+            self._receiver.batch(session, body, now_ms)
+        elif is_up and frame_type == FrameType.STATE:
+            self._receiver.state(session, body)
+        elif frame_type == FrameType.BYE:
+            self._bye(session, frames.decode(Bye, body), now_ms)
+        elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
+            self._hello(session, body)
+        elif frame_type not in FRAME_TYPES:
+            self.unknown_frames += 1
+        elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
+            kind, handler = known
+            handler(session, frames.decode(kind, body), now_ms)
+        else:
+            name = FrameType(frame_type).name
+            raise Refusal(
+                Reason.PROTOCOL, f"{name} was sent while {session.stage.name} was expected"
+            )
+
+    # -- handshake ----------------------------------------------------------------------------
+
+    def _facts(self, known_epoch: int) -> Hello:
+        config = self._config
+        return Hello(
+            *config.protocol, self._local.cluster_id, self._mesh.region, config.name,
+            epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
+            config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
+        )  # fmt: skip
+
+    def _hello(self, session: Session, body: bytes) -> None:
+        """Somebody has dialled us."""
+        theirs = frames.decode(Hello, body)
+        session.theirs = theirs
+        check_version(theirs, self._config)
+        session.hello = body
+        session.facts = frames.packed(self._facts(self._known_epoch(theirs)))
+        proof = proof_of(self._config.secret, b"welcome", session.hello, session.facts)
+        self._mesh.send(session, frames.Welcome(session.facts, proof))
+        session.stage = Stage.PROOF
+
+    def _known_epoch(self, theirs: Hello) -> int:
+        """What to tell a region of itself; nothing of the life in which it asks again to join."""
+        peer = self._mesh.peers.get(theirs.region)
+        if not theirs.cluster_id and peer is not None and peer.run_id == theirs.run_id:
+            return -1
+        return self._mesh.membership.known_epoch(theirs.region)
+
+    def _welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
+        """The other side says who it is."""
+        theirs = frames.decode(Hello, message.facts)
+        session.theirs = theirs
+        session.facts = message.facts
+        check_version(theirs, self._config)
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+        expected = None if session.dialled is None else self.region_at(session.dialled)
+        check_facts(theirs, self._local.cluster_id, self._mesh.membership, expected)
+        self._check_own_life(theirs)
+        self._mesh.send(
+            session, frames.Proof(proof_of(secret, b"proof", session.hello, session.facts))
+        )
+        if self._local.cluster_id:
+            self._up(session, now_ms)
+        else:
+            session.stage = Stage.MEMBERS
+
+    def _proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+        """The side that dialled has proved to know the secret."""
+        theirs = session.theirs
+        assert theirs is not None
+        cluster_id = self._local.cluster_id
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"proof", session.hello, session.facts)
+        check_facts(theirs, cluster_id, self._mesh.membership, None)
+        if not cluster_id:
+            raise Refusal(
+                Reason.UNKNOWN, "this region has not joined a cluster yet", UNKNOWN_RETRY_MS
+            )
+        self._check_own_life(theirs)
+        if not theirs.cluster_id:
+            self._admit(session, theirs)
+        self._up(session, now_ms)
+
+    def _check_own_life(self, theirs: Hello) -> None:
+        """Go no further if the other side knows a later life of ours than this one.
+
+        To a region that has yet to join any life of its number is a former one: its disk was lost.
+        """
+        own = epoch_of(self._mesh.origin)
+        if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
+            self._mesh.outlived(theirs.known_epoch)
+            raise Refusal(
+                Reason.EPOCH,
+                f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
+            )
+
+    def _admit(self, session: Session, theirs: Hello) -> None:
+        """Make a region a member that has asked for it."""
+        mesh, local = self._mesh, self._local
+        peer = mesh.peer(theirs.region)
+        if peer.run_id != theirs.run_id:
+            if peer.session is not None:
+                raise Refusal(Reason.REGION, f"the number {theirs.region} is taken")
+            known = mesh.membership.known_epoch(theirs.region)
+            if theirs.epoch <= known:
+                raise Refusal(
+                    Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"
+                )
+        member = Member(theirs.name, theirs.host, theirs.port)
+        if local.members.get(theirs.region) != member:
+            try:
+                local.admit(theirs.region, *member)
+            except (OSError, AnabranchError) as problem:
+                raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
+        members = [MemberRecord(region, *known) for region, known in local.members.items()]
+        mesh.send(session, frames.Members(local.cluster_id, members))
+
+    def _members(self, session: Session, message: frames.Members, now_ms: float) -> None:
+        """We were admitted."""
+        members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
+        assert session.theirs is not None
+        if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
+            raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
+        try:
+            self._local.enter(message.cluster_id, members)
+        except (OSError, AnabranchError) as problem:
+            raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
+        self._local.note("entered", cluster_id=message.cluster_id)
+        self._up(session, now_ms)
+
+    def _up(self, session: Session, now_ms: float) -> None:
+        """Both sides know each other: begin, unless there is a better link already."""
+        mesh = self._mesh
+        theirs = session.theirs
+        assert theirs is not None
+        peer = mesh.peer(theirs.region)
+        existing = peer.session
+        if existing is not None:
+            if self._is_better(existing, session, now_ms):
+                raise Refusal(Reason.DUPLICATE, "there is another link between these regions")
+            self._refuse(existing.link, Refusal(Reason.DUPLICATE, "another link is used"), now_ms)
+        session.stage = Stage.UP
+        session.region = theirs.region
+        session.origin = theirs.origin
+        session.up_ms = now_ms
+        peer.session = session
+        peer.run_id = theirs.run_id
+        peer.counters.connects += 1
+        mesh.membership.moved(theirs.region, theirs.host, theirs.port)
+        mesh.membership.hear([theirs.origin])
+        if existing is None:
+            mesh.local.note("reachable", region=theirs.region, name=theirs.name)
+        self._receiver.begin(session)
+        self._gossip.send_due(now_ms)
+
+    def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
+        """Whether an existing link stays. Both sides decide alike, whichever comes first there.
+
+        Of two dials at once the one of the lower number stays. But a region that dials although it
+        has a link has lost that one: it is another process, or dials again, or the old link is
+        silent.
+        """
+        assert existing.theirs is not None
+        assert new.theirs is not None
+        if (
+            existing.theirs.run_id != new.theirs.run_id
+            or (existing.dialled is None) == (new.dialled is None)
+            or now_ms - existing.heard_ms >= HALF_OPEN_MS
+        ):
+            return False
+        return (existing.dialled is not None) == (self._mesh.region < existing.region)
+
+    def _bye(self, session: Session, message: Bye, now_ms: float) -> None:
+        """The other side closes the link."""
+        self._mesh.transport.close(session.link)
+        self._note_refusal(session, message.reason, message.text, now_ms, by="them")
+        retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
+        if message.reason == Reason.REMOVED:
+            retry_after_ms = DELAY_MS_MAX
+        self._end(session, now_ms, message.text, message.reason, retry_after_ms)
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def appended(self, now_ms: float) -> None:
+        """The region has new effects that may leave it, or more of them on its disk."""
+        if self._local.origin != self._mesh.origin:
+            self._begin_own_life(now_ms)
+        self._sender.appended()
+        self._feed(now_ms)
+        self._receiver.deliver(now_ms)  # what is new here may be a cause
+        self._gossip.send_due(now_ms)
+
+    def tick(self, now_ms: float) -> None:
+        """Time has passed: call this at least every 50 ms."""
+        if self._local.origin != self._mesh.origin:
+            self._begin_own_life(now_ms)
+        self._receiver.refused = None
+        self._receiver.deliver(now_ms)
+        self._mesh.membership.hear(self._local.vector)
+        self._follow_epochs(now_ms)
+        self._follow_removals(now_ms)
+        self._end_silent(now_ms)
+        self._dial_due(now_ms)
+        self._receiver.want(now_ms)
+        self._feed(now_ms)
+        for session in self._mesh.up():
+            self._receiver.grant(session)
+        self._gossip.send_due(now_ms)
+        self._gossip.stabilise()
+        if not self.caught_up:
+            self.caught_up = self._has_caught_up()
+
+    def _feed(self, now_ms: float) -> None:
+        for session in self._mesh.up():
+            try:
+                self._sender.feed(session)
+            except Refusal as refusal:
+                self._refuse(session.link, refusal, now_ms)
+
+    def _begin_own_life(self, now_ms: float) -> None:
+        """This region has opened a new epoch: everybody must hear of it first."""
+        self._mesh.origin = self._local.origin
+        for link in list(self._mesh.sessions):
+            self._refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
+        self._mesh.membership.hear([self._mesh.origin])
+        self._receiver.forget_former_lives()
+        self._sender.restart()
+
+    def _follow_epochs(self, now_ms: float) -> None:
+        """End sessions with former lives of regions, and forget what is left of those."""
+        membership = self._mesh.membership
+        if not membership.has_news:
+            return
+        membership.has_news = False
+        for session in self._mesh.up():
+            if membership.is_former(session.origin):
+                epoch = membership.known_epoch(session.region)
+                text = f"region {session.region} lives in epoch {epoch} by now"
+                self._refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
+        self._receiver.forget_former_lives()
+
+    def _follow_removals(self, now_ms: float) -> None:
+        membership = self._mesh.membership
+        membership.notice_removals()
+        for session in self._mesh.up():
+            if membership.was_removed(session.region):
+                text = f"region {session.region} was removed from the cluster"
+                self._refuse(session.link, Refusal(Reason.REMOVED, text), now_ms)
+            elif membership.was_removed(self._mesh.region):
+                text = f"region {self._mesh.region} was removed from the cluster"
+                self._refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
+
+    def _end_silent(self, now_ms: float) -> None:
+        for session in list(self._mesh.sessions.values()):
+            if now_ms - session.heard_ms >= SILENT_MS:
+                text = f"nothing was heard for {SILENT_MS / 1000:g} s"
+                self._refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
+
+    def _has_caught_up(self) -> bool:
+        if self._local.cluster_id and not self._mesh.membership.others():
+            return True
+        return any(
+            session.met is not None and covers(self._local.vector, session.met[0])
+            for session in self._mesh.up()
+        )
+
+    # -- steering and looking -----------------------------------------------------------------
+
+    def remove(self, region: int, *, force: bool = False) -> None:
+        """Remove a member; CommandError if it is none, or cannot be asked for what it has."""
+        if not self._mesh.membership.is_member(region):
+            raise CommandError(f"ERR Region {region} is not a member")
+        if region != self._mesh.region and not force and self._mesh.session_of(region) is None:
+            raise CommandError(
+                f"ERR Region {region} is unreachable: what only it has would be lost. "
+                "Use FORCE to remove it nevertheless"
+            )
+        self._local.remove(region)
+
+    def confirmed(self) -> list[tuple[int, int]]:
+        """Up to where the other members have applied own effects, and have them on disk."""
+        return self._gossip.confirmed()
+
+    def acknowledged(self, number: int, origin: int | None = None) -> tuple[int, int]:
+        """How many other members have applied an own effect, and how many have it on disk.
+
+        ``origin`` tells in which life of this region it was issued, if not in the present one.
+        """
+        confirmed = self._gossip.confirmed(origin)
+        return (
+            sum(applied >= number for applied, _ in confirmed),
+            sum(durable >= number for _, durable in confirmed),
+        )
+
+    def feature_levels(self) -> dict[int, int]:
+        """What each member understands, as far as it has told."""
+        return self._gossip.feature_levels()
+
+    @property
+    def feature_level(self) -> int:
+        """What all of them understand."""
+        return min(self.feature_levels().values())
+
+    def peers(self, now_ms: float) -> list[PeerFigures]:
+        """All other members, and regions that were removed while this process ran."""
+        regions = {*self._mesh.membership.others(), *self._mesh.peers}
+        return [self._figures.of(region, now_ms) for region in sorted(regions)]
+
+    def facts(self, now_ms: float) -> dict[str, int | float | str]:
+        """Figures of the whole region, by the names INFO gives them."""
+        return self._figures.facts(now_ms, self.unknown_frames, caught_up=self.caught_up)

@@ -1,0 +1,91 @@
+"""Version vectors, the rows in which regions tell theirs, and what follows: what is stable.
+
+A vector maps an origin to the number of its last effect that is meant; effects of an origin have no
+gaps, so that is all of them up to there. An origin is ``epoch << 8 | region``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from anabranch.replication.frames import Row
+from anabranch.replication.membership import Membership
+
+__all__ = ["RowTable", "covers", "maximum"]
+
+
+def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Whether a vector contains all of another one."""
+    return all(vector.get(origin, 0) >= number for origin, number in other.items())
+
+
+def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:
+    """The least vector that covers all of them."""
+    result = dict(vectors[0])
+    for vector in vectors[1:]:
+        for origin, number in vector.items():
+            if number > result.get(origin, 0):
+                result[origin] = number
+    return result
+
+
+class RowTable:
+    """The newest row of every other region, and the newest that counts for what is stable."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.heard_ms: dict[int, float] = {}
+        """When the newest row came, by whatever way."""
+        self._vouched: dict[int, Mapping[int, int]] = {}
+        # durable vectors of the newest rows that counted
+
+    def note(self, row: Row, now_ms: float) -> None:
+        """Take over a row if it is newer."""
+        known = self.rows.get(row.region)
+        if known is not None and (row.origin, row.version) <= (known.origin, known.version):
+            return
+        self.rows[row.region] = row
+        self.heard_ms[row.region] = now_ms
+
+    def stable(
+        self,
+        vector: Mapping[int, int],
+        durable: Mapping[int, int],
+        membership: Membership,
+    ) -> dict[int, int]:
+        """What every member has on its disk, as far as we can know; empty if we cannot.
+
+        A row counts if (a) everything its region holds is applied here, so nothing that is
+        concurrent to what it vouches for can still arrive, and (b) the effects that opened the
+        newest epochs are on its disk: whoever has them takes nothing more from the lives before,
+        of which their regions, having lost their newest effects, cannot tell all.
+
+        A removed region is waited for until all others have its removal on the disk: until then
+        somebody may still take new effects from it.
+        """
+        others = membership.others()
+        on_disk = [durable, *(row.durable for row in map(self.rows.get, others) if row)]
+        everybody = len(on_disk) == len(others) + 1
+        waited_for = others + [
+            region
+            for region, removal in membership.removals().items()
+            if not (everybody and all(covers(known, removal) for known in on_disk))
+        ]
+        beginnings = membership.opened([membership.region, *waited_for])
+        for region, row in self.rows.items():
+            if _has_begun(row.durable, beginnings) and covers(vector, row.have):
+                self._vouched[region] = row.durable
+        vouched = [durable]
+        for region in waited_for:
+            known = self._vouched.get(region)
+            if known is None or not _has_begun(known, beginnings):
+                return {}
+            vouched.append(known)
+        if not _has_begun(durable, beginnings):
+            return {}
+        stable = {o: min(known.get(o, 0) for known in vouched) for o in durable}
+        return {origin: number for origin, number in stable.items() if number}
+
+
+def _has_begun(vector: Mapping[int, int], origins: Iterable[int]) -> bool:
+    return all(vector.get(origin, 0) >= 1 for origin in origins)

@@ -1,0 +1,248 @@
+"""Connections to other regions: frames on TCP, and faults on demand.
+
+A frame is a length (4 bytes, little-endian, of what follows), a type (1 byte) and a payload. The
+replicator makes and reads frames; here they are cut out of a stream of bytes, and, for trying
+things out, held back, slowed down or lost with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from anabranch.server.listener import bind_all
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from anabranch.replication.replicator import Replicator
+
+__all__ = ["Fault", "Gossip"]
+
+_LENGTH: Final = struct.Struct("<I")
+DIAL_TIMEOUT_S: Final = 5.0
+UNSENT_BYTES_MAX: Final = 64 << 20
+"""A peer that takes nothing is cut off when so much waits for it; it has to ask again then."""
+
+
+class Fault:
+    """What is done to one peer's traffic, in both directions."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self.delay_ms = 0.0
+        self.jitter_ms = 0.0
+        self.loss = 0.0  # how likely a frame ends the connection
+        self.rate = 0.0  # bytes a second; 0 is no limit
+
+    @property
+    def is_none(self) -> bool:
+        """Nothing is done."""
+        return not (self.paused or self.delay_ms or self.jitter_ms or self.loss or self.rate)
+
+
+NO_FAULT: Final = Fault()
+
+
+class _Link(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, gossip: Gossip, dialled: tuple[str, int] | None) -> None:
+        self._gossip = gossip
+        self.number = gossip.next_number()
+        self.dialled = dialled
+        self.transport: asyncio.Transport
+        self._buffer = bytearray()
+        self._free_at = 0.0  # when the line has carried what was sent, where a rate is set
+        self._arrives_at = 0.0
+        self._under_way: deque[bytes] = deque()  # frames of a slow link, a timer for each
+        self._held: list[bytes] = []  # frames of a paused link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._gossip.links[self.number] = self
+        self._gossip.replicator.link_up(self.number, self._gossip.now_ms(), self.dialled)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._gossip.links.pop(self.number, None) is not None:
+            self._gossip.replicator.link_down(self.number, self._gossip.now_ms())
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        self._read()
+
+    def _read(self) -> None:
+        gossip = self._gossip
+        at = 0
+        while len(self._buffer) - at >= _LENGTH.size and not self._is_paused():
+            (size,) = _LENGTH.unpack_from(self._buffer, at)
+            if not 0 < size <= gossip.replicator.frame_bytes_max(self.number):
+                emit("warning", "region.frame_refused", link=self.number, frame_bytes=size)
+                self.transport.abort()
+                return
+            end = at + _LENGTH.size + size
+            if len(self._buffer) < end:
+                break
+            kind = self._buffer[at + _LENGTH.size]
+            payload = bytes(self._buffer[at + _LENGTH.size + 1 : end])
+            at = end
+            gossip.replicator.receive(self.number, kind, payload, gossip.now_ms())
+        del self._buffer[:at]
+        if at:
+            gossip.on_heard()
+
+    def _is_paused(self) -> bool:
+        fault = self._gossip.fault_of(self.number)
+        return fault is not None and fault.paused
+
+    def go_on(self) -> None:
+        """A fault has ended, maybe."""
+        if not self._is_paused():
+            held, self._held = self._held, []
+            for frame in held:
+                self.send(frame)
+            self._read()
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        fault = self._gossip.fault_of(self.number) or NO_FAULT
+        if fault.paused:
+            self._held.append(frame)
+            return
+        if fault.is_none and not self._under_way:
+            self._write(frame)
+            return
+        loop = self._gossip.loop
+        if fault.loss and random.random() < fault.loss:  # noqa: S311 - a fault, not a secret
+            self.transport.abort()
+            return
+        now = loop.time()
+        begin = max(now, self._free_at)
+        if fault.rate:
+            self._free_at = begin + len(frame) / fault.rate
+            begin = self._free_at
+        jitter = random.random() * fault.jitter_ms  # noqa: S311
+        # A connection keeps the order of what is sent on it.
+        self._arrives_at = max(self._arrives_at, begin + (fault.delay_ms + jitter) / 1000)
+        self._under_way.append(frame)
+        loop.call_later(self._arrives_at - now, self._arrive)
+
+    def _arrive(self) -> None:
+        # Timers of nearly the same time may come in any order.
+        self._write(self._under_way.popleft())
+
+    def _write(self, frame: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            emit("warning", "region.too_slow", link=self.number)
+            self.transport.abort()
+            return
+        self.transport.write(frame)
+
+    def close(self) -> None:
+        self._gossip.links.pop(self.number, None)
+        self.transport.close()
+
+
+class Gossip:
+    """See :class:`anabranch.replication.interface.Transport`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.replicator: Replicator
+        self.links: dict[int, _Link] = {}
+        self.faults: dict[int, Fault] = {}  # by region
+        self.on_heard: Callable[[], None] = lambda: None
+        """Called when frames have been received."""
+        self._servers: list[asyncio.Server] = []
+        self._dials: set[asyncio.Task[None]] = set()
+        self._next = 0
+
+    def next_number(self) -> int:
+        """For another link."""
+        self._next += 1
+        return self._next
+
+    def now_ms(self) -> float:
+        """A clock that never jumps."""
+        return self.loop.time() * 1000
+
+    async def open(self, replicator: Replicator, bind: str, port: int) -> None:
+        """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
+        self.replicator = replicator
+        for sock in bind_all(bind, port, 128):
+            self._servers.append(
+                await self.loop.create_server(lambda: _Link(self, None), sock=sock)
+            )
+
+    def shut_down(self) -> None:
+        """End everything."""
+        for server in self._servers:
+            server.close()
+        for task in self._dials:
+            task.cancel()
+        for link in list(self.links.values()):
+            link.close()
+
+    # -- for the replicator -------------------------------------------------------------------
+
+    def send(self, link: int, frame: bytes) -> None:
+        """See :class:`Transport`."""
+        known = self.links.get(link)
+        if known is not None:
+            known.send(frame)
+
+    def close(self, link: int) -> None:
+        """See :class:`Transport`."""
+        known = self.links.get(link)
+        if known is not None:
+            known.close()
+
+    def dial(self, host: str, port: int) -> None:
+        """See :class:`Transport`."""
+        task = self.loop.create_task(self._dial(host, port))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _dial(self, host: str, port: int) -> None:
+        if self._is_cut(host, port):
+            self.replicator.dial_failed(host, port, self.now_ms())
+            return
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                await self.loop.create_connection(lambda: _Link(self, (host, port)), host, port)
+        except (OSError, TimeoutError):
+            self.replicator.dial_failed(host, port, self.now_ms())
+
+    # -- faults -------------------------------------------------------------------------------
+
+    def fault_of(self, link: int) -> Fault | None:
+        """What is done to the traffic of a link."""
+        if not self.faults:
+            return None
+        region = self.replicator.region_of(link)
+        return None if region is None else self.faults.get(region)
+
+    def _is_cut(self, host: str, port: int) -> bool:
+        """Whether nothing gets through to the region at an address."""
+        region = self.replicator.region_at((host, port)) if self.faults else None
+        return region is not None and self.faults.get(region, NO_FAULT).paused
+
+    def fault(self, region: int) -> Fault:
+        """The same of a region, to be changed; call :meth:`released` afterwards."""
+        return self.faults.setdefault(region, Fault())
+
+    def released(self) -> None:
+        """Faults have changed: let go of what is not held back any more."""
+        self.faults = {region: each for region, each in self.faults.items() if not each.is_none}
+        for link in list(self.links.values()):
+            link.go_on()

@@ -1,0 +1,69 @@
+"""Whether a server may go on numbering its effects where it stopped.
+
+It may if it lost nothing that others could have heard of: if it stopped in good order, if all was
+synced before it left the server (``appendfsync always``), or if the machine has not been restarted
+since (what a process has written outlives it). Else it opens a new epoch.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from anabranch.oplog.storage import Storage
+
+__all__ = ["Lifetime", "boot_id"]
+
+_FILE: Final = "lifetime"
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+CLEAN: Final = "clean"
+
+
+def boot_id() -> str:
+    """What tells one start of the machine from another; empty where that is not told."""
+    with suppress(OSError):
+        return _BOOT_ID.read_text().strip()
+    return ""
+
+
+class Lifetime:
+    """The file in which a server notes how it lives."""
+
+    def __init__(self, storage: Storage, boot: str) -> None:
+        self._storage = storage
+        self._boot = boot
+        self._written = ""
+
+    def may_go_on(self) -> bool:
+        """Whether the one before us has lost nothing. Raises :class:`OSError`."""
+        if _FILE not in self._storage.names():
+            return False
+        with closing(self._storage.open(_FILE)) as file:
+            try:
+                before = json.loads(file.read())
+            except ValueError:
+                return False
+        return (isinstance(before, dict) and before.get("ended") in ("always", CLEAN)) or (
+            isinstance(before, dict) and before.get("boot") == self._boot != ""
+        )
+
+    def note(self, ended: str) -> None:
+        """From now on an end means this: a policy of ``appendfsync``, or that it was in order.
+
+        Raises :class:`OSError`.
+        """
+        if ended == self._written:
+            return
+        file = self._storage.create(_FILE + ".new")
+        try:
+            file.write(json.dumps({"boot": self._boot, "ended": ended}).encode())
+            file.sync()
+        finally:
+            file.close()
+        self._storage.rename(_FILE + ".new", _FILE)
+        self._storage.sync()
+        self._written = ended

@@ -1,0 +1,240 @@
+"""This region among others: the replicator with the connections and the timer of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from anabranch.keyspace.replica import Dot, Member, epoch_of, includes
+from anabranch.oplog.log import OpLog
+from anabranch.replication.interface import ReplicationConfig
+from anabranch.replication.local import RegionLocal
+from anabranch.replication.peer import PeerFigures
+from anabranch.replication.replicator import Replicator
+from anabranch.server.gossip import Fault, Gossip
+from anabranch.server.identity import remember
+from anabranch.server.lifetime import CLEAN, Lifetime, boot_id
+from anabranch.server.logs import emit
+
+if TYPE_CHECKING:
+    from anabranch.oplog.storage import Storage
+    from anabranch.server.app import Server
+
+__all__ = ["Regions"]
+
+TICK_S: Final = 0.05
+
+NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
+
+_QUIET: Final = frozenset({"caught_up", "entered", "reachable", "relay", "state_joined"})
+"""Events that are no reason to worry."""
+
+
+class Regions(RegionLocal):
+    """One server's part in the cluster: its view for the replicator, its connections, its timer."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.region, server.durability)
+        self._server = server
+        self._settings = server.settings
+        self._durability = server.durability
+        self._lifetime: Lifetime
+        self._tick: asyncio.TimerHandle | None = None
+        self._told = False  # the replicator is to hear of progress in the next turn of the loop
+        self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
+        self._unstable = ({}, 0.0)  # what some disk may lack, and since when
+        self._refusing = False  # writes, because too few regions keep up
+        self.replicator: Replicator
+        self.gossip: Gossip
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, storage: Storage, log: OpLog) -> None:
+        """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
+        settings = self._settings
+        self.open_log(storage, log)
+        self._lifetime = Lifetime(storage, boot_id())
+        self._durability.on_taken = self.taken
+        self._durability.on_progress = self._progress
+        may_go_on = not self.replica.vector.get(self.replica.own) or self._lifetime.may_go_on()
+        self._lifetime.note(settings.appendfsync)
+        remember(storage, settings.region_id, self._self().name, self.gossip_port)
+        if not may_go_on:
+            self.reopen(epoch_of(self.replica.own))
+        if not self.replica.cluster_id and settings.cluster_create:
+            cluster_id = secrets.token_hex(16)
+            self.found(cluster_id, self._self())
+            emit("info", "region.cluster_created", cluster=cluster_id, region=settings.region_id)
+
+    def _self(self) -> Member:
+        settings = self._settings
+        return Member(
+            settings.region_name or f"region{settings.region_id}",
+            settings.gossip_announce or "127.0.0.1",
+            self.gossip_port,
+        )
+
+    @property
+    def gossip_port(self) -> int:
+        """Where other regions find us: like a cluster bus, 10000 above the port for clients."""
+        settings = self._settings
+        return settings.gossip_port or settings.port + 10000
+
+    async def start(self) -> None:
+        """Listen for other regions, and look for them."""
+        settings = self._settings
+        me = self._self()
+        loop = asyncio.get_running_loop()
+        self.gossip = Gossip(loop)
+        config = ReplicationConfig(
+            name=me.name,
+            host=me.host,
+            port=me.port,
+            run_id=self._server.host.run_id,
+            wall_ms=lambda: self._server.clock.now_us() // 1000,
+            join=[_address(text) for text in settings.join.split()],
+            secret=settings.gossip_secret.encode(),
+            window_bytes=settings.gossip_window,
+            hold_bytes=settings.gossip_hold_bytes,
+            max_clock_skew_ms=settings.max_clock_skew_ms,
+        )
+        self.replicator = Replicator(self, self.gossip, config, secrets.SystemRandom())
+        self.gossip.on_heard = self._heard
+        await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
+        self._pulse()
+
+    def _pulse(self) -> None:
+        self._tick = asyncio.get_running_loop().call_later(TICK_S, self._pulse)
+        if self._durability.broken:
+            return
+        self.replicator.tick(self.gossip.now_ms())
+        self._heard()
+        self._watch_stability()
+        self.judge_writes()
+        self._server.flush_pending()
+        self._durability.end_turn()
+
+    def stop(self) -> None:
+        """Say goodbye; what is to be kept was settled before."""
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+            self.replicator.stop()
+            self.gossip.shut_down()
+
+    def ended_well(self) -> None:
+        """Everything is on the disk, and nothing will be written any more."""
+        with suppress(OSError):
+            self._lifetime.note(CLEAN)
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _progress(self) -> None:
+        """More is written, or on the disk."""
+        self.synced()
+        if not self._told and self._tick is not None:
+            self._told = True
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._told = False
+        if self._tick is not None:
+            self.replicator.appended(self.gossip.now_ms())
+
+    def _heard(self) -> None:
+        """Others may have told that they have more of ours: answer who waits for that."""
+        confirmed = self.replicator.confirmed()
+        if confirmed != self._confirmed:
+            self._confirmed = confirmed
+            self._region.safer()
+            self._server.flush_pending()
+
+    def _watch_stability(self) -> None:
+        awaited, _ = self._unstable
+        if includes(self.replica.stable, awaited):
+            self._unstable = dict(self.replica.vector), self.gossip.now_ms()
+
+    def good_regions(self) -> int:
+        """How many other regions are connected and lag by no more than ``min-regions-max-lag``."""
+        lag_max_s = self._settings.min_regions_max_lag / 1000
+        return sum(
+            peer.connected_ms is not None
+            and peer.lag_seconds is not None
+            and peer.lag_seconds <= lag_max_s
+            for peer in self.peers()
+        )
+
+    def judge_writes(self) -> None:
+        """Refuse writes, or not any more, by ``min-regions-to-write``."""
+        wanted = self._settings.min_regions_to_write
+        good = self.good_regions() if wanted else 0
+        if self._refusing == (good < wanted):
+            return
+        self._refusing = good < wanted
+        dispatcher = self._region.dispatcher
+        if self._refusing:
+            dispatcher.refuse_writes("regions", NO_REPLICAS)
+            emit("warning", "region.too_few_for_writes", good=good, wanted=wanted)
+        else:
+            dispatcher.allow_writes("regions")
+            emit("info", "region.enough_for_writes", good=good, wanted=wanted)
+
+    def before_join(self) -> None:
+        """A snapshot in progress freezes no more than an effect changes: it has to begin anew."""
+        self._server.persistence.snapshots.abandon()
+
+    def after_effects(self) -> None:
+        """Who was waiting gets an answer."""
+        self._server.flush_pending()
+
+    def note(self, event: str, **facts: object) -> None:
+        """See :class:`Local`."""
+        level = "info" if event in _QUIET else "warning"
+        emit(level, f"region.{event}", **facts)  # type: ignore[arg-type]  # none is an exception
+        super().note(event, **facts)
+        self._server.flush_pending()
+
+    # -- for commands -------------------------------------------------------------------------
+
+    def peers(self) -> list[PeerFigures]:
+        """Figures of all other regions."""
+        return self.replicator.peers(self.gossip.now_ms())
+
+    def facts(self) -> dict[str, int | float | str]:
+        """Figures of this region for INFO."""
+        now_ms = self.gossip.now_ms()
+        awaited, since_ms = self._unstable
+        is_stable = includes(self.replica.stable, awaited)
+        return {
+            **self.replicator.facts(now_ms),
+            "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
+            "good_regions": self.good_regions(),
+        }
+
+    def feature_levels(self) -> dict[int, int]:
+        """What each member understands, this region included."""
+        return self.replicator.feature_levels()
+
+    def acknowledged(self, effect: Dot) -> tuple[int, int]:
+        """How many other regions have applied an effect of ours, and have it on the disk."""
+        origin, number = effect
+        return self.replicator.acknowledged(number, origin)
+
+    def remove_member(self, region: int, *, force: bool) -> None:
+        """Remove a region from the cluster; CommandError if it is none, or out of reach."""
+        self.replicator.remove(region, force=force)
+
+    def fault(self, region: int) -> Fault:
+        """What is done to the link with a region."""
+        return self.gossip.fault(region)
+
+    def faults_changed(self) -> None:
+        """Let go of what is not held back any more."""
+        self.gossip.released()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

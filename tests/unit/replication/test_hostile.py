@@ -1,0 +1,222 @@
+"""Whatever comes over a link: nothing raises, nothing wrong is applied, and there is a sentence."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.effects import kinds
+from anabranch.oplog.batch import LOCAL, encode_batch
+from anabranch.replication import frames
+from anabranch.replication.frames import FrameType, Reason, Row
+from anabranch.replication.peer import Stage
+from tests.support.replication_world import Node, World, batch_bytes
+
+
+def linked() -> tuple[World, Node, int]:
+    """A region with an established link to region 2, and the number of that link."""
+    world = World()
+    one, two = world.cluster(2)
+    world.run(1000)
+    one.write()
+    world.run(100)
+    two.alive = False
+    return world, one, next(iter(one.halves))
+
+
+def receive(node: Node, link: int, frame: bytes) -> None:
+    node.replicator.receive(link, frame[4], frame[5:], node.world.now_ms)
+
+
+def refusal(node: Node) -> tuple[int, str]:
+    facts = node.local.noted("refused")[-1]
+    return facts["reason"], facts["text"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason", "text"),
+    [
+        (batch_bytes(2, 1)[:-1], Reason.BATCH, "cut off"),
+        (batch_bytes(2, 1)[:-1] + b"?", Reason.BATCH, "checksum"),
+        (batch_bytes(2, 1) + b"?", Reason.BATCH, "not one that is sent"),
+        (b"", Reason.BATCH, "cut off"),
+        (batch_bytes(1, 2), Reason.EPOCH, "effect 2 of region 1"),
+        (batch_bytes(9, 1), Reason.BATCH, "region 9, which is no member"),
+        (batch_bytes(0, 1), Reason.BATCH, "region 0, which is no member"),
+        (batch_bytes(2, 0), Reason.BATCH, "not one that is sent"),
+        (
+            encode_batch(
+                [kinds.Acknowledge(0, b"s", b"g", [1 << 64])],
+                region=2, epoch=0, first=1, wall_ms=1, flags=LOCAL,
+            ),
+            Reason.BATCH,
+            "not one that is sent",
+        ),
+    ],
+)  # fmt: skip
+def test_a_batch_that_must_not_be_applied_closes_the_link(
+    batch: bytes, reason: Reason, text: str
+) -> None:
+    _world, node, link = linked()
+    before = dict(node.local.vector)
+    receive(node, link, frames.framed(FrameType.BATCH, batch))
+    assert link not in node.halves
+    assert refusal(node)[0] == reason
+    assert text in refusal(node)[1]
+    assert node.local.noted("bad_batch") or node.local.noted("ahead_of_us")
+    assert before == {o: n for o, n in node.local.vector.items() if o < 256}
+
+
+def test_a_batch_cut_in_another_way_than_the_one_applied_closes_the_link() -> None:
+    _world, node, link = linked()
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1, 2)))
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 2, 2)))
+    assert "cut differently" in refusal(node)[1]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        frames.StateBegin({2: 5}),
+        frames.StateEnd(0),
+        frames.Proof(b""),
+        frames.Members("c", []),
+        frames.Sub({1: 99}),
+        frames.Rows([Row(3, 3, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.Rows([Row(2, 258, 1, {}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.Rows([Row(2, 2, 1, {1: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+        frames.Rows([Row(2, 2, 1, {257: 7}, {}, {}, 1, [])], 0.0, -1.0, 0.0, 0),
+    ],
+)
+def test_what_makes_no_sense_closes_the_link(message: frames.Message) -> None:
+    _, node, link = linked()
+    receive(node, link, frames.encode(message))
+    assert link not in node.halves
+    assert node.local.noted("refused")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        frames.Fetch(77, 5, 9, 1 << 60),
+        frames.Fetched(77),
+        frames.Credit(1 << 62),
+        frames.Behind(77, 5),
+        frames.StateGet(),
+        frames.Sub({}),
+        frames.Sub({9: 9}),
+    ],
+)
+def test_what_is_only_useless_does_no_harm(message: frames.Message) -> None:
+    _, node, link = linked()
+    for _ in range(5):
+        receive(node, link, frames.encode(message))
+    assert link in node.halves
+    assert not node.local.noted("refused")
+
+
+def test_a_snapshot_of_another_length_is_not_joined() -> None:
+    _, node, link = linked()
+    receive(node, link, frames.encode(frames.Behind(2, 0)))
+    receive(node, link, frames.encode(frames.StateBegin({2: 5})))
+    receive(node, link, frames.framed(FrameType.STATE, b"x" * 10))
+    receive(node, link, frames.encode(frames.StateEnd(11)))
+    assert node.local.joins == 0
+    assert node.local.staged == bytearray()
+    assert refusal(node)[0] == Reason.PROTOCOL
+
+
+def test_an_empty_snapshot_is_not_joined() -> None:
+    _, node, link = linked()
+    receive(node, link, frames.encode(frames.Behind(2, 0)))
+    receive(node, link, frames.encode(frames.StateBegin({2: 5})))
+    receive(node, link, frames.encode(frames.StateEnd(0)))
+    assert node.local.joins == 0
+    assert refusal(node)[0] == Reason.PROTOCOL
+
+
+def test_before_a_side_has_shown_who_it_is_frames_must_be_short() -> None:
+    world, node, _ = linked()
+    node.replicator.link_up(999, world.now_ms, None)
+    node.replicator.receive(999, FrameType.HELLO, b"x" * (64 << 10), world.now_ms)
+    assert "not accepted" in refusal(node)[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_bytes_raise(seed: int) -> None:
+    """Valid messages with wild contents, and wild bytes, at every stage of a link."""
+    chance = random.Random(seed)
+    world = World(seed)
+    node, _, _ = world.cluster(3)
+    world.run(700)
+
+    def vector() -> dict[int, int]:
+        origins = [1, 2, 3, 258, 259, 9, chance.randrange(1 << 40)]
+        return {chance.choice(origins): chance.choice([0, 1, 2, 5, 2**63 - 1]) for _ in range(3)}
+
+    def row() -> Row:
+        region = chance.choice([1, 2, 3, 77])
+        origin = chance.choice([region, region | 256])
+        return Row(region, origin, chance.randrange(9), vector(), vector(), vector(), 1, [2, 3])
+
+    def message() -> frames.Message:
+        number = chance.choice([0, 1, 7, 2**63 - 1])
+        origin = chance.choice([1, 2, 3, 258, 77])
+        makers: list[Callable[[], frames.Message]] = [
+            lambda: frames.Sub(vector()),
+            lambda: frames.Rows([row(), row()], 1.0, 2.0, 3.0, 4),
+            lambda: frames.Fetch(origin, number, number, number),
+            lambda: frames.Fetched(origin),
+            lambda: frames.Credit(number, chance.random() < 0.5),
+            lambda: frames.Behind(origin, number),
+            frames.StateGet,
+            lambda: frames.StateBegin(vector()),
+            lambda: frames.StateEnd(number),
+            lambda: frames.Proof(b"x"),
+            lambda: frames.Welcome(b"x", b"y"),
+            lambda: frames.Members("c", []),
+            lambda: frames.Hello(
+                1, 1, "c", chance.randint(1, 5), "x", 0, "run", 1, 256, "h", 1, -1, b"n"
+            ),
+            lambda: frames.Bye(chance.randrange(20), "so it is", number),
+        ]
+        return chance.choice(makers)()
+
+    def wild() -> bytes:
+        if chance.random() < 0.5:
+            body = chance.randbytes(chance.randrange(40))
+        else:
+            body = msgspec.msgpack.encode([chance.choice(junk) for _ in range(5)])
+        return frames.framed(chance.choice(list(FrameType)), body)
+
+    junk: list[Any] = [None, -1, 2**64 - 1, "x", b"y", [], {}, {1: {}}, [[[[]]]], 1.5, True]
+    for step in range(400):
+        if chance.random() < 0.1 or not node.halves:
+            link = 10_000 + step
+            node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
+        links = list(node.replicator._mesh.sessions)
+        link = chance.choice(links) if links else 0
+        what = chance.random()
+        if what < 0.5:
+            receive(node, link, frames.encode(message()))
+        elif what < 0.7:
+            receive(node, link, wild())
+        elif what < 0.9:
+            raw = bytearray(
+                batch_bytes(chance.choice([2, 3, 258]), chance.randint(1, 5), chance.randint(1, 3),
+                            dependencies=[(3, chance.randint(0, 5))])
+            )  # fmt: skip
+            if chance.random() < 0.5:
+                raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+            receive(node, link, frames.framed(FrameType.BATCH, bytes(raw)))
+        else:
+            world.run(chance.choice([1, 50, 400]))
+    assert node.local.noted("refused")
+    assert not any(
+        session.stage is Stage.UP and session.region not in node.local.members
+        for session in node.replicator._mesh.sessions.values()
+    )

@@ -1,0 +1,251 @@
+"""Joining, leaving, and lives that end."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.errors import CommandError
+from anabranch.replication.frames import Reason
+from tests.support.replication_world import Node, World
+
+
+def refusals(node: Node) -> set[int]:
+    return {facts["reason"] for facts in node.local.noted("refused")}
+
+
+def test_a_region_joins_by_asking_any_member() -> None:
+    world = World()
+    one, two = world.cluster(2, secret=b"s")
+    one.write(batches=3)
+    world.run(500)
+    three = world.region(3, secret=b"s", join=[two.address])
+    assert three.replicator.facts(world.now_ms)["caught_up"] == 0
+    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+    world.run_until(lambda: three.peer(1).state == "in_sync", 5000)
+    assert sorted(three.local.members) == sorted(one.local.members) == [1, 2, 3]
+    assert three.replicator.caught_up
+    three.write()
+    world.run(100)
+    assert world.converged()
+    assert one.local.vector[3] == 1
+    world.sync_all()
+    world.run_until(world.is_settled, 5000)
+
+
+def test_a_region_joins_through_the_first_seed_that_answers() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    two.crash()
+    three = world.region(3, join=[two.address, ("nowhere", 1), one.address])
+    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+
+
+def test_who_joins_without_the_secret_learns_nothing() -> None:
+    world = World()
+    world.cluster(2, secret=b"s")
+    three = world.region(3, join=[("eu", 1)])
+    world.run(3000)
+    assert three.local.cluster_id == ""
+    assert not any(name == "MEMBERS" for _, _, name in world.frames)
+    assert Reason.SECRET in refusals(three)
+
+
+def test_two_regions_without_a_cluster_wait_for_one() -> None:
+    world = World()
+    one = world.region(1, join=[("us", 2)])
+    two = world.region(2, join=[("eu", 1)])
+    world.run(3000)
+    assert Reason.CLUSTER in refusals(one) | refusals(two)
+    assert one.local.cluster_id == two.local.cluster_id == ""
+
+
+def test_a_number_that_is_in_use_is_not_given_again() -> None:
+    world = World()
+    one, two, *_ = world.cluster(3)
+    world.run(1000)
+    thief = Node(world, 3, join=[one.address], run_id="thief")
+    thief.address = ("elsewhere", 99)
+    world._tick(thief)
+    world.run(2000)
+    assert thief.local.cluster_id == ""
+    assert one.local.members[3].host == "ap"
+    assert Reason.REGION in refusals(one)
+    assert two.peer(3).state == "in_sync"
+
+
+def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
+    world = World()
+    one, _two, three = world.cluster(3)
+    world.run(500)
+    three.write()
+    world.run(500)
+    three.crash()
+    world.last_epoch.clear()
+    three.local = type(three.local)(world, 3)
+    three.settings = {"join": [one.address]}
+    three.start()
+    world.run_until(world.converged, 15_000)
+    assert three.local.origin == 3 | 1 << 8
+    assert three.local.vector[3] == 1  # of its former life, from the others
+    three.write()
+    world.run_until(world.converged)
+    world.sync_all()
+    world.run_until(world.is_settled, 15_000)
+
+
+def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
+    world = World()
+    one, _two = world.cluster(2)
+    world.run(500)
+    lost: list[bytes] = []
+
+    def lose(source: int, target: int, frame: bytes) -> bytes | None:
+        if frame[4] == 4 and not lost:
+            lost.append(frame)
+            world.after(0, lambda: world.cut(1, 3))
+            world.after(100, world.heal)
+            return None
+        return frame
+
+    world.on_frame = lose
+    three = world.region(3, join=[one.address])
+    world.run_until(lambda: three.local.cluster_id == "c", 5000)
+    assert lost
+    assert three.local.origin == 3
+
+
+def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    world.cut(1, 3)
+    three.write()
+    world.run(10)
+    assert two.local.vector[3] == 1
+    with pytest.raises(CommandError, match="FORCE"):
+        one.replicator.remove(3)
+    with pytest.raises(CommandError, match="not a member"):
+        one.replicator.remove(9)
+    two.replicator.remove(3)
+    two.replicator.appended(world.now_ms)
+    world.heal()
+    world.run(12_000)
+    assert one.local.vector[3] == 1
+    assert one.peer(3).state == two.peer(3).state == "removed"
+    assert not list(three.replicator._mesh.up())
+    assert Reason.REMOVED in refusals(three) or 3 not in three.local.members
+    world.nodes.pop(3)
+    world.sync_all()
+    one.write()
+    world.run(500)
+    world.sync_all()
+    world.run_until(world.is_settled, 5000)
+    assert one.local.stable_now == one.local.vector
+
+
+def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_disk() -> None:
+    world = World()
+    one, two, _three = world.cluster(3)
+    world.run(500)
+    world.cut(2, 3)
+    world.cut(1, 3)
+    one.write()
+    world.run(200)
+    world.sync_all()
+    one.replicator.remove(3, force=True)
+    one.local.sync()
+    one.replicator.appended(world.now_ms)
+    world.run(1000)
+    assert two.local.vector[1] == 2
+    assert not one.local.stable_now  # two has the removal, but not on its disk
+    two.local.sync()
+    world.run(1500)
+    assert one.local.stable_now == two.local.stable_now == {1: 2}
+
+
+def test_an_unclean_restart_ends_the_links_of_the_former_life() -> None:
+    world = World()
+    one, two, _three = world.cluster(3)
+    world.run(500)
+    world.cut(1, 2)
+    two.write()
+    world.run(300)
+    two.crash()
+    two.start()
+    world.run(300)
+    # One cannot hear of it from two itself.
+    assert one.replicator._mesh.membership.known_epoch(2) == 1
+    assert one.local.vector == {2: 1, 258: 1}
+    world.heal()
+    world.run_until(lambda: one.peer(2).state == "in_sync", 15_000)
+
+
+def test_what_a_former_life_has_sent_and_nobody_has_applied_is_dropped() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    world.cut(1, 3)
+    world.delay_ms[frozenset((1, 2))] = 3000  # three could have it from two, but late
+    one.write()
+    world.on_frame = lambda source, target, frame: (
+        None if target == 3 and frame[4] == 6 and frame[9] == 1 else frame
+    )
+    world.run(3100)
+    two.write()  # depends on it, and two loses both
+    world.run(20)
+    assert three.peer(2).held_count == 1
+    assert three.replicator._receiver.have()[2] == 1
+    two.crash()
+    two.start()
+    world.run(600)
+    assert three.peer(2).held_count <= 1  # at most the opening effect
+    assert 2 not in three.replicator._receiver.have()
+    world.on_frame = None
+    world.delay_ms.clear()
+    world.heal()
+    world.run_until(world.converged)
+    assert 2 not in three.local.vector
+
+
+def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
+    world = World()
+    one, two, _three = world.cluster(3)
+    world.run(500)
+    two.local.write()
+    two.local.sync()
+    old = two.local.disk
+    two.write(batches=1)
+    two.write(batches=1)
+    world.run(500)
+    two.local.disk = old
+    two.crash()
+    two.local.origin = 2  # it believes that its disk is as it left it
+    del two.local.vector[258]
+    del two.local.batches[258]
+    world.last_epoch.clear()
+    two.start()
+    world.run_until(world.converged, 15_000)
+    assert two.local.noted("ahead_of_us")
+    assert two.local.origin == 258
+    assert one.local.vector == {2: 3, 258: 1}
+    world.sync_all()
+    world.run_until(world.is_settled, 15_000)
+
+
+def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() -> None:
+    world = World()
+    one, two, _three = world.cluster(3)
+    world.run(2000)
+    two.crash(clean=True)
+    world.clock_ms[2] = -3_600_000
+    two.start()
+    world.run(1000)
+    two.write()
+    world.run(100)
+    world.sync_all()
+    world.run(2500)
+    assert two.local.origin == 2
+    assert one.local.stable_now == {2: 1}
+    one.write()
+    world.run(200)
+    assert one.replicator.acknowledged(1) == (2, 0)

@@ -1,0 +1,116 @@
+"""Vectors, and what rows allow to call stable."""
+
+from __future__ import annotations
+
+from anabranch.keyspace.replica import Member
+from anabranch.replication.frames import Row
+from anabranch.replication.membership import Membership
+from anabranch.replication.vectors import RowTable, covers, maximum
+from tests.support.replication_world import ToyRegion, World
+
+
+def row(
+    region: int,
+    durable: dict[int, int],
+    have: dict[int, int] | None = None,
+    *,
+    version: int = 1,
+    epoch: int = 0,
+) -> Row:
+    have = durable if have is None else have
+    return Row(region, epoch << 8 | region, version, have, durable, have, 1, [])
+
+
+class Knowledge:
+    """Region 1 of three, which has applied and synced what ``vector`` says."""
+
+    def __init__(self, vector: dict[int, int]) -> None:
+        self.local = ToyRegion(World(), 1)
+        self.local.vector = self.local.durable = vector
+        self.local.members = {number: Member("", "", 0) for number in (1, 2, 3)}
+        self.membership = Membership(self.local)
+        self.table = RowTable()
+
+    def hears(self, *rows: Row) -> Knowledge:
+        for each in rows:
+            self.table.note(each, 0.0)
+            self.membership.hear([each.origin, *each.have])
+        return self
+
+    def stable(self) -> dict[int, int]:
+        return self.table.stable(self.local.vector, self.local.durable, self.membership)
+
+
+def test_a_vector_covers_what_it_reaches() -> None:
+    assert covers({1: 2}, {1: 2})
+    assert covers({1: 2}, {2: 0})
+    assert not covers({1: 2}, {1: 2, 2: 1})
+    assert maximum({1: 2, 2: 1}, {1: 1, 3: 4}) == {1: 2, 2: 1, 3: 4}
+
+
+def test_what_all_have_on_disk_is_stable() -> None:
+    known = Knowledge({1: 5, 2: 4}).hears(row(2, {1: 3, 2: 4}), row(3, {1: 4, 2: 1}))
+    assert known.stable() == {1: 3, 2: 1}
+
+
+def test_nothing_is_stable_while_a_member_was_not_heard_of() -> None:
+    assert Knowledge({1: 5}).hears(row(2, {1: 5})).stable() == {}
+
+
+def test_what_is_here_but_not_on_the_disk_is_not_stable() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}))
+    known.local.durable = {1: 2}
+    assert known.stable() == {1: 2}
+
+
+def test_a_row_does_not_count_before_all_that_its_region_holds_is_applied_here() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}, {1: 5, 2: 1}))
+    assert known.stable() == {}
+    known.local.vector = {1: 5, 2: 1}
+    assert known.stable() == {1: 5}
+
+
+def test_an_earlier_row_that_counted_counts_on() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 4}), row(3, {1: 5}))
+    assert known.stable() == {1: 4}
+    known.hears(row(2, {1: 5}, {1: 5, 3: 1}, version=2))
+    assert known.stable() == {1: 4}
+
+
+def test_a_new_epoch_silences_all_whose_disk_does_not_hold_its_beginning() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}))
+    assert known.stable() == {1: 5}
+    known.membership.hear([3 | 1 << 8])
+    assert known.stable() == {}
+    opened = {1: 5, 259: 1}
+    known.local.vector = known.local.durable = opened
+    known.hears(row(3, opened, version=1, epoch=1))
+    assert known.stable() == {}
+    known.hears(row(2, opened, version=2))
+    assert known.stable() == opened
+
+
+def test_an_older_row_changes_nothing() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 5}, version=7), row(2, {1: 1}, version=6))
+    assert known.table.rows[2].version == 7
+    known.hears(row(2, {1: 2}, version=1, epoch=1), row(2, {1: 5}, version=9))
+    assert known.table.rows[2].origin == 258
+
+
+def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> None:
+    known = Knowledge({1: 6}).hears(row(2, {1: 6}), row(3, {1: 2}))
+    del known.local.members[3]
+    known.local.removed = {3: 0}
+    known.local.vector = {1: 7}
+    known.membership.notice_removals()
+    assert known.stable() == {1: 2}
+    known.hears(row(2, {1: 7}, version=2))
+    assert known.stable() == {1: 2}
+    known.local.durable = {1: 7}
+    assert known.stable() == {1: 7}
+
+
+def test_a_region_alone_is_all_members() -> None:
+    known = Knowledge({1: 5})
+    known.local.members = {1: Member("", "", 0)}
+    assert known.stable() == {1: 5}
