@@ -11,11 +11,13 @@ import argparse
 import random
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tests.active_active.life import GROUPS, KEYS, Event, Life, id_of
+from tests.active_active.comparison import GROUPS, KEYS, id_of
+from tests.active_active.life import Event, Life
 from tests.support.mesh import Node
 
 __all__ = ["History", "play", "shrunk"]
@@ -36,10 +38,12 @@ class History:
         self.regions = regions or chance.choice([2, 3, 3, 4])
         self.mode = chance.choice(["strict", "strict", "semi-strict", "liberal"])
         self.conflict = chance.choice(["collapse", "collapse", "collapse", "keep"])
+        self.keys = chance.sample(KEYS, chance.choice([1, 2, 3, 3]))
         self.steps = chance.choice([40, 80, 160])
         self.life = Life(self.regions, self.mode, self.conflict)
         self.events: list[Event] = []
         self._tokens = 0
+        self._restarts = chance.random() < 0.5
         self._joins = chance.random() < 0.7
         self._expires = chance.random() < 0.4
         makers = [maker for maker, _ in _MIX]
@@ -55,6 +59,10 @@ class History:
 
     def run(self) -> None:
         """All of it; AssertionError, with the events in :attr:`events`, if anything is wrong."""
+        for key in self.keys:
+            if self.chance.random() < 0.5:
+                number = self.chance.choice(list(self.life.mesh.nodes))
+                self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
         for _ in range(self.steps):
             self._happen(self._event())
         self.life.finish()
@@ -89,6 +97,8 @@ class History:
             if chance.random() < 0.5:
                 return "state", one, other
             return "forget", one, chance.getrandbits(32)
+        if dice < 0.98 and self._restarts:
+            return chance.choice(["snapshot", "restart"]), number
         return "pass", number, chance.choice([1, 1, 2, 5, 30])
 
     def _command(self, number: int) -> Event:
@@ -102,14 +112,16 @@ class History:
             return "unit", number, *(command for command in commands if command)
         while True:
             (maker,) = chance.choices(self._makers, self._weights)
-            command = self._made(maker, node)
-            if command is not None:
-                return "do", number, *command
+            others = [each for each in self.life.mesh.nodes if each != number]
+            for where in (number, *chance.sample(others, len(others))):  # there may be a target
+                command = self._made(maker, self.life.node(where))
+                if command is not None:
+                    return "do", where, *command
 
     def _made(
         self, maker: Callable[[History, Node, bytes], Command | None], node: Node
     ) -> Command | None:
-        return maker(self, node, self.chance.choice(KEYS))
+        return maker(self, node, self.chance.choice(self.keys))
 
     def token(self) -> bytes:
         """A value that no other XADD has."""
@@ -139,8 +151,11 @@ class History:
     def pending_ids(self, node: Node, key: bytes, group: bytes) -> list[bytes]:
         """Some IDs that are pending, in any order."""
         ids = sorted({row[0] for row in node.do("XPENDING", key, group, "-", "+", 100)}, key=id_of)
-        if self.chance.random() < 0.3:
+        dice = self.chance.random()
+        if dice < 0.2:
             return ids
+        if dice < 0.5:
+            return ids[len(ids) // 2 :]  # what is before them stays open
         return self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
 
 
@@ -223,7 +238,7 @@ def read_group(history: History, node: Node, _key: bytes) -> Command | None:
     chance = history.chance
     key, group = found
     options: list[Any] = []
-    if chance.random() < 0.7:
+    if chance.random() < 0.5:
         options += ["COUNT", chance.randint(1, 3)]
     if chance.random() < 0.1:
         options.append("NOACK")
@@ -288,8 +303,8 @@ def copy(history: History, _node: Node, key: bytes) -> Command:
 
 _MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]] = [
     (add, 40), (delete_entries, 6), (delete_entries_how, 3), (trim, 3), (delete, 1.5),
-    (flush, 0.2), (create, 7), (destroy, 1.5), (move, 3), (delete_consumer, 4), (read_group, 25),
-    (acknowledge, 30), (acknowledge_and_delete, 3), (claim, 4), (claim_some, 1),
+    (flush, 0.2), (create, 7), (destroy, 1.5), (move, 3), (delete_consumer, 6), (read_group, 25),
+    (acknowledge, 30), (acknowledge_and_delete, 6), (claim, 6), (claim_some, 2),
     (set_last_id, 3), (configure, 0.3), (expire, 3), (persist, 1), (rename, 1), (copy, 1),
 ]  # fmt: skip
 """How often each is chosen where nothing is out of the ordinary."""
@@ -376,7 +391,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 say(f"  {history.regions} regions, {history.mode}, {history.conflict}")
                 for event in events:
                     say(f"  {event!r},")
-                say(f"  -> {play(history, events)}")
+                found = play(history, events)
+                say("".join(traceback.format_exception(found)[-4:]) if found else "  -> nothing")
             if not chosen.go_on:
                 break
         reached.update(history.life.reached)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.support.formulas import Added, Dot, Shown, Vector
+from anabranch.simulator.formulas import Added, Dot, Shown, Vector
 
 __all__ = ["GroupReader", "token_of"]
 

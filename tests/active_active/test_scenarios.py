@@ -10,7 +10,7 @@ import pytest
 from tests.support.mesh import NamedMesh
 from tests.support.transcript import Scenario, read_scenarios, run_scenario
 
-SCENARIOS = read_scenarios(Path(__file__).with_name("scenarios.txt"))
+SCENARIOS = read_scenarios(Path(__file__).with_name("scenarios.txt").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.name for each in SCENARIOS])

@@ -24,7 +24,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import hiredis
@@ -34,7 +33,7 @@ __all__ = ["REGION_NAMES", "Cluster", "Scenario", "Step", "read_scenarios", "run
 REGION_NAMES: Final = ("eu", "us", "ap")
 """Of regions 1, 2 and 3."""
 
-_HEADING: Final = re.compile(r"(AA-\d+) (.+) \| mode (\S+), regions (\d+)")
+_HEADING: Final = re.compile(r"([A-Z]+-\d+) (.+) \| mode (\S+), regions (\d+)")
 _ID: Final = re.compile(r"\d+-\d+")
 _SEQUENCE_MODULUS: Final = 256
 
@@ -90,10 +89,10 @@ class Scenario:
     steps: tuple[Step, ...]
 
 
-def read_scenarios(path: Path) -> list[Scenario]:
-    """All scenarios of a file, in order."""
-    blocks = path.read_text("utf-8").split("\n\n")
-    return [_scenario(block.strip().splitlines()) for block in blocks if block.startswith("AA-")]
+def read_scenarios(text: str) -> list[Scenario]:
+    """All scenarios of a text, in order."""
+    blocks = [block.strip().splitlines() for block in text.split("\n\n")]
+    return [_scenario(block) for block in blocks if block and _HEADING.fullmatch(block[0])]
 
 
 def _scenario(lines: Sequence[str]) -> Scenario:

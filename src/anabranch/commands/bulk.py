@@ -13,7 +13,6 @@ import re
 import struct
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
@@ -32,12 +31,11 @@ from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.regional_id import MODULUS, automatic_id
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from anabranch.commands.context import Context
     from anabranch.keyspace.values import Value
 
@@ -155,7 +153,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
-        for block, first, stop in _runs_between(log, low - base, high - base):
+        for block, first, stop in log.spans_positioned(low - base, high - base):
             if size >= bytes_max and chunks:
                 reached = base + block.position(first)
                 break
@@ -167,29 +165,6 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     parts[0] = b"$%d\r\n" % sum(map(len, parts))
     parts.append(b"\r\n")
     return b"".join(parts)
-
-
-def _runs_between(log: RegionLog, low: int, high: int) -> Iterator[tuple[Block, int, int]]:
-    """Live stretches of blocks with positions in ``[low, high)``."""
-    blocks = log.blocks
-    at = max(bisect_right(blocks, low, key=_first_position) - 1, 0)
-    for block in blocks[at:]:
-        if block.first_position >= high:
-            return
-        for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
-            yield block, first, stop
-
-
-def _first_position(block: Block) -> int:
-    return block.first_position
-
-
-def _index_of(block: Block, position: int) -> int:
-    """Index of the first entry, dead or live, at or behind a position."""
-    offset = position - block.first_position
-    if block.positions is not None:
-        return bisect_left(block.positions, offset)
-    return min(max(offset, 0), len(block.ids))
 
 
 def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
@@ -267,10 +242,10 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
         return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
     if stream is None:
         stream = ctx.create_stream(key)
-    first = max(ctx.now_id, stream.last_id + 1)
-    if first + len(parts) - 1 > MAX_ID:
+    ids = _new_ids(ctx, stream, len(parts))
+    if ids[-1] > MAX_ID:
         raise CommandError(_EXHAUSTED)
-    ctx.emit(_run(ctx, key, stream, first, parts))
+    ctx.emit(_run(ctx, key, stream, ids, parts))
     ctx.changes += len(parts)
     rows, crc = len(parts), 0
     if producer is not None and known is not None:
@@ -281,7 +256,16 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
         )
     if rule.maxlen is not None or rule.minid is not None:
         trim_stream(ctx, key, rule)
-    return ctx.reply([1, rows, crc, text(first), text(first + len(parts) - 1)])
+    return ctx.reply([1, rows, crc, text(ids[0]), text(ids[-1])])
+
+
+def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
+    """Consecutive IDs; where several regions write, consecutive ones of this region."""
+    if ctx.replica is None:
+        first = max(ctx.now_id, stream.last_id + 1)
+        return range(first, first + count)
+    first = automatic_id(ctx.replica.own, ctx.now_ms, stream.last_id)
+    return range(first, first + count * MODULUS, MODULUS)
 
 
 def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, TrimRule]:
@@ -361,12 +345,11 @@ def _words_in(reader: Reader, part: bytes) -> int:
 
 
 def _run(
-    ctx: Context, key: bytes, stream: Stream, first: int, rows: list[tuple[bytes, int]]
+    ctx: Context, key: bytes, stream: Stream, ids: range, rows: list[tuple[bytes, int]]
 ) -> kinds.AddRun:
     """The effect that adds these rows with consecutive IDs, divided into nodes as XADD would."""
-    ids = range(first, first + len(rows))
     weights = [entry_weight(len(part), words) for part, words in rows]
-    heads = _heads(first, len(rows))
+    heads = _heads(ids)
     fragments = [head + part for head, (part, _) in zip(heads, rows, strict=True)]
     return kinds.AddRun(
         ctx.db.index,
@@ -379,13 +362,13 @@ def _run(
     )
 
 
-def _heads(first: int, count: int) -> list[bytes]:
-    """What stands before an entry's fields, for consecutive IDs."""
-    ms, low = first >> SEQ_BITS, first & MAX_SEQ
-    if low + count > MAX_SEQ:  # they go over into the next millisecond
-        texts_of = [text(entry_id) for entry_id in range(first, first + count)]
+def _heads(ids: range) -> list[bytes]:
+    """What stands before an entry's fields, for IDs that ascend evenly."""
+    ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
+    if ids[-1] >> SEQ_BITS != ms:  # they go over into the next millisecond
+        texts_of = [text(entry_id) for entry_id in ids]
         return [b"*2\r\n$%d\r\n%b\r\n" % (len(each), each) for each in texts_of]
-    ends = [b"%d\r\n" % seq for seq in range(low, low + count)]
+    ends = [b"%d\r\n" % seq for seq in range(low, low + ids[-1] - ids[0] + 1, ids.step)]
     begins = {
         size: b"*2\r\n$%d\r\n%d-" % (len(b"%d-" % ms) + size - 2, ms)
         for size in range(len(ends[0]), len(ends[-1]) + 1)

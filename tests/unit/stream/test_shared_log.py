@@ -1,0 +1,146 @@
+"""A log with effect numbers against a list of entries."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from anabranch.stream.shared_log import SharedLog
+
+
+@dataclass
+class Naive:
+    """What the log should hold: ``(number, ID, position)`` of live entries, and its counters."""
+
+    live: list[tuple[int, int, int]]
+    next_position: int = 0
+    base: int = 0
+    newest: tuple[int, int] = (0, 0)
+    floor: int = 0
+
+
+def fragment(number: int) -> bytes:
+    return b"<%d>" % number
+
+
+def grown(rng: random.Random) -> tuple[SharedLog, Naive, list[str]]:
+    """A log after a random life, and what it should hold."""
+    log, naive = SharedLog(), Naive([])
+    number, entry_id = 0, 0
+    did = []
+    for _ in range(rng.randint(5, 60)):
+        what = rng.choices(
+            ("add", "run", "node", "remove", "range", "clear", "seal"), (20, 8, 4, 8, 4, 1, 4)
+        )[0]
+        did.append(what)
+        if what in ("add", "run", "node"):
+            number += rng.choice((1, 1, 1, 5))  # other effects of the origin lie between
+            count = 1 if what == "add" else rng.randint(2, 9)
+            ids = [entry_id := entry_id + rng.choice((1, 256)) for _ in range(count)]
+            numbers = list(range(number, number + count))
+            fragments = [fragment(each) for each in numbers]
+            if not naive.newest[0]:  # a log that nothing is counted of may go on further up
+                position = max(naive.next_position, number) if rng.random() < 0.5 else 0
+                if position > naive.next_position:
+                    log.open_at(position)
+                    naive.next_position = naive.base = position
+            opens = rng.random() < 0.3
+            if what == "add":
+                log.add(numbers[0], ids[0], fragments[0], 1, opens)
+            elif what == "run":
+                log.add_run(numbers[0], ids, fragments, count, opens)
+            else:
+                ends = [sum(map(len, fragments[: i + 1])) for i in range(count)]
+                log.add_node(numbers[0], ids, b"".join(fragments), ends, count)
+                log.tail.reopen()  # type: ignore[union-attr]
+                log.tail.is_open = True  # type: ignore[union-attr]
+            for each_id, each in zip(ids, numbers, strict=True):
+                naive.live.append((each, each_id, naive.next_position))
+                naive.next_position += 1
+            naive.newest = (numbers[-1], ids[-1])
+            number = numbers[-1]
+        elif what == "remove" and naive.live:
+            gone = naive.live.pop(rng.randrange(len(naive.live)))
+            found = log.find(gone[1])
+            assert found is not None
+            log.remove(*found)
+        elif what == "range":
+            low = rng.randint(0, number)
+            high = rng.randint(low, number + 1)
+            gone_ids = [e[1] for e in naive.live if low < e[0] <= high]
+            assert log.remove_numbered(low, high) == gone_ids
+            naive.live = [each for each in naive.live if not low < each[0] <= high]
+        elif what == "clear":
+            top = rng.randint(0, number)
+            place = max(
+                [naive.base, *(e[2] + 1 for e in naive.live if e[0] <= top)]
+            ) if top < naive.newest[0] else naive.next_position
+            log.clear_upto(top, place)
+            naive.live = [each for each in naive.live if each[0] > top]
+            naive.base = max(naive.base, place)
+            naive.floor = max(naive.floor, top)
+            if naive.newest[0] <= top:
+                naive.newest = (0, 0)
+        elif what == "seal":
+            for block in log.full_blocks():
+                block.seal()
+    return log, naive, did
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_random_life(seed: int) -> None:
+    rng = random.Random(seed)
+    log, naive, _ = grown(rng)
+    log.check()
+    assert log.length == len(naive.live)
+    assert log.next_position == naive.next_position
+    assert log.base == naive.base
+    assert (log.newest_number, log.newest_id) == naive.newest
+    held = [
+        (block.numbers[index], block.ids[index], block.position(index), block.fragment(index))  # type: ignore[index]
+        for block, low, high in log.spans_numbered(0, 1 << 40)
+        for index in range(low, high)
+    ]
+    assert held == [(*each, fragment(each[0])) for each in naive.live]
+    top = naive.newest[0] + 3
+    for _ in range(20):
+        low, high = rng.randint(0, top), rng.randint(0, top)
+        wanted = [each for each in naive.live if low < each[0] <= high]
+        assert log.count_numbered(low, high) == len(wanted)
+        assert sum(b - a for _, a, b in log.spans_numbered(low, high)) == len(wanted)
+        found = log.find_number(low)
+        assert (found is not None) == any(each[0] == low for each in naive.live)
+    for number, entry_id, position in naive.live:
+        assert log.number_upto(entry_id) == number
+        assert log.id_upto(number) == entry_id
+        assert log.number_below(position + 1) == number
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_counts_stay_right_while_entries_come_and_go(seed: int) -> None:
+    """The sums that counting keeps are thrown away where they would be wrong."""
+    rng = random.Random(seed)
+    log = SharedLog()
+    live: list[int] = []
+    for number in range(1, 80):
+        log.add(number, number, fragment(number), 1, opens=number % 5 == 1)
+        live.append(number)
+        if rng.random() < 0.4:
+            gone = live.pop(rng.randrange(len(live)))
+            found = log.find_number(gone)
+            assert found is not None
+            log.remove(*found)
+        low = rng.randint(0, number)
+        assert log.count_numbered(low, number) == sum(each > low for each in live)
+
+
+def test_a_copy_is_independent() -> None:
+    log, _, _ = grown(random.Random(5))
+    twin = log.copy()
+    twin.check()
+    assert twin.length == log.length
+    twin.remove_numbered(0, 1 << 40)
+    assert log.length
+    log.check()
