@@ -6,10 +6,12 @@ family, which hides keys past their deadline, and change it through :meth:`Conte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from anabranch.commands import texts
+from anabranch.commands.session import Session
 from anabranch.commands.spreading import spread
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from anabranch.commands.channels import Channels
     from anabranch.commands.dispatch import Dispatcher
     from anabranch.commands.host import Clock, Host
-    from anabranch.commands.session import Session
     from anabranch.config.settings import Settings
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
@@ -65,8 +66,11 @@ class Context:
         self.region: Region  # set by the region itself; for administration (slow log, unpause)
         self.record: Callable[[kinds.Effect], None] | None = None  # for the log
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
-        self.sync_waiters: dict[Waiter, None] = {}  # blocked until the log is on the disk
-        self.session: Session
+        # blocked until more of the log is on the disk, here or in other regions, or applied there
+        self.safety_waiters: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
+        # blocked until our vector covers theirs
+        self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
+        self.session = Session(0, None, "", "")  # nobody, until somebody asks for something
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
         self.resp3 = False
@@ -164,6 +168,7 @@ class Context:
                 replica.begin_own()
                 self.carry_out(each)
                 replica.finish(numbers_of(each))
+                self.session.written = replica.own, replica.vector[replica.own]
             if self.record is not None:
                 self.record(each)
 
@@ -183,6 +188,10 @@ class Context:
         With several regions the first addition does that; until then nobody can see the stream.
         """
         if self.replica is not None:
+            known = self.db.remembered.get(key)
+            if known is not None and not known.is_forgettable:
+                # What others set for the key that was deleted here does not concern the new one.
+                self.emit(kinds.Delete(self.db.index, key, True))
             return shared_stream(self.keyspace, self.db.index, key)
         settings = self.settings
         self.emit(

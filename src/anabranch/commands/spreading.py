@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from anabranch.effects import kinds
+from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
 from anabranch.rdb.payload import decode_payload
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -146,7 +147,8 @@ def _deliver(ctx: Context, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
 
 
 def _delete(ctx: Context, effect: kinds.Delete) -> Iterator[kinds.Effect]:
-    stream = _stream(ctx, effect.db, effect.key)
+    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+    assert stream is not None
     effect.positions = [(origin, log.next_position) for origin, log in stream.logs.items()]
     yield effect
 
@@ -162,6 +164,9 @@ def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
         if effect.db is None or effect.db == database.index:
             for key in list(database.values):
                 yield from _delete_if_there(ctx, database.index, key)
+            for key, stream in list(database.remembered.items()):
+                if not stream.is_forgettable:
+                    yield from _delete(ctx, kinds.Delete(database.index, key, expired=True))
     yield effect
 
 

@@ -116,18 +116,17 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
     assert options.ids is not None
     handled = 0
     for entry_id in id_list(options.ids):
-        entry = group.find(entry_id)
-        if entry is not None:
-            region = group.region_of(entry_id)
-        else:
-            found = stream.find(entry_id) if options.force else None
-            region = None if found is None else found[0]
-        if region is None:
-            continue
-        # One effect per occurrence: a repeated ID moves to the tail, and counts down, again.
-        row = (entry_id, region, 0, _nacked_count(options, entry))
-        ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
-        handled += 1
+        for found, entry in stream.claimable(group, entry_id):
+            if entry is not None:
+                region = group.region_of(entry)
+            elif found is not None and options.force:
+                region = found[0]
+            else:
+                continue
+            # One effect per occurrence: a repeated ID moves to the tail, and counts down, again.
+            row = (entry_id, region, 0, _nacked_count(options, entry))
+            ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
+            handled += 1
     ctx.changes += handled
     return integer_reply(handled)
 
@@ -267,25 +266,35 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         ctx.changes += 1
     claim = _Claim(ctx, key, stream, name, group, consumer)
     for entry_id in ids:
-        found = stream.find(entry_id)
-        entry = group.find(entry_id)
-        if found is None:
-            if entry is not None:
-                ctx.emit(kinds.Acknowledge(db, key, name, [entry_id]))
-                ctx.changes += 1
-            continue
-        if entry is None and not options.force:
-            continue
-        if entry is not None and not _is_idle(entry, ctx.now_ms, min_idle):
-            continue
-        before = 1 if entry is None else entry.delivery_count
-        if options.retry_count is not None and options.retry_count >= 0:
-            count = options.retry_count
-        else:
-            count = before if options.justid else min(before + 1, MAX_DELIVERIES)
-        delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
-        claim.take(found, entry_id, delivery_ms, count, justid=options.justid)
+        for found, entry in stream.claimable(group, entry_id):
+            if found is None:
+                if entry is not None:
+                    ctx.emit(_forgotten(ctx, key, name, group, [entry]))
+                    ctx.changes += 1
+                continue
+            if entry is None and not options.force:
+                continue
+            if entry is not None and not _is_idle(entry, ctx.now_ms, min_idle):
+                continue
+            before = 1 if entry is None else entry.delivery_count
+            if options.retry_count is not None and options.retry_count >= 0:
+                count = options.retry_count
+            else:
+                count = before if options.justid else min(before + 1, MAX_DELIVERIES)
+            delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
+            claim.take(found, entry_id, delivery_ms, count, justid=options.justid)
     return claim.reply()
+
+
+def _forgotten(
+    ctx: Context, key: bytes, name: bytes, group: Group, ghosts: list[PendingEntry]
+) -> kinds.Acknowledge:
+    """Entries that do not exist any more are not pending any more."""
+    if ctx.replica is None:
+        ids = [entry.entry_id for entry in ghosts]
+        return kinds.Acknowledge(ctx.db.index, key, name, ids)
+    dots = [(group.region_of(entry), entry.number) for entry in ghosts]
+    return kinds.Acknowledge(ctx.db.index, key, name, [], dots)
 
 
 def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
@@ -351,7 +360,7 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     stream, group = stream_and_group(ctx, key, name)
     claim = _Claim(ctx, key, stream, name, group, consumer)
     attempts = count * AUTOCLAIM_ATTEMPTS
-    ghosts: list[int] = []
+    ghosts: list[PendingEntry] = []
     next_start = 0
     window = []
     for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
@@ -363,9 +372,9 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
             next_start = entry.entry_id
             break
         attempts -= 1
-        found = stream.find(entry.entry_id)
+        found = stream.find_pending(group, entry)
         if found is None:
-            ghosts.append(entry.entry_id)
+            ghosts.append(entry)
             continue
         if not _is_idle(entry, ctx.now_ms, min_idle):
             continue
@@ -374,14 +383,14 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         )
         claim.take(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
     if ghosts:
-        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, ghosts))
+        ctx.emit(_forgotten(ctx, key, name, group, ghosts))
         ctx.changes += len(ghosts)
     return b"".join(
         [
             b"*3\r\n",
             bulk(text(next_start)),
             claim.reply(),
-            ctx.reply([text(entry_id) for entry_id in ghosts]),
+            ctx.reply([text(entry.entry_id) for entry in ghosts]),
         ]
     )
 

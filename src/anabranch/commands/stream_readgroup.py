@@ -141,7 +141,7 @@ def _history(
     for entry in consumer.between(after + 1, MAX_ID):
         if len(chunks) == request.count or (budget is not None and budget.exhausted):
             break
-        found = stream.find(entry.entry_id)
+        found = stream.find_pending(group, entry)
         if found is None:
             chunk: bytes = b"*2\r\n%b%b" % (
                 bulk(text(entry.entry_id)),
@@ -178,7 +178,7 @@ def _claim(
     for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
         if len(chunks) == request.count or (budget is not None and budget.exhausted):
             break
-        found = stream.find(entry.entry_id)
+        found = stream.find_pending(group, entry)
         if found is None:
             continue  # a ghost stays pending
         region, block, index = found

@@ -64,6 +64,8 @@ def _remove(keyspace: Keyspace, effect: kinds.Remove) -> list[Event]:
 
 
 def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
+    if _value(keyspace, effect.db, effect.key) is None:  # another region had it
+        return []
     kind, event = ("x", "expired") if effect.expired else ("g", "del")
     return [(kind, event, effect.db, effect.key)]
 

@@ -364,7 +364,11 @@ class Assign(Effect, tag=28):
 
 
 class Acknowledge(Effect, tag=29):
-    """Pending entries are done with."""
+    """Pending entries are done with.
+
+    ``dots``, with several regions, are entries that do not exist any more, ``(origin, number)``: an
+    ID may be that of another entry as well.
+    """
 
     local = True
 
@@ -372,6 +376,7 @@ class Acknowledge(Effect, tag=29):
     key: bytes
     group: bytes
     ids: EntryIds
+    dots: list[tuple[int, int]] = []
 
 
 class Settle(Effect, tag=30):

@@ -41,7 +41,7 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.SeeConsumer: apply_group.see_consumer,
     kinds.Deliver: merge_group.deliver,
     kinds.Assign: merge_group.assign,
-    kinds.Acknowledge: apply_group.acknowledge,
+    kinds.Acknowledge: merge_group.acknowledge,
     kinds.Settle: merge_group.settle_entries,
     kinds.Delete: merge_keys.delete,
     kinds.Expire: merge_keys.expire,

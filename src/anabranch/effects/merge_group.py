@@ -112,6 +112,13 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
         keyspace.databases[effect.db].signal(effect.key)
 
 
+def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
+    """See :class:`kinds.Acknowledge`."""
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group.acknowledge(effect.ids)
+    group.drop_dots(effect.dots)
+
+
 def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
     """See :class:`kinds.Settle`. Nothing happens to a group that was removed, or made again."""
     replica = replica_of(keyspace)

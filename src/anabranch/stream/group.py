@@ -218,12 +218,14 @@ class Group:
             )
         return self.by_age
 
-    def region_of(self, entry_id: int) -> int | None:
-        """The region in whose list this ID is pending, or None."""
-        for region, pending in self.pending.items():
-            if entry_id in pending.entries:
-                return region
-        return None
+    def region_of(self, entry: PendingEntry) -> int:
+        """The region in whose list an entry is pending."""
+        entry_id = entry.entry_id
+        return next(
+            region
+            for region, pending in self.pending.items()
+            if pending.entries.get(entry_id) is entry
+        )
 
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries."""
@@ -245,9 +247,9 @@ class Group:
                     entry.delivery_count,
                 )
         for entry_id, entry in self.released.items():
-            home = self.region_of(entry_id)
-            assert home is not None
-            other.assign(home, entry_id, None, entry.delivery_ms, entry.delivery_count)
+            other.assign(
+                self.region_of(entry), entry_id, None, entry.delivery_ms, entry.delivery_count
+            )
         return other
 
     def check(self) -> None:

@@ -137,9 +137,13 @@ def _join_groups(
                 if dot in alive:
                     known = mine.acknowledged.setdefault(dot, {})
                     for origin, ranges in by_origin.items():
-                        known.setdefault(origin, Ranges()).update(ranges)
-                        for low, high in ranges:
-                            mine.drop_between(origin, low, high)
+                        before = known.setdefault(origin, Ranges())
+                        news = ranges.without(before)
+                        before.update(ranges)
+                        log = ours.shared_log(origin)
+                        for low, high in news:
+                            mine.note_settled(origin, low, high)
+                            mine.see(log.id_upto(high))
 
 
 def _surviving(

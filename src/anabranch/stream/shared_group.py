@@ -268,9 +268,7 @@ class SharedGroup(Group):
             for dot in alive:
                 known = self.acknowledged.setdefault(dot, {})
                 known.setdefault(origin, Ranges()).add(low, high)
-            if (hidden := self.hidden.get(origin)) is not None:
-                self.hidden[origin] = hidden.without(Ranges([(low, high)]))
-            self.drop_between(origin, low, high)
+            self.note_settled(origin, low, high)
             if ours:
                 for run in self.runs.get(origin, ()):
                     if max(run.low, run.sent) == low and high <= run.last:
@@ -278,6 +276,12 @@ class SharedGroup(Group):
         self.see(greatest_id)
         if ours:
             self._sweep_runs()
+
+    def note_settled(self, origin: int, low: int, high: int) -> None:
+        """Others need not be given these entries, nor hold them, even if SETID went behind them."""
+        if (hidden := self.hidden.get(origin)) is not None:
+            self.hidden[origin] = hidden.without(Ranges([(low, high)]))
+        self.drop_between(origin, low, high)
 
     def _sweep_runs(self) -> None:
         """Forget runs that nothing can be added to and of which everything is known."""
@@ -301,6 +305,11 @@ class SharedGroup(Group):
         if discarded:
             for number in [number for number in discarded if low < number <= high]:
                 del discarded[number]
+
+    def drop_dots(self, dots: list[tuple[int, int]]) -> None:
+        """Single entries, named by origin and number, are not pending any more."""
+        for origin, number in dots:
+            self.drop_between(origin, number - 1, number)
 
     def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
         """``(origin, pending entry)`` of all with this ID: concurrent writers may share one."""

@@ -200,6 +200,8 @@ class SharedLog(RegionLog):
             self.newest_number = self.newest_id = 0
         if self.deleted_number <= number:
             self.deleted_number = self.deleted_id = 0
+        if position > self.next_position:  # we had forgotten how far this log had come
+            self.skip_positions(position - self.next_position)
         self.base = max(self.base, position)
         return gone
 

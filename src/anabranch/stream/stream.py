@@ -20,6 +20,7 @@ from anabranch.stream.merge import (
     merge_spans,
     merge_spans_reversed,
 )
+from anabranch.stream.pending import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Shared, winner
@@ -209,6 +210,35 @@ class Stream:
             if (found := self.logs[origin].find(entry_id)) is not None
         ]
 
+    def find_pending(self, group: Group, entry: PendingEntry) -> tuple[int, Block, int] | None:
+        """The live entry that a pending one stands for, or None."""
+        if not isinstance(group, SharedGroup):
+            return self.find(entry.entry_id)
+        for origin, pending in group.pending_of(entry.entry_id):
+            if pending is entry:
+                found = self.shared_log(origin).find_number(entry.number)
+                return None if found is None else (origin, *found)
+        return None
+
+    def claimable(
+        self, group: Group, entry_id: int
+    ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
+        """``(live entry, pending entry)`` of all that have an ID, either being None if missing."""
+        if not isinstance(group, SharedGroup):
+            return [(self.find(entry_id), group.find(entry_id))]
+        live = {found[0]: found for found in self.find_all(entry_id)}
+        known = dict(group.pending_of(entry_id))
+        pairs = []
+        for origin in {**live, **known}:
+            found, entry = live.get(origin), known.get(origin)
+            if found is not None and entry is not None:
+                block, index = found[1:]
+                if block.numbers is not None and block.numbers[index] != entry.number:
+                    pairs.append((None, entry))  # of an entry that had this ID before
+                    continue
+            pairs.append((found, entry))
+        return pairs or [(None, None)]
+
     def fragment(self, entry_id: int) -> bytes | None:
         """The wire bytes of the live entry with this ID, or None."""
         found = self.find(entry_id)
@@ -283,6 +313,14 @@ class Stream:
             self.shared is not None
             and self.shared.is_blank
             and all(log.is_blank for log in self.logs.values())
+        )
+
+    @property
+    def is_forgettable(self) -> bool:
+        """Whether nothing but marks has to be remembered of a stream that does not exist."""
+        shared = self.shared
+        return shared is not None and not (
+            shared.deadlines or shared.limits or shared.tags or shared.accepted
         )
 
     def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
