@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+# Tests run side by side; those of Spark share one worker, and so one Java.
+WORKERS ?= 2
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt bench clean redis
+.PHONY: help setup run demo test check fmt bench clean redis
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +36,11 @@ run: setup ## a server on 127.0.0.1:6379, data in data/
 	@mkdir -p data
 	$(BIN)/anabranch serve --dir data $(ARGS)
 
+demo: setup ## three regions on this machine, data in data/cluster
+	$(BIN)/anabranch cluster up $(ARGS)
+
 test: setup redis ## all tests, fast ones first
-	$(BIN)/python -m pytest $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(TESTS) $(ARGS)
 
 check: setup ## linter, format, types, import rules
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from anabranch.commands.stream_options import (
 )
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import append_entry
+from anabranch.effects.merge_stream import add_to
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
@@ -283,8 +284,12 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
         or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    if ctx.before is not None or ctx.notify_flags or ctx.replica is not None:
+    if ctx.before is not None or ctx.notify_flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+    elif ctx.replica is not None:
+        _add_regional(
+            ctx, stream, kinds.Add(database.index, key, entry_id, fragment, weight, opens)
+        )
     else:
         append_entry(database, key, stream, entry_id, fragment, weight, opens)
         if ctx.record is not None:
@@ -298,6 +303,18 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if options.trim is not None:
             trim_stream(ctx, key, options.trim)
     return reply
+
+
+def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
+    """What emitting comes to where several regions write, without looking the stream up again."""
+    replica = ctx.replica
+    assert replica is not None
+    replica.begin_own()
+    effect.position = stream.local.next_position or replica.number
+    add_to(ctx.keyspace, stream, effect)
+    replica.vector[replica.own] = replica.number
+    if ctx.record is not None:
+        ctx.record(effect)
 
 
 def _answered(

@@ -6,14 +6,14 @@ functions have no clock, no options and no error replies; an exception in one is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.effects import apply_group, apply_keys, apply_stream, kinds
 from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["APPLY", "apply", "numbers_of"]
+__all__ = ["APPLY", "apply", "numbers_of", "total_numbers"]
 
 APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.CreateStream: apply_stream.create_stream,
@@ -65,3 +65,10 @@ def numbers_of(effect: kinds.Effect) -> int:
     if effect.local:
         return 0
     return len(effect.ids) if type(effect) is kinds.AddRun else 1
+
+
+def total_numbers(effects: Sequence[kinds.Effect]) -> int:
+    """The same of several."""
+    if set(map(type, effects)) == {kinds.Add}:
+        return len(effects)
+    return sum(map(numbers_of, effects))

@@ -8,7 +8,6 @@ share everything but the entries themselves, so they become one :class:`kinds.Ad
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, lt
@@ -21,6 +20,7 @@ from anabranch.effects.apply import APPLY
 from anabranch.effects.merge import MERGE
 from anabranch.errors import AnabranchError
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.stream.regional_id import MODULUS
 
 __all__ = [
     "EffectFormatError",
@@ -31,6 +31,10 @@ __all__ = [
     "runs_of",
     "split_id",
 ]
+
+
+STEP: Final = MODULUS
+"""Between the IDs that one of several regions makes in a millisecond."""
 
 
 class EffectFormatError(AnabranchError):
@@ -52,33 +56,56 @@ def _join_id(pair: Sequence[int] | None) -> int | None:
 def runs_of(ids: Sequence[int]) -> list[int]:
     """``[ms, seq, count, ...]``: IDs as runs in which each is one more than the one before.
 
-    Automatic IDs make a run a millisecond, whatever their number; other IDs one run each.
+    A run with another step is ``[ms, seq, -count, step]``: where several regions write, the IDs of
+    one are a fixed step apart. Automatic IDs make a run a millisecond, whatever their number.
     """
     count = len(ids)
-    if not all(map(lt, ids, islice(ids, 1, None))):
-        return [part for entry_id in ids for part in (entry_id >> SEQ_BITS, entry_id & MAX_SEQ, 1)]
     found: list[int] = []
     low = 0
     while low < count:
-        # IDs ascend, so whether the first and another are as far apart as their places tells
-        # whether all between them follow one another: the end of a run is found by bisection.
         first = ids[low]
-        ahead = first - low
-        if ids[-1] - count + 1 == ahead:
-            high = count
+        step = ids[low + 1] - first if low + 1 < count else 1
+        if step == 1:
+            high = _end_of_run(ids, low)
         else:
-            high = bisect_right(range(count), ahead, low, key=lambda at: ids[at] - at)
+            high = low + 2
+            while step == STEP and high < count and ids[high] - ids[high - 1] == step:
+                high += 1
+            if high == low + 2:  # two of them say less as runs of their own
+                high, step = low + 1, 1
         found += (first >> SEQ_BITS, first & MAX_SEQ, high - low)
+        if step != 1:
+            found[-1] = low - high
+            found.append(step)
         low = high
     return found
+
+
+def _end_of_run(ids: Sequence[int], low: int) -> int:
+    """Where the IDs that follow one another end. Most ascend, but an effect may name any."""
+    count = len(ids)
+    ahead = ids[low] - low
+    if ids[-1] - count + 1 == ahead and all(map(lt, ids, islice(ids, 1, None))):
+        return count
+    high = low + 1
+    while high < count and ids[high] - high == ahead:
+        high += 1
+    return high
 
 
 def join_ids(runs: Sequence[int]) -> list[int]:
     """The IDs of :func:`runs_of`."""
     ids: list[int] = []
-    for at in range(0, len(runs), 3):
+    at = 0
+    while at < len(runs):
         first = (runs[at] << SEQ_BITS) | runs[at + 1]
-        ids += range(first, first + runs[at + 2])
+        count = runs[at + 2]
+        at += 3
+        step = 1
+        if count < 0:
+            count, step = -count, runs[at]
+            at += 1
+        ids += range(first, first + count * step, step)
     return ids
 
 

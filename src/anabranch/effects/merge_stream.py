@@ -20,6 +20,7 @@ from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = [
+    "add_to",
     "known_stream",
     "parts",
     "renew_producers",
@@ -96,44 +97,50 @@ def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
 # -- entries ----------------------------------------------------------------------------------
 
 
-def _log(
-    keyspace: Keyspace, db: int, key: bytes, position: int
-) -> tuple[Database, Stream, SharedLog]:
+def _log(keyspace: Keyspace, stream: Stream, position: int) -> SharedLog:
     """The log that an addition goes to, ready for an entry of that position."""
-    database = keyspace.databases[db]
-    stream = database.values.get(key)
-    if stream is None:
-        stream = shared_stream(keyspace, db, key)
-    assert type(stream) is Stream
     log = stream.shared_log(replica_of(keyspace).origin)
     if position != log.next_position:
         stream.added_surplus -= position - log.next_position
         log.open_at(position)
-    return database, stream, log
+    return log
 
 
 def _added(keyspace: Keyspace, database: Database, key: bytes, stream: Stream, newest: int) -> None:
     stream.last_id = max(stream.last_id, newest)
-    if key in database.remembered:
+    if database.remembered and key in database.remembered:
         settle(keyspace, database.index, key, stream)
-    else:
+    elif database.watchers or database.waiters:
         database.changed(key)
 
 
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     """See :class:`kinds.Add`."""
-    database, stream, log = _log(keyspace, effect.db, effect.key, effect.position)
+    stream = keyspace.databases[effect.db].values.get(effect.key)
+    if stream is None:
+        stream = shared_stream(keyspace, effect.db, effect.key)
+    add_to(keyspace, stream, effect)  # type: ignore[arg-type]  # there are streams only
+
+
+def add_to(keyspace: Keyspace, stream: Stream, effect: kinds.Add) -> None:
+    """The same for a stream that has been looked up already.
+
+    XADD calls this directly while nobody wants to hear of the effect.
+    """
+    database = keyspace.databases[effect.db]
+    log = _log(keyspace, stream, effect.position)
     if effect.opens and log.tail is not None:
         database.unsealed.append(ref(log.tail))
-    log.add(
-        replica_of(keyspace).number, effect.entry_id, effect.fragment, effect.weight, effect.opens
-    )
+    number = keyspace.replica.number  # type: ignore[union-attr]
+    log.add(number, effect.entry_id, effect.fragment, effect.weight, effect.opens)
     _added(keyspace, database, effect.key, stream, effect.entry_id)
 
 
 def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
-    database, stream, log = _log(keyspace, effect.db, effect.key, effect.position)
+    database = keyspace.databases[effect.db]
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    log = _log(keyspace, stream, effect.position)
     number = replica_of(keyspace).number
     ids, sizes, weights, data = effect.ids, effect.sizes, effect.weights, effect.data
     opening = set(effect.opens)

@@ -28,7 +28,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of
+from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
 from anabranch.keyspace.replica import origin_of
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
@@ -145,7 +145,7 @@ def encode_batch(
     if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
         flags |= COMPRESSED
-    count = sum(map(numbers_of, effects))
+    count = total_numbers(effects)
     return _sealed(flags, region, epoch, first, count, wall_ms, body)
 
 

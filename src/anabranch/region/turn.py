@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of
+from anabranch.effects.apply import total_numbers
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, encode_batch
 from anabranch.oplog.compression import Compressor
@@ -63,7 +63,7 @@ class Turn:
         last = len(parts) - 1
         if self._replica is not None:  # they have their numbers already
             taken = self._replica.vector.get(self._replica.own, 0)
-            self.next_number = taken - sum(map(numbers_of, effects)) + 1
+            self.next_number = taken - total_numbers(effects) + 1
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
         for index, (is_local, part) in enumerate(parts):
@@ -85,7 +85,7 @@ class Turn:
                 )
             )
             if not is_local:
-                self.next_number += sum(map(numbers_of, part))
+                self.next_number += total_numbers(part)
         effects.clear()
         return batches
 

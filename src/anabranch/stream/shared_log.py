@@ -56,13 +56,19 @@ class SharedLog(RegionLog):
 
     def add(self, number: int, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
         """Add the newest entry."""
-        self.append(entry_id, fragment, weight, opens)
         tail = self.tail
-        assert tail is not None
-        if tail.numbers is None:
-            tail.numbers = array("Q", (number,))
-        else:
-            tail.numbers.append(number)  # type: ignore[union-attr]  # the tail is open
+        if opens or tail is None or tail.positions is not None:
+            self.append(entry_id, fragment, weight, opens)
+            tail = self.tail
+            assert tail is not None
+            if tail.numbers is None:
+                tail.numbers = array("Q")
+        else:  # RegionLog.append written out for the usual case
+            tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
+            tail.ids.append(entry_id)  # type: ignore[union-attr]
+            tail.weight += weight
+            self.next_position += 1
+        tail.numbers.append(number)  # type: ignore[union-attr]
         self.newest_number = number
         self.newest_id = entry_id
 

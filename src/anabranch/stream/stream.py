@@ -228,7 +228,7 @@ class Stream:
             return [(self.find(entry_id), group.find(entry_id))]
         live = {found[0]: found for found in self.find_all(entry_id)}
         known = dict(group.pending_of(entry_id))
-        pairs = []
+        pairs: list[tuple[tuple[int, Block, int] | None, PendingEntry | None]] = []
         for origin in {**live, **known}:
             found, entry = live.get(origin), known.get(origin)
             if found is not None and entry is not None:

@@ -20,7 +20,7 @@ from anabranch.effects.codec import (
     plain_effects,
     runs_of,
 )
-from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.entry_id import MAX_ID, SEQ_BITS
 
 ENTRY_IDS = st.integers(0, MAX_ID) | st.integers(0, 3 << 64)
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -171,3 +171,12 @@ def test_arrays_that_are_no_effects_say_so(array: list[Any]) -> None:
 
 def test_an_effect_of_an_older_server_has_defaults_for_what_it_lacks() -> None:
     assert effect_of([50, 0, b"k", b"v"]) == kinds.SetString(0, b"k", b"v", False, False)
+
+
+def test_ids_of_one_region_are_one_run() -> None:
+    ids = list(range((7 << SEQ_BITS) + 3, (7 << SEQ_BITS) + 3 + 256 * 50, 256))
+    assert runs_of(ids) == [7, 3, -50, 256]
+    assert join_ids(runs_of(ids)) == ids
+    mixed = [*ids, ids[-1] + 1, ids[-1] + 2, 9 << SEQ_BITS, (9 << SEQ_BITS) + 256]
+    assert join_ids(runs_of(mixed)) == mixed
+    assert join_ids(runs_of(mixed[::-1])) == mixed[::-1]
