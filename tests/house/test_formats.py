@@ -15,10 +15,10 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects.apply import APPLY
 from anabranch.oplog import batch, segment, snapshot
 from anabranch.oplog.inspection import Survey
+from anabranch.simulator.disk import MemoryStorage
 from tests.house.formats import formats_page
 from tests.house.markdown import pages
 from tests.support.kept_life import KeptLife
-from tests.support.memory_storage import MemoryStorage
 
 LONG = "x" * 2000
 

@@ -26,21 +26,26 @@ if TYPE_CHECKING:
 
     from anabranch.commands.context import Context
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "check_allowed"]
 
 _NOT_ALLOWED = (
-    'ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you '
+    'ERR {} command not allowed. If the enable-debug-command option is set to "local", you '
     "can run it from a local connection, otherwise you need to set this option in the "
     "configuration file, and then restart the server."
 )
 _SLEEP_MAX_S = 3600.0
 
 
-def debug(ctx: Context, args: list[bytes]) -> bytes:
-    """DEBUG subcommand [...]."""
+def check_allowed(ctx: Context, name: str) -> None:
+    """Refuse a command that is for tests, unless ``enable-debug-command`` allows it."""
     allowed = ctx.settings.enable_debug_command
     if allowed == "no" or (allowed == "local" and not ctx.session.is_local):
-        raise CommandError(_NOT_ALLOWED)
+        raise CommandError(_NOT_ALLOWED.format(name))
+
+
+def debug(ctx: Context, args: list[bytes]) -> bytes:
+    """DEBUG subcommand [...]."""
+    check_allowed(ctx, "DEBUG")
     known = _SUBCOMMANDS.get(args[1].lower())
     if known is None or not known[1] <= len(args) <= known[2]:
         raise wrong_subcommand(args)

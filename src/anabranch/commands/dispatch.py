@@ -66,7 +66,7 @@ class Dispatcher:
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
         self.memory_exceeded: Callable[[], bool] = lambda: False
-        self.write_refusal: str | None = None  # what writing commands are told instead
+        self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
         for command in commands:
             self._add(command)
 
@@ -160,14 +160,15 @@ class Dispatcher:
                 raise CommandError("NOAUTH Authentication required.")
         elif not session.user.is_unrestricted and not command.is_noauth:
             ctx.acl.check(ctx, session, command, args)
-        if self.write_refusal is not None and (
+        refusal = self.write_refusal
+        if refusal is not None and (
             command.is_write
             or (
                 command.name == "exec"
                 and any(each.is_write for each, _ in session.transaction or ())
             )
         ):
-            raise CommandError(self.write_refusal)
+            raise CommandError(refusal)
         if command.is_denyoom and "maxmemory" in self.guarded_by and self.memory_exceeded():
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
         if (
@@ -180,15 +181,20 @@ class Dispatcher:
                 "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             )
 
-    def refuse_writes(self, text: str) -> None:
-        """Answer every writing command with this error, until :meth:`allow_writes`."""
-        self.write_refusal = text
-        self.guarded_by.add("disk")
+    @property
+    def write_refusal(self) -> str | None:
+        """What writing commands are told; None if they are welcome."""
+        return next(iter(self._write_refusals.values()), None)
 
-    def allow_writes(self) -> None:
-        """Writing commands are welcome again."""
-        self.write_refusal = None
-        self.guarded_by.discard("disk")
+    def refuse_writes(self, reason: str, text: str) -> None:
+        """Answer every writing command with this error, until :meth:`allow_writes`."""
+        self._write_refusals[reason] = text
+        self.guarded_by.add(reason)
+
+    def allow_writes(self, reason: str) -> None:
+        """This is no reason any more."""
+        self._write_refusals.pop(reason, None)
+        self.guarded_by.discard(reason)
 
     def refused(self, entry: Entry | None, refusal: CommandError) -> RequestRefused:
         """Account for a request that will not be run; returns what the client is told.

@@ -6,12 +6,15 @@ shell, so that no command imports clocks, files or sockets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from anabranch.commands.session import Session
+    from anabranch.keyspace.replica import Dot
+    from anabranch.replication.peer import PeerFigures
 
-__all__ = ["Clock", "Host"]
+__all__ = ["Clock", "Host", "LinkFault", "Regions"]
 
 
 class Clock(Protocol):
@@ -50,12 +53,59 @@ class Persistence(Protocol):
         """Fields of INFO persistence that the core does not know."""
 
 
+class LinkFault(Protocol):
+    """What is done on purpose to the traffic with another region, both ways."""
+
+    paused: bool
+    """Nothing gets through."""
+    delay_ms: float
+    jitter_ms: float
+    """At most so much comes on top of the delay, by chance."""
+    loss: float
+    """How likely a frame is to be lost, and the connection with it; 0 to 1."""
+    rate: float
+    """Bytes a second; 0 is no limit."""
+
+
+class Regions(Protocol):
+    """The other regions, as this one sees them."""
+
+    def peers(self) -> list[PeerFigures]:
+        """Every other region, those removed lately too, by number."""
+
+    def facts(self) -> dict[str, int | float | str]:
+        """Figures of this region, by their names in INFO."""
+
+    def feature_levels(self) -> dict[int, int]:
+        """What each member understands, this region included, as far as it has told."""
+
+    def acknowledged(self, effect: Dot) -> tuple[int, int]:
+        """How many other regions have applied an effect of ours, and how many have it on disk."""
+
+    def remove_member(self, region: int, *, force: bool) -> None:
+        """Remove a region from the cluster, ``force`` if it cannot be reached: CommandError."""
+
+    @property
+    def faults(self) -> Mapping[int, LinkFault]:
+        """What is done to links, by region; most have none."""
+
+    def fault(self, region: int) -> LinkFault:
+        """What is done to the link with a region; call :meth:`faults_changed` after a change."""
+
+    def faults_changed(self) -> None:
+        """Let go of what is not held back any more."""
+
+
 class Host(Protocol):
     """What the process around the core can do for a command."""
 
     @property
     def persistence(self) -> Persistence:
         """What is kept outside memory."""
+
+    @property
+    def regions(self) -> Regions | None:
+        """The other regions of an Active-Active cluster; None on a server of its own."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes (ACL GENPASS, run IDs)."""

@@ -7,11 +7,12 @@ system knows comes from ``Host.process_info``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.commands.spec import Command
+from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.metrics.latency import percentile_usec
 from anabranch.resp.values import Verbatim
 from anabranch.version import REDIS_VERSION, __version__
@@ -35,13 +36,14 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
     for word, group in _GROUPS.items():
         if word in asked:
             names |= group
+    if "replication" in names:
+        names.add("active-active")
     facts = cast("_Facts", ctx.host.process_info())
     sections = []
     for name, section in _SECTIONS.items():
-        if name in names:
+        if name in names and (name not in _OF_REGIONS or ctx.host.regions is not None):
             lines = "".join([f"{key}:{value}\r\n" for key, value in section(ctx, facts)])
-            title = "CPU" if name == "cpu" else name.capitalize()
-            sections.append(f"# {title}\r\n{lines}")
+            sections.append(f"# {_TITLES.get(name) or name.capitalize()}\r\n{lines}")
     return ctx.reply(Verbatim("\r\n".join(sections)))
 
 
@@ -245,6 +247,80 @@ def _replication(ctx: Context, facts: _Facts) -> _Lines:
     ]
 
 
+def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
+    """This region, then each of the others in a line of its own, as Redis shows its replicas."""
+    regions, replica = ctx.host.regions, ctx.replica
+    assert regions is not None
+    assert replica is not None
+    facts = regions.facts()
+    me = replica.members.get(replica.region)
+    lines: _Lines = [
+        ("region", facts.pop("region")),
+        ("region_name", me.name if me is not None else ctx.settings.region_name),
+        *((name, _rounded(value)) for name, value in facts.items()),
+        ("applied", _vector(replica.vector)),
+        ("stable", _vector(replica.stable)),
+        ("marked_keys", len(replica.marked)),
+        ("idmp_collapsed", ctx.stats.idmp_collapsed),
+    ]
+    for index, peer in enumerate(regions.peers()):
+        figures = {
+            "region": peer.region,
+            "name": peer.name,
+            "state": peer.state,
+            "lag_effects": peer.lag_effects,
+            "lag_bytes": peer.lag_bytes,
+            "lag_seconds": peer.lag_seconds,
+            "durable_lag_effects": peer.durable_lag_effects,
+            "receive_lag_effects": peer.receive_lag_effects,
+            "receive_lag_seconds": peer.receive_lag_seconds,
+            "round_trip_ms": peer.round_trip_ms,
+            "skew_ms": peer.skew_ms,
+            "held_batches": peer.held_count,
+            "sent_bytes": peer.counters.sent_bytes,
+            "received_bytes": peer.counters.received_bytes,
+        }
+        known = {name: _rounded(value) for name, value in figures.items() if value is not None}
+        text = ",".join(f"{name}={value}" for name, value in known.items())
+        lines.append((f"peer{index}", text))
+    return lines
+
+
+def _rounded(value: object) -> object:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _vector(vector: Mapping[int, int]) -> str:
+    """``region.epoch=number`` of each origin."""
+    rows = sorted((region_of(each), epoch_of(each), last) for each, last in vector.items())
+    return ",".join(f"{region}.{epoch}={last}" for region, epoch, last in rows)
+
+
+def _crdt(ctx: Context, process: _Facts) -> _Lines:
+    """The same by the names that Redis Enterprise gives what is comparable."""
+    regions, replica = ctx.host.regions, ctx.replica
+    assert regions is not None
+    assert replica is not None
+    facts = regions.facts()
+    lines: _Lines = [
+        ("crdt_guid", facts["cluster_id"]),
+        ("crdt_replica_id", replica.region),
+        ("crdt_replid", _run_id(process)),
+        ("crdt_clock", replica.vector.get(replica.own, 0)),
+        ("crdt_ovc", _vector(replica.vector)),
+        ("crdt_sync_full", facts["full_catch_ups"]),
+        ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
+        ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
+        ("crdt_gc_pending", len(replica.marked)),
+        ("crdt_gc_gvc_min", _vector(replica.stable)),
+    ]
+    for peer in regions.peers():
+        lag = "unknown" if peer.lag_effects is None else peer.lag_effects
+        text = f"name={peer.name},state={peer.state},shards=1,max_ops_lag={lag},min_ops_lag={lag}"
+        lines.append((f"crdt_replica_{peer.region}", text))
+    return lines
+
+
 def _cpu(_ctx: Context, facts: _Facts) -> _Lines:
     return [
         ("used_cpu_sys", f"{facts.get('cpu_sys', 0.0):.6f}"),
@@ -317,6 +393,8 @@ _SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
     "persistence": _persistence,
     "stats": _stats,
     "replication": _replication,
+    "active-active": _active_active,
+    "crdt": _crdt,
     "cpu": _cpu,
     "modules": _nothing,
     "commandstats": _commandstats,
@@ -327,9 +405,14 @@ _SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
     "keysizes": _nothing,
 }
 
+_OF_REGIONS = frozenset({"active-active", "crdt"})
+"""Sections that a server of its own does not have."""
+
+_TITLES = {"cpu": "CPU", "active-active": "Active-Active", "crdt": "CRDT"}
+
 _EVERYTHING = frozenset(_SECTIONS)
 _GROUPS = {
-    "default": _EVERYTHING - {"commandstats", "latencystats"},
+    "default": _EVERYTHING - {"commandstats", "latencystats", "crdt"},
     "all": _EVERYTHING - {"modules"},
     "everything": _EVERYTHING,
 }

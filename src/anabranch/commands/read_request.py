@@ -1,4 +1,4 @@
-"""What XREAD and XREADGROUP share: the grammar, the limits on a reply, the reply's frame."""
+"""What XREAD, XREADGROUP and AB.READ share: grammar, limits on a reply, the reply's frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from anabranch.stream.region_log import Span
 if TYPE_CHECKING:
     from anabranch.commands.context import Context
 
-__all__ = ["ReadRequest", "ReplyBudget", "parse_read", "read_head", "read_reply"]
+__all__ = [
+    "ReadRequest",
+    "ReplyBudget",
+    "parse_read",
+    "read_head",
+    "read_reply",
+    "timeout_argument",
+]
 
 _TIME_MAX = (1 << 63) - 1
 
@@ -25,7 +32,7 @@ _NAME_FRAME_BYTES = 16
 
 
 class ReadRequest:
-    """A parsed XREAD or XREADGROUP. ``count`` of -1 is unlimited; None means not given.
+    """A parsed XREAD, XREADGROUP or AB.READ. ``count`` of -1 is unlimited; None means not given.
 
     Defaults stand in the class: most requests set three attributes, and this is a hot path.
     """
@@ -79,7 +86,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
     while index < size:
         word = args[index].upper()
         if word == b"STREAMS" and index + 1 < size:
-            _streams(request, args, index + 1, grouped=grouped)
+            _streams(request, args, index + 1)
             break
         if word == b"COUNT" and index + 1 < size:
             count = integer(args[index + 1])
@@ -89,7 +96,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
         if index + _OPTION_WIDTH.get(word, 1) > size:
             raise CommandError(texts.SYNTAX)
         if word == b"BLOCK":
-            request.block_ms = _timeout(args[index + 1], now_ms)
+            request.block_ms = timeout_argument(args[index + 1], now_ms)
         elif word in (b"GROUP", b"NOACK", b"CLAIM"):
             _group_option(request, word, args, index, grouped=grouped)
         elif word == b"MAXCOUNT":
@@ -110,12 +117,21 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
     return request
 
 
-def _streams(request: ReadRequest, args: list[bytes], first: int, *, grouped: bool) -> None:
+_PLACES = {
+    "xread": "an ID, '+', or '$'",
+    "xreadgroup": "an ID or '>'",
+    "ab.read": "a cursor or '$'",
+}
+"""What each command takes for each key."""
+
+
+def _streams(request: ReadRequest, args: list[bytes], first: int) -> None:
     total = len(args) - first
     if total % 2:
-        name, ids = ("xreadgroup", "an ID or '>'") if grouped else ("xread", "an ID, '+', or '$'")
+        name = args[0].decode().lower()
         raise CommandError(
-            f"ERR Unbalanced '{name}' list of streams: for each stream key {ids} must be specified."
+            f"ERR Unbalanced '{name}' list of streams: "
+            f"for each stream key {_PLACES[name]} must be specified."
         )
     request.keys = args[first : first + total // 2]
     request.ids = args[first + total // 2 :]
@@ -127,7 +143,7 @@ def _group_option(
     if not grouped:
         raise CommandError(
             f"ERR The {word.decode()} option is only supported by XREADGROUP. "
-            "You called XREAD instead."
+            f"You called {args[0].decode().upper()} instead."
         )
     if word == b"NOACK":
         request.noack = True
@@ -147,7 +163,8 @@ def _positive(raw: bytes, name: str) -> int:
     return value
 
 
-def _timeout(raw: bytes, now_ms: int) -> int:
+def timeout_argument(raw: bytes, now_ms: int) -> int:
+    """How long to block, in milliseconds; 0 is for ever."""
     timeout = integer_or_none(raw)
     if timeout is None:
         raise CommandError("ERR timeout is not an integer or out of range")
@@ -190,7 +207,7 @@ class ReplyBudget:
         ``extra`` bytes are added to each entry.
         """
         if self._left is not None:
-            high = min(high, low + self._left)
+            high = min(high, low + max(self._left, 0))
         ends = block.end_offsets()
         base = ends[low - 1] if low else 0
         if self._maxsize is not None and low < high:
@@ -213,15 +230,23 @@ class ReplyBudget:
             self._left -= count
 
     def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes], int]:
-        """The bytes and number of entries of these spans that fit."""
+        """The bytes and number of entries of these spans that fit.
+
+        Entries with one ID stay together, as they do where COUNT cuts.
+        """
         chunks: list[bytes] = []
         count = 0
+        last_id = -1
         self.begin(key)
         for block, low, high in spans:
             stop = self.cut(block, low, high)
+            if stop <= low and block.ids[low] == last_id:
+                stop = low + 1
+                self.spend(len(block.fragment(low)))
             if stop > low:
                 chunks.append(block.slice(low, stop))
                 count += stop - low
+                last_id = block.ids[stop - 1]
             if stop < high:
                 break
         return chunks, count

@@ -1,8 +1,9 @@
 """The server as one of several, and odds and ends.
 
 TIME, ROLE, WAIT, WAITAOF, MONITOR, SHUTDOWN, REPLICAOF and its kin, MODULE, LOLWUT.
-There are no read-only replicas; regions replicate as equals. So nobody ever acknowledges a WAIT,
-and the commands that would make this server a replica are refused with a sentence.
+There are no read-only replicas; regions replicate as equals. So other regions acknowledge a WAIT,
+and nobody if there are none; the commands that would make this server a replica are refused with a
+sentence.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from anabranch.commands.arguments import integer
 from anabranch.commands.help import help_row
 from anabranch.commands.spec import Command
 from anabranch.errors import CommandError
-from anabranch.resp.encode import EMPTY_ARRAY, OK, ZERO
+from anabranch.resp.encode import EMPTY_ARRAY, OK
 from anabranch.resp.values import Verbatim
 from anabranch.version import __version__
 
@@ -30,7 +31,6 @@ _NO_REPLICAS = (
     "ERR this server has no read-only replicas and is nobody's: "
     "regions replicate as equals (Active-Active)"
 )
-_NO_ACKNOWLEDGEMENTS = b"*2\r\n:0\r\n:0\r\n"
 
 
 def time(ctx: Context, _args: list[bytes]) -> bytes:
@@ -48,10 +48,14 @@ def role(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def wait(ctx: Context, args: list[bytes]) -> bytes | None:
-    """WAIT numreplicas timeout."""
+    """WAIT numreplicas timeout: replicas are the other regions."""
     replicas = integer(args[1])
     timeout_ms = _timeout(args[2])
-    return _wait(ctx, args, replicas, timeout_ms, ZERO)
+    effect = _effect(ctx, args[3:])
+    applied, _ = _acknowledged(ctx, effect)
+    return _wait(
+        ctx, [*args[:3], *effect], ctx.reply(applied), timeout_ms, enough=applied >= replicas
+    )
 
 
 def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -66,19 +70,17 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
     persistence = ctx.host.persistence
     if local and not persistence.is_logging:
         raise CommandError(_NO_AOF)
-    # What counts is what had happened when the command came, also when it runs again.
     mark = int(args[4]) if ctx.waiter is not None else persistence.mark()
+    effect = _effect(ctx, args[5:])
     synced = persistence.is_logging and persistence.synced() >= mark
-    reply = ctx.reply([int(synced), 0])
-    if (synced or not local) and not replicas:
-        return reply
-    if ctx.waiter is not None:
-        ctx.waiter.timeout_reply = reply
-        return None
-    waiting = _wait(ctx, [*args[:4], b"%d" % mark], local + replicas, timeout_ms, reply)
-    if waiting is None and ctx.session.waiter is not None:
-        ctx.sync_waiters[ctx.session.waiter] = None
-    return waiting
+    _, durable = _acknowledged(ctx, effect)
+    return _wait(
+        ctx,
+        [*args[:4], b"%d" % mark, *effect],
+        ctx.reply([int(synced), durable]),
+        timeout_ms,
+        enough=synced >= local and durable >= replicas,
+    )
 
 
 def _timeout(raw: bytes) -> int:
@@ -88,18 +90,40 @@ def _timeout(raw: bytes) -> int:
     return timeout_ms
 
 
+def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
+    """What others must have: what this connection had written last when the command came."""
+    if ctx.waiter is not None:
+        return kept
+    return [b"%d" % each for each in ctx.session.written or ()]
+
+
+def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
+    """How many other regions have applied it, and have it on disk; all have what is nothing."""
+    regions = ctx.host.regions
+    if regions is None:
+        return 0, 0
+    origin, number = map(int, effect) if effect else (0, 0)
+    return regions.acknowledged((origin, number))
+
+
 def _wait(
-    ctx: Context, args: list[bytes], wanted: int, timeout_ms: int, reply: bytes
+    ctx: Context, args: list[bytes], reply: bytes, timeout_ms: int, *, enough: bool
 ) -> bytes | None:
-    """Nobody will acknowledge: all that can pass is time."""
-    if wanted <= 0 or ctx.in_exec:
+    """Answer, or wait until more is safe; ``args`` is what runs again then."""
+    if enough or ctx.in_exec:
         return reply
+    if ctx.waiter is not None:
+        ctx.waiter.timeout_reply = reply
+        return None
     deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
     ctx.block([], args, deadline_ms, _never, reply)
+    assert ctx.session.waiter is not None
+    ctx.safety_waiters[ctx.session.waiter] = None
     return None
 
 
 def _never(_value: Value | None) -> bool:
+    """No key ends the wait."""
     return False
 
 
@@ -207,7 +231,7 @@ COMMANDS: list[Command] = [
         categories="slow blocking connection",
         since="3.0.0",
         group="generic",
-        summary="Waits for acknowledgements of replicas, of which there are none.",
+        summary="Waits until other regions have applied what this connection has written.",
         complexity="O(1)",
         syntax="numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,
@@ -220,7 +244,7 @@ COMMANDS: list[Command] = [
         categories="slow blocking connection",
         since="7.2.0",
         group="generic",
-        summary="Waits until earlier writes are in the append-only file here or at replicas.",
+        summary="Waits until earlier writes are in the log on disk, here or in other regions.",
         complexity="O(1)",
         syntax="numlocal numreplicas timeout",
         tips=_ACKNOWLEDGEMENT_TIPS,

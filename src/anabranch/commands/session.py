@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anabranch.commands.acl_rules import User
     from anabranch.commands.spec import Command
+    from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiters import Waiter
 
 __all__ = ["Session"]
@@ -54,6 +55,7 @@ class Session:
         self.last_ms = 0  # last request
         self.last_command = ""
         self.commands = 0
+        self.written: Dot | None = None  # its latest effect that goes to other regions
         self.stalled = False  # the client does not read what it is sent
         self.closing = False  # close once the outbox is written
         self.connection: Any = None  # the transport side, opaque to the core

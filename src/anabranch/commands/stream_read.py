@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, integer
 from anabranch.commands.context import Context
@@ -17,8 +19,12 @@ from anabranch.commands.stream_entries import entries_descending, read_into
 from anabranch.commands.stream_options import interval_end, interval_start
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
+from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token, write_token
 from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
 from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.merge import limited
+from anabranch.stream.numbering import spans_behind
+from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
 
 __all__ = ["COMMANDS"]
@@ -94,7 +100,14 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
     for at, key in enumerate(request.keys):
         stream = _stream(ctx, key)
         raw = request.ids[at]
-        beyond = id_argument(raw) if len(raw) > 1 else _special(stream, raw)
+        seen: Mapping[int, int] | None = None
+        beyond = 0
+        if len(raw) == 1:
+            beyond = _special(stream, raw)
+        elif ctx.waiter is not None and raw.startswith(TOKEN_PREFIX):
+            seen = read_token(raw)
+        else:
+            beyond = id_argument(raw)
         if stream is None:
             ctx.miss(key)  # Redis looks twice, and counts both
             continue
@@ -103,11 +116,15 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
         ctx.stats.keyspace_hits += 1
         # "+" is the last live entry, whatever COUNT says
         limit = 1 if raw == b"+" else request.count
-        if budget is None:
+        if budget is None and seen is None:
             chunks: list[bytes] = []
             count = read_into(chunks, stream, beyond + 1, MAX_ID, limit)
         else:
-            chunks, count = budget.take(key, stream.spans(beyond + 1, MAX_ID, limit))
+            if seen is None:
+                spans = stream.spans(beyond + 1, MAX_ID, limit)
+            else:
+                spans = _unseen(stream, seen, limit)
+            chunks, count = (budget or ReplyBudget(request)).take(key, spans)
         if count:
             served.append((key, chunks, count))
     if served:
@@ -169,14 +186,26 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
-    """The request as it runs again later: ``$`` means the moment of blocking."""
+    """The request as it runs again later: ``$`` means the moment of blocking.
+
+    With several regions that is what this region has seen by then: an entry of another region may
+    come late, with a lower ID than the newest.
+    """
     ids = []
     for key, raw in zip(request.keys, request.ids, strict=True):
         if raw == b"$":
             stream = ctx.stream(key)
-            raw = text(0 if stream is None else stream.last_id)
+            if ctx.replica is not None:
+                raw = write_token(ctx.replica.vector)
+            else:
+                raw = text(0 if stream is None else stream.last_id)
         ids.append(raw)
     return args[: len(args) - len(ids)] + ids
+
+
+def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
+    """Entries that this region had not seen when the command blocked."""
+    return limited((span for _, span in spans_behind(stream, seen)), limit)
 
 
 def _is_stream(value: Value | None) -> bool:

@@ -178,10 +178,10 @@ def test_waitaof_waits_for_what_had_happened_when_it_came(server):
     server.raw("WAITAOF", "1", "0", "0", session=other)
     disk.position = 20  # somebody else goes on
     disk.synced_position = 9
-    server.region.synced()
+    server.region.safer()
     assert server.replies(other) == []
     disk.synced_position = 10
-    server.region.synced()
+    server.region.safer()
     assert server.replies(other) == [[1, 0]]
     assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
     disk.synced_position = 20
@@ -189,7 +189,7 @@ def test_waitaof_waits_for_what_had_happened_when_it_came(server):
     server.raw("WAITAOF", "1", "1", "100", session=other)
     server.advance(100)
     assert server.replies(other) == [[1, 0]]
-    assert not server.region.context.sync_waiters or not server.region.keyspace.waiters.active
+    assert not server.region.context.safety_waiters
 
 
 def test_there_are_no_scripts(server):
