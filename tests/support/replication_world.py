@@ -275,6 +275,7 @@ class _Half:
         self.number = number
         self.other: _Half | None = None
         self.is_open = True
+        self.is_dead = False  # something was lost: nothing arrives any more
         self.last_arrival = 0.0
         self.under_way = 0  # bytes sent and not arrived
 
@@ -311,11 +312,14 @@ class Node:
         self.local.write(**what)
         self.replicator.appended(self.world.now_ms)
 
-    def crash(self, *, clean: bool = False) -> None:
-        """The process ends, and nobody is told."""
+    def crash(self, *, clean: bool = False, silently: bool = False) -> None:
+        """The process ends; ``silently``, and the other ends of its links do not notice."""
         self.alive = False
         for half in list(self.halves.values()):
-            self.world.reset(half)
+            if silently:
+                half.is_open = False
+            else:
+                self.world.reset(half)
         self.halves.clear()
         self.local = self.local.crash(clean=clean)
 
@@ -357,7 +361,7 @@ class World:
         self.clock_ms: dict[int, int] = {}
         self.last_epoch: Counter[int] = Counter()
         self.on_frame: Callable[[int, int, bytes], bytes | None] | None = None
-        """May change a frame on its way, or lose it with everything behind it."""
+        """May change a frame on its way, or lose it."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = 0
         self._links = 0
@@ -440,7 +444,9 @@ class World:
         changed: bytes | None = frame
         if self.on_frame is not None:
             changed = self.on_frame(half.node.number, other.node.number, frame)
-        if changed is None or pair in self.silent:
+        if pair in self.silent:
+            half.is_dead = True
+        if changed is None or half.is_dead:
             return
         half.under_way += len(frame)
         begins = max(half.last_arrival, self.now_ms + self._delay(half.node, other.node))
@@ -459,7 +465,7 @@ class World:
         other = half.other
         assert other is not None
         pair = frozenset((half.node.number, other.node.number))
-        if pair not in self.silent:
+        if pair not in self.silent and not half.is_dead:
             wait = max(self._delay(half.node, other.node), half.last_arrival - self.now_ms)
             self.after(wait, lambda: self._down(other))
 

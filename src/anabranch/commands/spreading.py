@@ -135,7 +135,10 @@ def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
             effect.group,
             list(group.creations),
             ranges,
-            max(logs[origin].id_upto(high) for origin, _, high in ranges),
+            max(
+                (logs[origin].id_upto(high) for origin, _, high in ranges if origin in logs),
+                default=0,
+            ),
         )
 
 

@@ -41,11 +41,12 @@ class CausalBuffer:
 
     def __init__(self) -> None:
         self._held: dict[int, list[Held]] = {}
+        self._count = 0
         self.bytes_of: Counter[int] = Counter()
         """Bytes that wait, by the region that sent them."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._held.values()))
+        return self._count
 
     def add(self, held: Held) -> bool:
         """Keep a batch; false if (part of) it is here already."""
@@ -57,6 +58,7 @@ class CausalBuffer:
         if at < len(queue) and queue[at].batch.first <= batch.last:
             return False
         queue.insert(at, held)
+        self._count += 1
         self.bytes_of[held.source] += len(held.raw)
         return True
 
@@ -157,6 +159,7 @@ class CausalBuffer:
 
     def _drop(self, origin: int, count: int) -> None:
         queue = self._held.get(origin, [])
+        self._count -= len(queue[:count])
         for held in queue[:count]:
             self.bytes_of[held.source] -= len(held.raw)
         del queue[:count]

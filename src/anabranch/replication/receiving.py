@@ -35,7 +35,7 @@ from anabranch.replication.frames import (
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
 from anabranch.replication.sending import BUSY_RETRY_MS, FETCH_BYTES_MAX
-from anabranch.replication.vectors import maximum
+from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["Receiver"]
 
@@ -151,6 +151,8 @@ class Receiver:
         applied = mesh.local.vector.get(batch.origin, 0)
         if batch.last <= applied:
             counters.duplicates += 1
+        elif self._is_next(batch, applied):
+            self._apply([Held(batch, raw, session.region, now_ms)], now_ms)
         elif batch.first <= applied:
             self._alarm(session, now_ms, f"effects {batch.first} to {batch.last} of {batch.origin}")
             raise Refusal(
@@ -162,8 +164,18 @@ class Receiver:
             pass  # nobody asked for that much; it can be fetched when there is room
         elif not self.buffer.add(Held(batch, raw, session.region, now_ms)):
             counters.duplicates += 1
-        elif is_direct and self.relays.pop(batch.origin, None) is not None:
+        if is_direct and batch.last > applied and self.relays.pop(batch.origin, None) is not None:
             mesh.local.note("relay_ended", region=session.region, name=self._name(session))
+
+    def _is_next(self, batch: Batch, applied: int) -> bool:
+        """Whether it can be applied at once, as nearly all can."""
+        return (
+            not self.buffer
+            and not batch.continues
+            and batch.first == applied + 1
+            and self.refused is None
+            and covers(self._mesh.local.vector, batch.dependencies)
+        )
 
     def _fetched_bytes_max(self) -> int:
         config = self._mesh.config
@@ -191,6 +203,7 @@ class Receiver:
             raise Refusal(
                 Reason.BATCH, f"a batch is of region {batch.region}, which is no member here"
             )
+        mesh.membership.hear([batch.origin])
         return batch
 
     def _alarm(self, session: Session, now_ms: float, why: str) -> None:
@@ -206,17 +219,27 @@ class Receiver:
         """Apply what is ready."""
         local = self._mesh.local
         budget = DELIVER_BYTES
-        while self.refused is None and budget > 0 and (unit := self.buffer.next_unit(local.vector)):
-            try:
-                local.deliver([held.batch for held in unit], [held.raw for held in unit])
-            except (OSError, AnabranchError) as problem:
-                self.refused = str(problem)
-                self._mesh.note_once("not_applied", 0, now_ms, why=self.refused)
+        while self.refused is None and budget > 0 and self.buffer:
+            unit = self.buffer.next_unit(local.vector)
+            if not unit:
                 return
-            last = unit[-1].batch
-            assert local.vector[last.origin] == last.last
             self.buffer.take(unit)
+            self._apply(unit, now_ms)
             budget -= sum(len(held.raw) for held in unit)
+
+    def _apply(self, unit: list[Held], now_ms: float) -> None:
+        """Have a unit applied; what cannot be at present waits."""
+        local = self._mesh.local
+        try:
+            local.deliver([held.batch for held in unit], [held.raw for held in unit])
+        except (OSError, AnabranchError) as problem:
+            self.refused = str(problem)
+            self._mesh.note_once("not_applied", 0, now_ms, why=self.refused)
+            for held in unit:
+                self.buffer.add(held)
+            return
+        last = unit[-1].batch
+        assert local.vector[last.origin] == last.last
 
     def grant(self, session: Session) -> None:
         """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
@@ -353,6 +376,7 @@ class Receiver:
         """A snapshot follows."""
         incoming = self._expected(session)
         self._mesh.refuse_beyond_issued(message.vector.get(self._mesh.origin, 0), now_ms)
+        self._mesh.membership.hear(message.vector)
         self._stage(None)
         incoming.vector = message.vector
         incoming.bytes = 0

@@ -252,11 +252,13 @@ class Replicator:
             self._refuse(link, refusal, now_ms)
         self._follow_epochs(now_ms)
         if session.stage is Stage.UP:
-            self._receiver.deliver(now_ms)
-            if frame_type == FrameType.ROW or len(self._receiver.buffer):
+            self._receiver.grant(session)
+            if self._receiver.buffer:
+                self._receiver.deliver(now_ms)
+                for other in self._mesh.up():
+                    self._receiver.grant(other)
+            if frame_type == FrameType.ROW or self._receiver.buffer:
                 self._receiver.want(now_ms)
-            for other in self._mesh.up():
-                self._receiver.grant(other)
             self._gossip.send_due(now_ms)
 
     def _handle(self, session: Session, frame_type: int, payload: bytes, now_ms: float) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.replication import frames
@@ -37,11 +37,13 @@ def body(frame: bytes) -> bytes:
     return frames.body_of(frame[4], frame[5:])
 
 
+@settings(deadline=None)
 @given(MESSAGES)
 def test_a_message_comes_back_as_it_was(message: frames.Message) -> None:
     assert frames.decode(type(message), body(frames.encode(message))) == message
 
 
+@settings(deadline=None)
 @given(MESSAGES, st.data())
 def test_a_flipped_bit_is_found(message: frames.Message, data: st.DataObject) -> None:
     frame = bytearray(frames.encode(message))
@@ -52,6 +54,7 @@ def test_a_flipped_bit_is_found(message: frames.Message, data: st.DataObject) ->
             frames.body_of(frame[4], bytes(frame[5:]))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_anything_else_is_refused_with_a_sentence(data: bytes) -> None:
     for kind in (frames.Hello, frames.Welcome, frames.Rows, frames.Sub, frames.Members):

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.replication_world import NAMES, World
+from tests.support.replication_world import World
 
-HISTORIES = int(os.environ.get("ANABRANCH_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("ANABRANCH_HISTORIES", "40"))
 HEAL_MS = 60_000
 
 
@@ -127,7 +127,7 @@ def test_every_history_ends_well_and_all_cases_occur() -> None:
             live(seed, reached)
         except Exception as problem:
             raise AssertionError(f"history {seed}: {problem}") from problem
-    if HISTORIES >= 60:
+    if HISTORIES >= 40:
         rare = {"relay", "relay_ended", "joins", "fetches", "crash", "clean stop", "duplicates",
                 "damaged", "not_applied", "unreachable", "caught_up"}  # fmt: skip
         assert not {case for case in rare if not reached[case]}, reached
@@ -151,7 +151,6 @@ def test_both_sides_may_be_behind_each_other(seed: int) -> None:
     world.heal()
     heal(world, Counter())
     assert sum(node.local.joins for node in nodes) >= 2
-    assert NAMES[1] == "eu"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import CommandError
-from anabranch.replication.frames import Reason
-from tests.support.replication_world import Node, World
+from anabranch.replication.frames import FrameType, Reason, framed
+from tests.support.replication_world import Node, World, batch_bytes
 
 
 def refusals(node: Node) -> set[int]:
@@ -249,3 +249,16 @@ def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() ->
     one.write()
     world.run(200)
     assert one.replicator.acknowledged(1) == (2, 0)
+
+
+def test_the_first_word_of_a_new_life_by_any_way_ends_the_link_with_the_former_one() -> None:
+    world = World()
+    one, _, _ = world.cluster(3)
+    world.run(1000)
+    link = next(session.link for session in one.replicator._mesh.up() if session.region == 3)
+    former = next(session.link for session in one.replicator._mesh.up() if session.region == 2)
+    frame = framed(FrameType.BATCH, batch_bytes(258, 1))
+    one.replicator.receive(link, frame[4], frame[5:], world.now_ms)
+    frame = framed(FrameType.BATCH, batch_bytes(2, 1))
+    one.replicator.receive(former, frame[4], frame[5:], world.now_ms)
+    assert one.local.vector == {258: 1}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.replication.lag import MARKS_PER_LEVEL, OwnMarks
 from anabranch.replication.peer import Backoff, ClockSamples
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1000))
 def test_waits_grow_by_chance_from_a_tenth_to_ten_seconds(seed: int) -> None:
     chance = random.Random(seed)
