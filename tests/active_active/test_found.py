@@ -7,6 +7,16 @@ import pytest
 from tests.active_active.life import Event, Life
 
 FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
+    "pending again after SETID back, then SETID forward": (4, "strict", "keep", [
+        ("unit", 3, ("DEL", b"b"), ("XADD", b"a", "*", "f", b"v1")),
+        ("unit", 2, ("XGROUP", "CREATE", b"a", b"h", "0", "MKSTREAM"),
+         ("XADD", b"c", "*", "f", b"v3"), ("XADD", b"b", "IDMP", "q", "i1", "*", "f", b"v4")),
+        ("send", 2, 3, 3396728876),
+        ("do", 3, "XREADGROUP", "GROUP", b"h", "c", "NOACK", "STREAMS", b"a", ">"),
+        ("do", 3, "XGROUP", "SETID", b"a", b"h", "0"),
+        ("do", 3, "XREADGROUP", "GROUP", b"h", "c", "COUNT", 3, "STREAMS", b"a", ">"),
+        ("do", 3, "XGROUP", "SETID", b"a", b"h", "1030"),
+    ]),
     "an acknowledgement of entries whose key expired meanwhile": (4, "liberal", "collapse", [
         ("do", 1, "XADD", b"a", "*", "f", b"v1"),
         ("do", 1, "PEXPIRE", b"a", 20),

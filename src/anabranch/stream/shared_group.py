@@ -197,7 +197,7 @@ class SharedGroup(Group):
                 log = logs.get(origin)
                 place = 0 if log is None else log.number_upto(last_id)
             self.delivered[origin] = Ranges([(0, place)])
-            self.hidden[origin] = Ranges([(place, top)])
+            self.hidden[origin] = Ranges([(0, top)])
             self.rewound[origin] = None
 
     def jump_to(self, logs: Mapping[int, SharedLog], last_id: int) -> None:
