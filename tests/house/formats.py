@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import APPLY
+from anabranch.effects.merge import MERGE
 from tests.support.servers import REPOSITORY
 
 _PAGE = REPOSITORY / "docs" / "formats.md"
@@ -28,6 +29,11 @@ _FORMS = {
     repr(kinds.EntryId | None): "id or nil",
     repr(kinds.EntryIds): "runs",
     repr(list[tuple[kinds.EntryId, int, int, int]]): "[[ms, seq, int, int, int]]",
+    repr(list[tuple[int, list[int]]]): "[[int, ints]]",
+    repr(list[tuple[int, int, kinds.EntryId]]): "[[int, int, ms, seq]]",
+    repr(list[tuple[int, int, int]]): "[[int, int, int]]",
+    repr(list[tuple[int, str, str, int]]): "[[int, str, str, int]]",
+    repr(str): "str",
 }
 """How the types of fields travel; the page explains the words."""
 
@@ -43,7 +49,7 @@ def formats_page() -> str:
 def kinds_table() -> list[str]:
     """A row for each kind, by its tag."""
     rows = ["| Tag | Kind | Fields | |\n|---|---|---|---|\n"]
-    for kind in sorted(APPLY, key=_tag):
+    for kind in sorted({**APPLY, **MERGE}, key=_tag):
         fields = ", ".join(_fields(kind))
         local = " *local*" if kind.local else ""
         rows.append(f"| {_tag(kind)} | `{kind.__name__}`{local} | {fields} | {_meaning(kind)} |\n")

@@ -13,6 +13,7 @@ import zstandard
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects.apply import APPLY
+from anabranch.effects.merge import MERGE
 from anabranch.oplog import batch, segment, snapshot
 from anabranch.oplog.inspection import Survey
 from anabranch.simulator.disk import MemoryStorage
@@ -90,7 +91,7 @@ def records_in(file: io.BytesIO) -> Iterator[list[Any]]:
 def test_a_segment_is_as_the_page_says() -> None:
     data = files()["log-00000000000000000000.ablog"]
     found = list(effects_in(after_header(data, b"ANABRLOG", 0)))
-    kinds = {kind.__struct_config__.tag: kind.__name__ for kind in APPLY}
+    kinds = {kind.__struct_config__.tag: kind.__name__ for kind in {**APPLY, **MERGE}}
     survey = Survey(MemoryStorage({"log-00000000000000000000.ablog": data}))
     walked = [item for _, item in survey.walk()]
     assert [kinds[effect[0]] for _, _, effect in found] == [
@@ -116,7 +117,8 @@ def test_a_snapshot_is_as_the_page_says() -> None:
     assert by_type[2] == [0, b"l", None, [b"1", b"2"]]
     assert by_type[3][3] == [b"1"]
     assert by_type[7][0] == b"ann"
-    counters, producers, logs, groups, ledger = by_type[4][3]
+    counters, producers, logs, groups, ledger, shared = by_type[4][3]
+    assert shared is None
     assert counters[:2] == [[2, 1], [1, 0]]
     assert producers[4][0][:1] == [b"p"]
     assert (len(logs), ledger) == (1, [])
@@ -143,7 +145,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert {name: getattr(batch, name) for _, name in flags} == {
         name: int(number) for number, name in flags
     }
-    assert {name for _, name in flags} == {"LOCAL", "CONTINUES", "COMPRESSED"}
+    assert {name for _, name in flags} == {"LOCAL", "CONTINUES", "COMPRESSED", "UNIT_CONTINUES"}
     assert f"begin with {segment.SEGMENT_HEADER_BYTES} bytes" in page
     assert f"{batch.HEADER_BYTES} bytes and a body" in page
     for version in (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION):
@@ -152,5 +154,5 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
 
 def test_every_kind_of_effect_is_in_the_table() -> None:
     page = formats_page()
-    for kind in APPLY:
+    for kind in {**APPLY, **MERGE}:
         assert f"| {kind.__struct_config__.tag} | `{kind.__name__}`" in page

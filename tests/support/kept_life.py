@@ -12,7 +12,7 @@ from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
 from anabranch.oplog.storage import Storage
 from anabranch.region.turn import Turn
-from tests.support.memory_storage import MemoryStorage
+from anabranch.simulator.disk import MemoryStorage
 from tests.support.recorder import Recorder, everything_in
 
 __all__ = ["KeptLife", "go_on", "recovered"]

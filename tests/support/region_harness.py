@@ -8,6 +8,7 @@ from typing import Any
 
 import hiredis
 
+from anabranch.commands.host import Regions
 from anabranch.commands.session import Session
 from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
@@ -76,6 +77,7 @@ class FakeHost:
 
     def __init__(self) -> None:
         self.persistence = MemoryDisk()
+        self.regions: Regions | None = None
         self.random = random.Random(1)
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.closed: list[Session] = []
@@ -126,10 +128,13 @@ class FakeHost:
 class Harness:
     """One region; ``do`` runs a command on the default connection."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000, *, resp3: bool = False) -> None:
+    def __init__(
+        self, now_ms: int = 1_700_000_000_000, *, resp3: bool = False, **settings: Any
+    ) -> None:
+        """``settings`` are attributes that are not as by default."""
         self.clock = FakeClock(now_ms)
         self.host = FakeHost()
-        self.settings = Settings()
+        self.settings = Settings(**settings)
         self.region = Region(self.settings, self.clock, self.host)
         self.host.persistence.region = self.region
         self.session = self.connect(resp3=resp3)

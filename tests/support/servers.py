@@ -233,8 +233,26 @@ def server_in(directory: Path, *extra: str) -> AnabranchServer:
     return server
 
 
+def regions_in(directory: Path, *names: str, extra: Sequence[str] = ()) -> list[AnabranchServer]:
+    """Started servers, each a region of one cluster, that end with the test; numbered from 1."""
+    gossip_ports = [free_port() for _ in names]
+    servers = []
+    for number, (name, port) in enumerate(zip(names, gossip_ports, strict=True), 1):
+        known = f"127.0.0.1:{gossip_ports[0]}"
+        entry = ("--cluster-create", "yes") if number == 1 else ("--join", known)
+        (directory / name).mkdir()
+        servers.append(
+            server_in(
+                directory / name,
+                *("--region-id", str(number), "--region-name", name),
+                *("--gossip-port", str(port), *entry, *extra),
+            ).start()
+        )
+    return servers
+
+
 def kill_servers_in_directories() -> None:
-    """End those that :func:`server_in` made, if they run."""
+    """End those that :func:`server_in` and :func:`regions_in` made, if they run."""
     for server in _in_directories:
         server.kill()
     _in_directories.clear()

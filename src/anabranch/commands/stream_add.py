@@ -313,6 +313,7 @@ def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     effect.position = stream.local.next_position or replica.number
     add_to(ctx.keyspace, stream, effect)
     replica.vector[replica.own] = replica.number
+    ctx.session.written = replica.dot
     if ctx.record is not None:
         ctx.record(effect)
 

@@ -16,6 +16,7 @@ from anabranch.commands import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.region.region import Region
 from anabranch.server import clients, process
+from anabranch.server.availability import Availability
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.host import ServerHost
@@ -58,6 +59,7 @@ class Server:
         self.all_closed = asyncio.Event()
         self.all_closed.set()
         self.listeners = Listeners(settings, lambda: ClientConnection(self))
+        self.availability = Availability(self)
         self._limits = clients.OutputLimits(settings)
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
@@ -79,6 +81,8 @@ class Server:
         await self.listeners.open()
         if self.regions is not None:
             await self.regions.start()
+        if self.settings.availability_api:
+            await self.availability.open()
         self._tick()
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:

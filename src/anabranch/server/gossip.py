@@ -59,7 +59,9 @@ class _Link(asyncio.Protocol):
         self._buffer = bytearray()
         self._free_at = 0.0  # when the line has carried what was sent, where a rate is set
         self._arrives_at = 0.0
-        self._under_way: deque[bytes] = deque()  # frames of a slow link, a timer for each
+        # Frames of a slow link, a timer for each; one that is lost, and all behind it, is None.
+        self._under_way: deque[bytes | None] = deque()
+        self._is_losing = False
         self._held: list[bytes] = []  # frames of a paused link
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -121,9 +123,7 @@ class _Link(asyncio.Protocol):
             self._write(frame)
             return
         loop = self._gossip.loop
-        if fault.loss and random.random() < fault.loss:  # noqa: S311 - a fault, not a secret
-            self.transport.abort()
-            return
+        self._is_losing |= random.random() < fault.loss  # noqa: S311 - a fault, not a secret
         now = loop.time()
         begin = max(now, self._free_at)
         if fault.rate:
@@ -132,12 +132,16 @@ class _Link(asyncio.Protocol):
         jitter = random.random() * fault.jitter_ms  # noqa: S311
         # A connection keeps the order of what is sent on it.
         self._arrives_at = max(self._arrives_at, begin + (fault.delay_ms + jitter) / 1000)
-        self._under_way.append(frame)
+        self._under_way.append(None if self._is_losing else frame)
         loop.call_later(self._arrives_at - now, self._arrive)
 
     def _arrive(self) -> None:
         # Timers of nearly the same time may come in any order.
-        self._write(self._under_way.popleft())
+        frame = self._under_way.popleft()
+        if frame is None:
+            self.transport.close()
+        else:
+            self._write(frame)
 
     def _write(self, frame: bytes) -> None:
         if self.transport.is_closing():
@@ -179,7 +183,7 @@ class Gossip:
     async def open(self, replicator: Replicator, bind: str, port: int) -> None:
         """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
         self.replicator = replicator
-        for sock in bind_all(bind, port, 128):
+        for sock in bind_all(bind, port, 128, "--gossip-port"):
             self._servers.append(
                 await self.loop.create_server(lambda: _Link(self, None), sock=sock)
             )

@@ -149,8 +149,11 @@ class Listeners:
         return sock
 
 
-def bind_all(bind: str, port: int, backlog: int) -> list[socket.socket]:
-    """A listening socket for every address of ``bind``; all or none."""
+def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list[socket.socket]:
+    """A listening socket for every address of ``bind``; all or none.
+
+    Raises :class:`ConfigError`; ``option`` is where another port can be chosen.
+    """
     sockets: list[socket.socket] = []
     try:
         for word in bind.split():
@@ -161,7 +164,7 @@ def bind_all(bind: str, port: int, backlog: int) -> list[socket.socket]:
             except OSError as problem:
                 if optional and problem.errno in _FORGIVEN:
                     continue
-                raise ConfigError(_why_not(host, port, problem)) from None
+                raise ConfigError(_why_not(host, port, problem, option)) from None
         if not sockets:
             raise ConfigError(f"port {port}: none of the bind addresses '{bind}' can be used")
     except BaseException:
@@ -191,14 +194,14 @@ def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:
     return [sock]
 
 
-def _why_not(host: str, port: int, problem: OSError) -> str:
+def _why_not(host: str, port: int, problem: OSError, option: str) -> str:
     if problem.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is already in use; "
-            "stop the other server or choose another with --port"
+            f"stop the other server or choose another with {option}"
         )
     if problem.errno == errno.EACCES:
-        return f"port {port} on {host} needs privileges; choose one above 1023 with --port"
+        return f"port {port} on {host} needs privileges; choose one above 1023 with {option}"
     return f"cannot listen on {host}, port {port}: {problem.strerror}; check bind"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,9 @@ TICK_S: Final = 0.05
 
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
 
-_QUIET: Final = frozenset({"caught_up", "entered", "reachable", "relay", "state_joined"})
+_QUIET: Final = frozenset(
+    {"caught_up", "entered", "joined", "reachable", "relay", "relay_ended", "state_joined"}
+)
 """Events that are no reason to worry."""
 
 
@@ -44,7 +47,8 @@ class Regions(RegionLocal):
         self._tick: asyncio.TimerHandle | None = None
         self._told = False  # the replicator is to hear of progress in the next turn of the loop
         self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
-        self._unstable = ({}, 0.0)  # what some disk may lack, and since when
+        # What some disk may lack, and since when:
+        self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
         self._refusing = False  # writes, because too few regions keep up
         self.replicator: Replicator
         self.gossip: Gossip
@@ -226,8 +230,13 @@ class Regions(RegionLocal):
         """Remove a region from the cluster; CommandError if it is none, or out of reach."""
         self.replicator.remove(region, force=force)
 
+    @property
+    def faults(self) -> Mapping[int, Fault]:
+        """What is done to links on purpose, by region."""
+        return self.gossip.faults
+
     def fault(self, region: int) -> Fault:
-        """What is done to the link with a region."""
+        """The same for a region, to be changed."""
         return self.gossip.fault(region)
 
     def faults_changed(self) -> None:

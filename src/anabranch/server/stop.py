@@ -51,6 +51,7 @@ def install_signal_handlers(server: Server, pid_file: str) -> None:
 async def orderly_stop(server: Server, *, patient: bool) -> None:
     """End all connections; ``patient`` waits for clients that still have to read."""
     server.listeners.close()
+    server.availability.close()
     server.stop_timers()
     if server.regions is not None:
         server.regions.stop()

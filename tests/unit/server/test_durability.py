@@ -25,8 +25,9 @@ from anabranch.oplog.snapshot import position_of
 from anabranch.server import connection, durability
 from anabranch.server.app import Server
 from anabranch.server.stop import orderly_stop
+from anabranch.simulator.disk import Fault, MemoryStorage
+from tests.support.gated_storage import GatedStorage
 from tests.support.kept_life import recovered
-from tests.support.memory_storage import Fault, MemoryStorage
 from tests.support.recorder import everything_in
 from tests.support.wire import encode_command
 
@@ -100,7 +101,7 @@ class World:
         self._path = str(directory / "socket")
         self._clients: list[Client] = []
         self._logs = logs
-        self.disk = MemoryStorage()
+        self.disk = GatedStorage()
         self.server: Server
 
     async def start(self, appendfsync: str = "always", **settings: Any) -> None:
@@ -568,7 +569,7 @@ async def test_a_restart_after_a_failed_sync_takes_writes_again(
     assert await client.is_closed()
     await orderly_stop(world.server, patient=False)
     world.server.persistence.close()
-    world.disk = MemoryStorage(world.disk.files())
+    world.disk = GatedStorage(world.disk.files())
     await world.start()
     (client,) = await world.clients(1)
     assert await client.do("SET b v") == b"OK"

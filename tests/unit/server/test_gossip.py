@@ -1,0 +1,158 @@
+"""Frames on a connection with faults: what gets through, in which order, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from anabranch.server.gossip import Gossip
+
+FRAME = b"\x02\x00\x00\x00\x07"
+"""What comes before the one byte of a payload."""
+
+
+class FakeReplicator:
+    """Takes down what comes; every link is one with region 2."""
+
+    def __init__(self) -> None:
+        self.links: list[int] = []
+        self.received: list[bytes] = []
+        self.ended = asyncio.Event()
+        self.failed = asyncio.Event()
+        self.news = asyncio.Event()
+
+    def link_up(self, link: int, now_ms: float, dialled: object) -> None:
+        self.links.append(link)
+        self.news.set()
+
+    def link_down(self, link: int, now_ms: float) -> None:
+        self.ended.set()
+
+    def dial_failed(self, host: str, port: int, now_ms: float) -> None:
+        self.failed.set()
+
+    def receive(self, link: int, kind: int, payload: bytes, now_ms: float) -> None:
+        self.received.append(payload)
+        self.news.set()
+
+    def frame_bytes_max(self, link: int) -> int:
+        return 100
+
+    def region_of(self, link: int) -> int:
+        return 2
+
+    def region_at(self, address: tuple[str, int]) -> int:
+        return 2
+
+    async def until(self, count: int) -> None:
+        """So many frames have come."""
+        while len(self.received) < count:
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 10)
+
+
+class Ends:
+    """A gossip that is tested, and a plain one at the other end of the connection."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.one, self.other = Gossip(loop), Gossip(loop)
+        self.here, self.there = FakeReplicator(), FakeReplicator()
+
+    async def connect(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        await self.other.open(self.there, "127.0.0.1", self.port)  # type: ignore[arg-type]
+        self.one.replicator = self.here  # type: ignore[assignment]
+        self.one.dial("127.0.0.1", self.port)
+        for each in (self.here, self.there):
+            while not each.links:
+                await each.news.wait()
+
+    def send(self, *numbers: int) -> None:
+        for number in numbers:
+            self.one.send(self.here.links[0], FRAME + bytes([number]))
+
+    def reply(self, number: int) -> None:
+        self.other.send(self.there.links[0], FRAME + bytes([number]))
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    ends = Ends()
+    await asyncio.wait_for(ends.connect(), 10)
+    yield ends
+    ends.one.shut_down()
+    ends.other.shut_down()
+
+
+def numbers(replicator: FakeReplicator) -> list[int]:
+    return [payload[0] for payload in replicator.received]
+
+
+async def test_nothing_passes_a_paused_link_either_way_until_it_is_released(ends: Ends) -> None:
+    ends.send(1)
+    await ends.there.until(1)
+    ends.one.fault(2).paused = True
+    ends.send(2)
+    ends.reply(3)
+    ends.one.dial("127.0.0.1", ends.port)
+    # Nobody finds a way around by another connection.
+    await asyncio.wait_for(ends.here.failed.wait(), 10)
+    (link,) = ends.one.links.values()
+    while not link._buffer:  # noqa: ASYNC110 - nobody tells of what is not read
+        await asyncio.sleep(0)
+    assert link._held == [FRAME + b"\x02"]
+    assert (numbers(ends.there), numbers(ends.here)) == ([1], [])
+    assert len(ends.there.links) == 1
+    ends.one.fault(2).paused = False
+    ends.one.released()
+    await ends.there.until(2)
+    await ends.here.until(1)
+    assert (numbers(ends.there), numbers(ends.here)) == ([1, 2], [3])
+    assert ends.one.faults == {}
+
+
+async def test_frames_keep_their_order_however_long_each_is_delayed(ends: Ends) -> None:
+    fault = ends.one.fault(2)
+    fault.delay_ms, fault.jitter_ms = 20.0, 20.0
+    ends.send(*range(100))
+    assert numbers(ends.there) == []
+    fault.delay_ms = fault.jitter_ms = 0.0
+    ends.one.released()
+    ends.send(*range(100, 200))  # must not overtake what is under way
+    await ends.there.until(200)
+    assert numbers(ends.there) == list(range(200))
+
+
+async def test_a_narrow_link_takes_its_time(ends: Ends) -> None:
+    loop = asyncio.get_running_loop()
+    ends.one.fault(2).rate = 600.0  # bytes a second, a frame has 6
+    began = loop.time()
+    ends.send(*range(10))
+    await ends.there.until(10)
+    assert loop.time() - began >= 0.09
+    assert numbers(ends.there) == list(range(10))
+
+
+async def test_what_is_sent_before_a_frame_is_lost_arrives(ends: Ends) -> None:
+    ends.one.fault(2).delay_ms = 5.0
+    ends.send(1, 2)
+    ends.one.fault(2).loss = 1.0
+    ends.send(3)
+    ends.one.fault(2).loss = 0.0
+    ends.send(4)
+    await ends.there.ended.wait()
+    assert numbers(ends.there) == [1, 2]
+
+
+async def test_who_listens_is_told_when_frames_have_been_received(ends: Ends) -> None:
+    heard: list[int] = []
+    ends.other.on_heard = lambda: heard.append(len(ends.there.received))
+    ends.send(1)
+    await ends.there.until(1)
+    assert heard == [1]
