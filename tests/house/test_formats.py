@@ -141,7 +141,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert {int(number): getattr(snapshot, name) for number, name in rows.items()} == {
         number: number for number in range(9)
     }
-    flags = re.findall(r"(\d) `([A-Z]+)`", page)
+    flags = re.findall(r"(\d) `([A-Z_]+)`", page)
     assert {name: getattr(batch, name) for _, name in flags} == {
         name: int(number) for number, name in flags
     }

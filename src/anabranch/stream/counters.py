@@ -101,13 +101,3 @@ def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
         region: log.count(group.cursors.get(region, 0) + 1, MAX_ID)
         for region, log in stream.logs.items()
     }
-
-
-def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
-    """By origin, the live entries that the group was not given yet: counted, whatever went."""
-    if isinstance(group, SharedGroup):
-        return {origin: group.count(origin, log) for origin, log in stream.shared_logs.items()}
-    return {
-        region: log.count(group.cursors.get(region, 0) + 1, MAX_ID)
-        for region, log in stream.logs.items()
-    }
