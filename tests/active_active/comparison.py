@@ -134,6 +134,7 @@ class Comparison:
         still_open: set[int] = set()
         for entry in shown.entries:
             done = shown.is_acknowledged(group, entry, reader.ignored)
+            done = done and not reader.may_be_open(shown, group, entry)
             (acknowledged if done else still_open).add(entry.entry_id)
         rows = node.do("XPENDING", key, group, "-", "+", 10_000)
         pending = {id_of(row[0]) for row in rows}

@@ -105,9 +105,6 @@ class Life(Comparison):
         self.reached["join both ways at once"] += both
         self.mesh.send_state(source, target)
         self._look(taker)
-        for (number, *_), reader in self.readers.items():
-            if number == target and reader.ignored:
-                reader.is_vague = True
 
     def _row(self, source: int, target: int) -> None:
         if self.mesh.is_up(source, target):
@@ -180,8 +177,16 @@ class Life(Comparison):
         if words[0] in ("RENAME", "COPY"):
             self.is_copied = True
 
+    def _notice_states(self) -> None:
+        """Let the readers of regions that joined a state notice that."""
+        for (number, *_), reader in self.readers.items():
+            if number in self.mesh.joined and reader.ignored:
+                reader.is_vague = True
+        self.mesh.joined.clear()
+
     def _look(self, node: Node) -> None:
         """Let the readers of a region notice what became of their groups."""
+        self._notice_states()
         for (number, key, group), reader in self.readers.items():
             if number == node.number:
                 reader.look(self.mesh.history.shown(key, node.vector), group)

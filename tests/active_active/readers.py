@@ -51,20 +51,29 @@ class GroupReader:
 
     def deliverable(self, shown: Shown, group: bytes, *, sure: bool = False) -> list[Added]:
         """What ``>`` returns here, in order; only what is ``sure`` to be, if that matters."""
-        ignored = frozenset[Dot]() if sure and self.is_vague else self.ignored
-        return list(self._deliverable(shown, group, ignored))
+        return list(self._deliverable(shown, group, sure=sure))
 
-    def _deliverable(self, shown: Shown, group: bytes, ignored: frozenset[Dot]) -> Iterator[Added]:
+    def _deliverable(self, shown: Shown, group: bytes, *, sure: bool) -> Iterator[Added]:
+        ignored = frozenset[Dot]() if sure and self.is_vague else self.ignored
         for entry in shown.entries:
             origin, number = entry.dot
             if entry.dot in self.delivered or number <= self.place.get(origin, 0):
                 continue
             if shown.is_acknowledged(group, entry, ignored):
-                continue
+                if sure or not self.may_be_open(shown, group, entry):
+                    continue
             if origin in self.place or any(
                 created.delivers(entry) for created in shown.groups[group]
             ):
                 yield entry
+
+    def may_be_open(self, shown: Shown, group: bytes, entry: Added) -> bool:
+        """Whether an acknowledged entry may count as open here.
+
+        A state does not tell who acknowledged: that it came again after SETID may go unnoticed.
+        """
+        others = frozenset(fact.dot for fact in shown.acknowledged[group]) - self.ignored
+        return self.is_vague and shown.is_acknowledged(group, entry, others)
 
     def move(self, shown: Shown, group: bytes, seen: Vector, start: int | None) -> None:
         """XGROUP SETID: behind an ID, or (None) behind everything seen."""

@@ -241,6 +241,8 @@ class Mesh:
         self.history = History()
         self.nodes: dict[int, Node] = {}
         self.cut_links: set[frozenset[int]] = set()
+        self.joined: list[int] = []
+        """Regions that have joined a state, since somebody last emptied this."""
         for number in range(1, count + 1):
             self.nodes[number] = Node(self, number, Settings(region_id=number, **settings))
         members = {number: Member(f"r{number}", "", 0) for number in self.nodes}
@@ -269,6 +271,7 @@ class Mesh:
         """A region joins what another has to what it has itself."""
         giver, taker = self.nodes[source], self.nodes[target]
         taker.join(giver.state())
+        self.joined.append(target)
         for origin, number in taker.vector.items():
             units = taker.kept[origin]
             if origin != taker.replica.own and (not units or units[-1].last < number):

@@ -44,6 +44,10 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared.marks[replica.dot] = NO_GROUP if effect.expired else ALL_GROUPS
     stream.recount()
     renew_producers(keyspace, stream)
+    if (
+        not stream.exists
+    ):  # counters of this region alone begin anew, whenever the rest is forgotten
+        stream.producers.iids_added = stream.producers.duplicates = 0
     settle(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
 

@@ -41,6 +41,7 @@ class CausalBuffer:
 
     def __init__(self) -> None:
         self._held: dict[int, list[Held]] = {}
+        self._run_end: dict[int, int] = {}  # by origin: up to where the queue has no gap
         self._count = 0
         self.bytes_of: Counter[int] = Counter()
         """Bytes that wait, by the region that sent them."""
@@ -58,17 +59,36 @@ class CausalBuffer:
         if at < len(queue) and queue[at].batch.first <= batch.last:
             return False
         queue.insert(at, held)
+        if at == 0:
+            self._run_end[batch.origin] = batch.last
+        if at == 0 or batch.first == self._run_end[batch.origin] + 1:
+            self._follow(batch.origin, at)
         self._count += 1
         self.bytes_of[held.source] += len(held.raw)
         return True
 
     def reach(self, origin: int, applied: int) -> int:
         """The last number up to which there is no gap, given how many are applied."""
-        for held in self._held.get(origin, ()):
+        queue = self._held.get(origin)
+        if not queue or queue[0].batch.first > applied + 1:
+            return applied
+        end = self._run_end[origin]
+        if end >= applied:
+            return end
+        for held in queue:  # what is applied came another way as well
             if held.batch.first > applied + 1:
                 break
             applied = max(applied, held.batch.last)
         return applied
+
+    def _follow(self, origin: int, at: int) -> None:
+        """The run without a gap goes up to this batch at least: find its end."""
+        queue = self._held[origin]
+        end = queue[at].batch.last
+        while at + 1 < len(queue) and queue[at + 1].batch.first == end + 1:
+            at += 1
+            end = queue[at].batch.last
+        self._run_end[origin] = end
 
     def last(self) -> dict[int, int]:
         """The last number that waits, by origin."""
@@ -163,6 +183,8 @@ class CausalBuffer:
         for held in queue[:count]:
             self.bytes_of[held.source] -= len(held.raw)
         del queue[:count]
+        if count and queue and queue[0].batch.first > self._run_end[origin]:
+            self._follow(origin, 0)
 
 
 def _lacking(unit: list[Held], vector: Mapping[int, int]) -> Iterator[tuple[int, int]]:
