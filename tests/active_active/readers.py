@@ -59,9 +59,10 @@ class GroupReader:
             origin, number = entry.dot
             if entry.dot in self.delivered or number <= self.place.get(origin, 0):
                 continue
-            if shown.is_acknowledged(group, entry, ignored):
-                if sure or not self.may_be_open(shown, group, entry):
-                    continue
+            if shown.is_acknowledged(group, entry, ignored) and (
+                sure or not self.may_be_open(shown, group, entry)
+            ):
+                continue
             if origin in self.place or any(
                 created.delivers(entry) for created in shown.groups[group]
             ):

@@ -16,11 +16,13 @@ __all__ = ["main", "server_main"]
 
 _SUBCOMMANDS = {
     "serve": "Run the server.",
+    "cluster": "Run several regions on this machine; cut, kill and heal them.",
     "config": "Show the settings a start would have, and where each comes from.",
     "health": "Ask a running server for a sign of life; exit 0 or 1.",
     "import": "Restore keys of an RDB file or of a running Redis in a server.",
     "export": "Write the keys of a server to an RDB file or another server.",
     "inspect": "Look into the files of a log, also when the server is down; cut damaged ones.",
+    "simulate": "Run clusters in virtual time, with faults, and check what must hold.",
     "spark": "Pipelines on Apache Spark, and whether it works here.",
     "version": "Show versions.",
 }

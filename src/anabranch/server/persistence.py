@@ -59,6 +59,7 @@ class Persistence:
         self._storage: Directory | None = None
         self._turn = Turn(server.region.replica)
         self._end = 0  # the position of the next snapshot while there is no log
+        self._covered = 0  # the position of the newest snapshot
         self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
         self._scheduled = False  # another is to follow it
         self.recovered: Recovery | None = None
@@ -114,6 +115,7 @@ class Persistence:
         self.recovered = report
         self._turn.next_number = report.next_number
         self._end = report.end
+        self._covered = report.snapshot_position
         self.snapshots.saved_ms = report.snapshot_ms
         if report.snapshot is not None and self._storage is not None:
             self.snapshots.size = self._storage.size(report.snapshot)
@@ -229,6 +231,7 @@ class Persistence:
         """What the snapshot has made superfluous goes; a failure to delete is no failure."""
         storage = self._storage
         assert storage is not None
+        self._covered = position
         try:
             for name in storage.names():
                 other = position_of(name)
@@ -267,8 +270,10 @@ class Persistence:
         settings = self._settings
         log = self.durability.log
         if log is not None and settings.auto_aof_rewrite_percentage:
-            grown = log.size * 100 >= self.snapshots.size * settings.auto_aof_rewrite_percentage
-            if log.size >= settings.auto_aof_rewrite_min_size and grown:
+            # What is kept for regions that lag does not count: another snapshot would not help.
+            added = min(log.size, log.end - self._covered)
+            grown = added * 100 >= self.snapshots.size * settings.auto_aof_rewrite_percentage
+            if added >= settings.auto_aof_rewrite_min_size and grown:
                 return True
         changes = self._region.context.changes
         if not settings.save or not changes:

@@ -713,3 +713,23 @@ async def test_snapshots_and_leftovers_that_cannot_be_removed_do_no_harm(world: 
     assert len([name for name in world.disk.names() if position_of(name) is not None]) == 1
     assert not any(name.endswith(TEMPORARY_SUFFIX) for name in world.disk.names())
     world.check_recovery()
+
+
+async def test_a_log_that_is_kept_for_others_calls_for_no_further_snapshot(world: World) -> None:
+    await world.start("no", auto_aof_rewrite_min_size=4096, auto_aof_rewrite_percentage=100, hz=500)
+    persistence = world.server.persistence
+    log = persistence.durability.log
+    assert log is not None
+    log.needed_from = lambda: 0  # a region that has been away from the beginning
+    (client,) = await world.clients(1)
+    for number in range(200):
+        await client.do(f"XADD s * field {number:0100}")
+    await until(lambda: persistence.snapshots.count and not persistence.snapshots.in_progress)
+    persistence.tick()
+    await snapshot_is_over(world)
+    taken = persistence.snapshots.count
+    for _ in range(20):
+        persistence.tick()
+        await snapshot_is_over(world)
+    assert log.size > 4096, "it could not be made shorter"
+    assert persistence.snapshots.count == taken

@@ -74,9 +74,11 @@ def grown(rng: random.Random) -> tuple[SharedLog, Naive, list[str]]:
             naive.live = [each for each in naive.live if not low < each[0] <= high]
         elif what == "clear":
             top = rng.randint(0, number)
-            place = max(
-                [naive.base, *(e[2] + 1 for e in naive.live if e[0] <= top)]
-            ) if top < naive.newest[0] else naive.next_position
+            place = (
+                max([naive.base, *(e[2] + 1 for e in naive.live if e[0] <= top)])
+                if top < naive.newest[0]
+                else naive.next_position
+            )
             log.clear_upto(top, place)
             naive.live = [each for each in naive.live if each[0] > top]
             naive.base = max(naive.base, place)

@@ -1,0 +1,136 @@
+"""What a cluster on this machine is made of: its regions, their ports, directories and processes.
+
+::
+
+    <dir>/cluster.json        the regions and their ports
+          <region>/server.log what the server has written
+                   data...    its working directory
+
+Nobody has to keep account of processes: a server holds a lock in its directory, with its number in
+the file, and the system takes the lock from it when it ends, however it does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from anabranch.config.settings import Settings
+
+__all__ = ["ClusterFailed", "ClusterFiles", "Member"]
+
+HOST: Final = "127.0.0.1"
+_STATE: Final = "cluster.json"
+
+
+class ClusterFailed(Exception):
+    """What the operator should read, on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One region: its number and name, and where clients and other regions find it."""
+
+    number: int
+    name: str
+    port: int
+    gossip_port: int
+
+
+class ClusterFiles:
+    """The directory of a cluster."""
+
+    def __init__(self, directory: Path, members: list[Member]) -> None:
+        self.directory = directory
+        self.members = members
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """The cluster of a directory; :class:`ClusterFailed` if there is none."""
+        path = directory / _STATE
+        try:
+            rows = json.loads(path.read_text())["regions"]
+            members = [Member(**row) for row in rows]
+        except FileNotFoundError:
+            raise ClusterFailed(
+                f"there is no cluster in {directory}: start one with 'anabranch cluster up', or "
+                "name its directory with --dir"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise ClusterFailed(
+                f"cannot read {path}: {problem}. It lists the regions and their ports; a cluster "
+                "that may be forgotten goes with its directory"
+            ) from None
+        return cls(directory, members)
+
+    @classmethod
+    def exists(cls, directory: Path) -> bool:
+        """Whether a cluster was started there before."""
+        return (directory / _STATE).exists()
+
+    def save(self) -> None:
+        """Write the list of regions; raises :class:`ClusterFailed`."""
+        path = self.directory / _STATE
+        text = json.dumps({"regions": [asdict(each) for each in self.members]}, indent=2)
+        try:
+            for each in self.members:
+                self.data(each).mkdir(parents=True, exist_ok=True)
+            new = path.with_suffix(".new")
+            new.write_text(text + "\n")
+            os.replace(new, path)
+        except OSError as problem:
+            raise ClusterFailed(f"cannot write {path}: {problem.strerror}") from None
+
+    def member(self, name: str) -> Member:
+        """A region by its name; :class:`ClusterFailed` if there is none."""
+        for each in self.members:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self.members)
+        raise ClusterFailed(f"there is no region '{name}' in {self.directory}; there are {known}")
+
+    def others(self, member: Member) -> list[Member]:
+        """All regions but one."""
+        return [each for each in self.members if each != member]
+
+    # -- one region ---------------------------------------------------------------------------
+
+    def data(self, member: Member) -> Path:
+        """Where its server lives."""
+        return self.directory / member.name
+
+    def log(self, member: Member) -> Path:
+        """What its server has written."""
+        return self.data(member) / "server.log"
+
+    def log_tail(self, member: Member) -> str:
+        """The last line of that."""
+        try:
+            lines = self.log(member).read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
+    def pid(self, member: Member) -> int | None:
+        """The process of its server, None if it is not running."""
+        path = self.data(member) / Settings().appenddirname / "lock"
+        try:
+            with path.open("rb") as file:
+                pid = int(file.read(32))
+                # Before the lock is tried: one that is just starting must find it free.
+                os.kill(pid, 0)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return pid
+        except (OSError, ValueError):
+            pass
+        return None
+
+    def running(self) -> list[Member]:
+        """The regions whose servers run."""
+        return [each for each in self.members if self.pid(each) is not None]

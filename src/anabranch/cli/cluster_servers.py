@@ -1,0 +1,138 @@
+"""Starting, asking and ending the servers of a cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["ask", "end", "require_free_ports", "start", "wait_entered"]
+
+START_S: Final = 60.0
+STOP_S: Final = 30.0
+ASK_S: Final = 3.0
+POLL_S: Final = 0.05
+
+
+def require_free_ports(members: list[Member]) -> None:
+    """Raises :class:`ClusterFailed` if somebody else listens where one of them is to."""
+    for member in members:
+        for port, use in ((member.port, "clients"), (member.gossip_port, "other regions")):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as problem:
+                    raise ClusterFailed(
+                        f"port {port}, where region {member.name} is to listen for {use}, cannot "
+                        f"be had: {problem.strerror}. Stop what listens there, or begin another "
+                        "cluster with --port and a --dir of its own"
+                    ) from None
+
+
+def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
+    """A server of its own session, so that a Ctrl-C in this terminal does not reach it."""
+    known = [f"{HOST}:{each.gossip_port}" for each in files.others(member)]
+    first = member == files.members[0]
+    entry = ["--cluster-create", "yes"] if first else ["--join", *known]
+    words = [
+        *("--port", str(member.port), "--bind", HOST, "--dir", str(files.data(member))),
+        *("--region-id", str(member.number), "--region-name", member.name),
+        *("--gossip-port", str(member.gossip_port), "--enable-debug-command", "yes"),
+        *entry,
+    ]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}
+    with files.log(member).open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "anabranch", "serve", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def wait_entered(
+    files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], count: int
+) -> None:
+    """Until each of them answers, and knows of ``count`` regions.
+
+    Raises :class:`ClusterFailed` if one of them ends, or if it takes too long.
+    """
+    deadline = time.monotonic() + START_S
+    for member, process in started.items():
+        while not _has_entered(member, count):
+            why = ""
+            if process.poll() is not None:
+                why = "ended"
+            elif time.monotonic() > deadline:
+                why = f"is not ready after {START_S:.0f} s"
+            if why:
+                raise ClusterFailed(
+                    f"the server of region {member.name} {why}. It wrote last: "
+                    f"{files.log_tail(member) or 'nothing'} (more in {files.log(member)})"
+                )
+            time.sleep(POLL_S)
+
+
+def _has_entered(member: Member, count: int) -> bool:
+    try:
+        facts = ask(member, "AB.INFO")
+    except ClusterFailed:
+        return False
+    return len(facts[b"members"]) >= count
+
+
+def ask(member: Member, *words: str | int) -> Any:
+    """What a server answers to one command; :class:`ClusterFailed` if it does not, or objects."""
+    import redis  # noqa: PLC0415 - what only waits or ends does without it
+
+    try:
+        with _client(member) as client:
+            return client.execute_command(*words)
+    except redis.RedisError as problem:
+        raise ClusterFailed(f"region {member.name} (port {member.port}): {problem}") from None
+
+
+def _client(member: Member) -> redis.Redis:
+    import redis  # noqa: PLC0415
+    from redis.backoff import NoBackoff  # noqa: PLC0415
+    from redis.retry import Retry  # noqa: PLC0415
+
+    return redis.Redis(
+        host=HOST, port=member.port, socket_timeout=ASK_S, protocol=3, retry=Retry(NoBackoff(), 0)
+    )
+
+
+def end(files: ClusterFiles, members: list[Member], *, at_once: bool = False) -> list[Member]:
+    """Stop servers in good order, or kill them; returns those that had to be killed."""
+    number = signal.SIGKILL if at_once else signal.SIGTERM
+    for member in members:
+        _signal(files, member, number)
+    deadline = time.monotonic() + STOP_S
+    killed = []
+    for member in members:
+        while files.pid(member) is not None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if files.pid(member) is not None:
+            _signal(files, member, signal.SIGKILL)
+            killed.append(member)
+    return killed
+
+
+def _signal(files: ClusterFiles, member: Member, number: signal.Signals) -> None:
+    pid = files.pid(member)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)

@@ -1,0 +1,190 @@
+"""``anabranch cluster``: regions on this machine are cut off, killed and healed by commands."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.inspection import wait_until
+from tests.support.region_processes import quiet_ports
+from tests.support.servers import AnabranchServer
+from tests.support.wire import RespClient
+
+SECONDS = 60.0
+
+
+class Terminal:
+    """Runs ``anabranch cluster`` on one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = dict(AnabranchServer(directory).environment())
+        self.port = first_of(3)
+
+    def line(self, *words: str) -> list[str]:
+        return [
+            *(sys.executable, "-m", "anabranch", "cluster", *words),
+            *("--dir", str(self.directory / "cluster")),
+        ]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.line(*words),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=self.environment,
+            check=False,
+        )
+
+    def do(self, *words: str) -> str:
+        result = self.run(*words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def refused(self, *words: str) -> str:
+        result = self.run(*words)
+        assert result.returncode == 1, result.stdout
+        assert "Traceback" not in result.stderr
+        return result.stderr
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        rows = json.loads(self.do("status", "--json"))["regions"]
+        return {row["name"]: row for row in rows}
+
+    def ids(self, index: int, key: str = "s") -> list[bytes]:
+        with RespClient(self.port + index) as client:
+            return [row[1][0][1] for row in client.call("XRANGE", key, "-", "+")[1]]
+
+    def add(self, index: int, key: str = "s") -> bytes:
+        with RespClient(self.port + index) as client:
+            reply = client.call("XADD", key, "*", "f", "v")
+            assert reply[0] == "$", reply
+            entry_id: bytes = reply[1]
+            return entry_id
+
+
+def first_of(count: int) -> int:
+    """Ports that follow one another, free here and 10000 above."""
+    while True:
+        (first,) = quiet_ports(1)
+        try:
+            for port in range(first, first + count):
+                for each in (port, port + 10000):
+                    with socket.socket() as probe:
+                        probe.bind(("127.0.0.1", each))
+        except OSError:
+            continue
+        return first
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = Terminal(tmp_path)
+    yield terminal
+    terminal.run("down")
+
+
+def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
+    shown = terminal.do("up", "--port", str(terminal.port), "--detach")
+    for index, name in enumerate(("eu", "us", "ap")):
+        assert [name, str(index + 1), str(terminal.port + index)] in [
+            line.split()[:3] for line in shown.splitlines()
+        ]
+    assert f"redis-cli -p {terminal.port} " in shown
+
+    first = terminal.add(0)
+    wait_until(lambda: terminal.ids(2) == [first], "an entry of eu is in ap")
+
+    terminal.do("partition", "eu", "us")
+    terminal.do("partition", "eu", "ap")
+    assert "(pause)" in terminal.status()["eu"]["others"]["us"]
+    assert "(pause)" in terminal.do("status")
+    mine, theirs = terminal.add(0), terminal.add(1)
+    wait_until(lambda: theirs in terminal.ids(2), "an entry of us is in ap")
+    assert terminal.ids(0) == [first, mine]
+    assert terminal.ids(2) == [first, theirs]
+
+    terminal.do("heal")
+    everything = sorted([first, mine, theirs])
+    for index in range(3):
+        wait_until(lambda index=index: sorted(terminal.ids(index)) == everything, "all are whole")  # type: ignore[misc]
+    assert "(pause)" not in terminal.do("status")
+
+    before = terminal.status()["us"]["pid"]
+    terminal.do("kill", "us", "--9")
+    assert terminal.status()["us"]["state"] == "down"
+    assert "us is not running" in terminal.refused("partition", "eu", "us")
+    assert "us is not running" in terminal.refused("kill", "us")
+    later = terminal.add(2)
+    terminal.do("restart", "us")
+    assert terminal.status()["us"]["pid"] not in (None, before)
+    wait_until(lambda: later in terminal.ids(1), "us has caught up")
+
+    assert "is running (eu, us, ap)" in terminal.refused("up")
+    terminal.do("down")
+    assert {row["state"] for row in terminal.status().values()} == {"down"}
+    assert "is not running" in terminal.refused("down")
+
+    # A directory that was used is taken up, wherever clients find its regions then.
+    terminal.port = first_of(3)
+    terminal.do("up", "--port", str(terminal.port), "--detach")
+    assert terminal.ids(1) == sorted([*everything, later])
+    again = terminal.add(1)
+    wait_until(lambda: again in terminal.ids(0), "regions find each other again")
+
+
+def test_ctrl_c_stops_all_regions_in_good_order(terminal: Terminal) -> None:
+    process = subprocess.Popen(
+        terminal.line("up", "--regions", "north,south", "--port", str(terminal.port)),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=terminal.environment,
+    )
+    try:
+        assert process.stdout is not None
+        assert any("Ctrl-C" in line for line in process.stdout)
+        kept = terminal.add(0)
+        terminal.do("kill", "south")
+        assert process.stdout.readline() == "region south has ended\n"
+        terminal.do("restart", "south")
+        assert process.stdout.readline() == "region south is back\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert {row["state"] for row in terminal.status().values()} == {"down"}
+    for name in ("north", "south"):
+        log = (terminal.directory / "cluster" / name / "server.log").read_text()
+        assert "server.stopped" in log.splitlines()[-1]
+    assert kept
+
+
+def test_what_is_wrong_is_said_with_its_cure(terminal: Terminal) -> None:
+    assert "no cluster in" in terminal.refused("status")
+    assert terminal.run("up", "--regions", "a,,b").returncode == 2
+    assert terminal.run("up", "--regions", "a,a").returncode == 2
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", terminal.port + 1))
+        taken.listen()
+        why = terminal.refused("up", "--port", str(terminal.port))
+    assert f"port {terminal.port + 1}" in why
+    assert "region us" in why
+    assert "--port" in why
+    terminal.do("up", "--regions", "eu,us", "--port", str(terminal.port), "--detach")
+    assert "there are eu, us" in terminal.refused("kill", "mars")
+    assert "two ends" in terminal.refused("partition", "eu", "eu")
+    terminal.do("down")
+    assert "holds the regions eu,us" in terminal.refused("up", "--regions", "x,y")
+    (terminal.directory / "cluster" / "cluster.json").write_text("{}")
+    assert "cannot read" in terminal.refused("status")
