@@ -25,6 +25,7 @@ from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
+from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.stream.block import Block, entry_weight
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION
@@ -121,8 +122,12 @@ def _region_row(stream: Stream, region: int) -> list[object]:
     ]
 
 
-def _name_of(region: int) -> bytes:
-    return b"" if region == LOCAL_REGION else b"%d" % region
+def _name_of(origin: int) -> bytes:
+    """A region's number, with its epoch if that is not the first: ``1``, ``1.2``."""
+    if origin == LOCAL_REGION:
+        return b""
+    epoch = epoch_of(origin)
+    return b"%d.%d" % (region_of(origin), epoch) if epoch else b"%d" % origin
 
 
 def _log_of(stream: Stream, name: bytes) -> RegionLog | None:

@@ -170,6 +170,8 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
     for origin, edges in effect.ranges:
         log = stream.shared_log(origin)
         for low, high in zip(edges[::2], edges[1::2], strict=True):
+            if effect.trimmed:
+                log.trimmed = max(log.trimmed, log.position_behind(high))
             log.remove_numbered(low, high)
             if effect.dereferenced:
                 for group in stream.groups.values():

@@ -129,6 +129,16 @@ class SharedLog(RegionLog):
             return _numbers(block)[index]
         return _numbers(self.blocks[at - 1])[-1] if at else 0
 
+    def position_behind(self, number: int) -> int:
+        """The position behind the newest slot with a number up to this one, 0 if there is none."""
+        at, index = self._after(number)
+        if index:
+            return self.blocks[at].position(index - 1) + 1
+        if at:
+            block = self.blocks[at - 1]
+            return block.position(len(block.ids) - 1) + 1
+        return 0
+
     def number_below(self, position: int) -> int:
         """The number of the newest slot with a lower position, 0 if there is none."""
         at = bisect_left(self.blocks, position, key=_first_position) - 1
@@ -233,6 +243,7 @@ class SharedLog(RegionLog):
         )
         self.deleted_number, self.deleted_id = deleted if deleted[0] > floor else (0, 0)
         self.base = max(self.base, other.base)
+        self.trimmed = max(self.trimmed, other.trimmed)
         if other.next_position > self.next_position and self.tail is not None:
             self.tail.keep_positions()
         self.next_position = max(self.next_position, other.next_position)
