@@ -13,6 +13,7 @@ waits until all threads sleep.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -89,16 +90,20 @@ def _disk_options(appendfsync: str | None) -> list[str]:
 class Server:
     """A running server process with a scratch directory of its own; a context manager."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        """Start the process; entering the context waits until it answers."""
+    def __init__(self, recipe: Recipe, *, port: int | None = None, core: int | None = None) -> None:
+        """Start the process; entering the context waits until it answers.
+
+        `core` is where it runs, if not on the core of the servers.
+        """
         self.name = recipe.name
-        self.port = _free_port()
+        self.port = port or _free_port()
+        self._core = _server_core() if core is None else core
         self._scratch = tempfile.TemporaryDirectory(prefix="versus-redis-")
         directory = Path(self._scratch.name)
         self._output = directory / "output.txt"
-        data = directory / "data"
-        data.mkdir()
-        self._command = recipe.command(self.port, data)
+        self.data = directory / "data"
+        self.data.mkdir()
+        self._command = recipe.command(self.port, self.data)
         self.stop_s = 0.0
         """How long the process took to end before the last restart."""
         try:
@@ -108,7 +113,7 @@ class Server:
             raise ServerError(f"{recipe.name} could not be started: {error}") from error
 
     def _start(self) -> None:
-        with self._output.open("ab") as output, _on_server_core():
+        with self._output.open("ab") as output, _on_core(self._core):
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -120,15 +125,27 @@ class Server:
     def restart(self) -> None:
         """Stop the process in an orderly way, start it on the same data, wait until it answers."""
         began = time.perf_counter()
-        self._end()
+        self.end()
         self.stop_s = time.perf_counter() - began
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the process again on the data it left, wait until it answers."""
         self._start()
-        self._wait_until_ready()
+        self.wait_until_ready()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the process a signal."""
+        self._process.send_signal(number)
+
+    def said(self) -> list[str]:
+        """Return the lines that it has printed, in all its lives."""
+        return self._output.read_text(errors="replace").splitlines()
 
     def __enter__(self) -> Server:
         """Wait until the server answers PING."""
         try:
-            self._wait_until_ready()
+            self.wait_until_ready()
         except BaseException:
             self.stop()
             raise
@@ -145,10 +162,11 @@ class Server:
 
     def stop(self) -> None:
         """End the process, by force if it does not listen, and remove its files."""
-        self._end()
+        self.end()
         self._scratch.cleanup()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the process, by force if it does not listen; its data stay."""
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
@@ -177,7 +195,8 @@ class Server:
         statm = Path(f"/proc/{self._process.pid}/statm").read_text()
         return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
+        """Return when the server answers PING; ServerError if it does not."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -191,8 +210,7 @@ class Server:
         raise ServerError(f"{self.name} did not become ready; {self._last_words()}")
 
     def _last_words(self) -> str:
-        said = self._output.read_text(errors="replace").strip().splitlines()
-        return "its last lines:\n  " + ("\n  ".join(said[-5:]) or "(it printed nothing)")
+        return "its last lines:\n  " + ("\n  ".join(self.said()[-5:]) or "(it printed nothing)")
 
     def _wait_until_idle(self) -> None:
         """Return when every thread was asleep at two looks in a row, or after a while anyway."""
@@ -220,10 +238,10 @@ def cpu_between(before: CpuReading, after: CpuReading) -> int:
 
 
 @contextmanager
-def _on_server_core() -> Iterator[None]:
-    """Let a process that is started here inherit the servers' core; this one keeps the others."""
+def _on_core(core: int) -> Iterator[None]:
+    """Let a process that is started here inherit a core; this one keeps all but the servers'."""
     cores = os.sched_getaffinity(0) | {_server_core()}
-    os.sched_setaffinity(0, {_server_core()})
+    os.sched_setaffinity(0, {core})
     try:
         yield
     finally:

@@ -14,7 +14,11 @@ from anabranch.effects import kinds
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, Damage
 
-__all__ = ["Fate", "SeenBatch", "SeenRecord", "SegmentFacts", "SnapshotFacts"]
+__all__ = ["Due", "Fate", "SeenBatch", "SeenRecord", "SegmentFacts", "SnapshotFacts"]
+
+
+Due = dict[int, int]
+"""By origin, the number of the effect that comes next; 1 where there was none yet."""
 
 
 class Fate(Enum):
@@ -73,6 +77,8 @@ class SegmentFacts:
     """Effects without number; all others have one."""
     first_number: int | None = None
     next_number: int | None = None
+    due: Due | None = None
+    """The numbers that come next behind the file; None if that cannot be told."""
     region: int = 0
     epoch: int = 0
     earliest_ms: int | None = None
@@ -131,6 +137,7 @@ class SnapshotFacts:
     region: int = 0
     epoch: int = 0
     next_number: int = 1
+    due: Due = field(default_factory=dict)
     wall_ms: int | None = None
     """When it was taken."""
     kinds: Counter[str] = field(default_factory=Counter)

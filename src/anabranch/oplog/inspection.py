@@ -19,7 +19,7 @@ from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, BatchError, decode_batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
-from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
+from anabranch.oplog.facts import Due, Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
 from anabranch.oplog.file_kind import HEADER_BYTES, glance
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
@@ -193,14 +193,16 @@ class Survey:
                 break
             _count_turn(turn, facts)
             last = turn[-1]
-            if base is None or last.position >= base.position:
-                due = last.batch.first + last.batch.numbered
+            if due is not None and (base is None or last.position >= base.position):
+                for seen in turn:
+                    due = _due_after(due, seen)
+            facts.due = due
             yield from turn
         if facts.damage is not None and not facts.is_torn:
             self._look_behind(data, facts)
 
-    def _place(self, facts: SegmentFacts) -> int | None:
-        """Say if the file does not fit behind the one before; the effect number due in it."""
+    def _place(self, facts: SegmentFacts) -> Due | None:
+        """Say if the file does not fit behind the one before; the effect numbers due in it."""
         if facts.is_superseded:
             return None
         base = self.base
@@ -221,9 +223,9 @@ class Survey:
             facts.misplaced = f"it begins at position {facts.first}, within {before[-1].name}"
             return None
         for each in reversed(read):
-            if each.next_number is not None:
-                return each.next_number
-        return base.next_number if base is not None else 1
+            if each.batches:
+                return each.due
+        return base.due if base is not None else {}
 
     @staticmethod
     def _look_behind(data: bytes, facts: SegmentFacts) -> None:
@@ -311,25 +313,40 @@ def width_of(effect: kinds.Effect) -> int:
 
 
 def _seen(
-    at: int, turn: list[Batch], facts: SegmentFacts, due: int | None, base: int
+    at: int, turn: list[Batch], facts: SegmentFacts, due: Due | None, base: int
 ) -> list[SeenBatch] | Damage:
     """The effects of a turn, checked as recovery checks them; it skips what is before ``base``."""
     found: list[SeenBatch] = []
     begin = at
     for batch in turn:
         position = facts.first + at - SEGMENT_HEADER_BYTES
-        if position >= base:
-            if due is not None and batch.first != due:
-                return Damage(at, f"effect number {batch.first} where {due} was due", begin)
-            due = batch.first + batch.numbered
+        checked = due is not None and position >= base
+        # With several regions a local batch has the number of its own region at the moment.
+        if checked and due is not None and not (batch.is_local and batch.region):
+            wanted = due.get(batch.origin, 1)
+            if batch.first != wanted:
+                return Damage(at, f"effect number {batch.first} where {wanted} was due", begin)
         try:
             effects = effects_in(batch)
         except EffectFormatError as problem:
             return Damage(at, str(problem), begin)
         ordinal = facts.batches + len(found) + 1
-        found.append(SeenBatch(ordinal, at, position, batch, effects))
+        seen = SeenBatch(ordinal, at, position, batch, effects)
+        if checked:
+            due = _due_after(due, seen)
+        found.append(seen)
         at += batch.size
     return found
+
+
+def _due_after(due: Due | None, seen: SeenBatch) -> Due | None:
+    """The numbers that are due behind a batch; None where a state was joined: it may tell more."""
+    if due is None or any(isinstance(effect, kinds.JoinState) for effect in seen.effects):
+        return None
+    batch = seen.batch
+    if not batch.numbered:
+        return due
+    return {**due, batch.origin: batch.first + batch.numbered}
 
 
 def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
@@ -390,5 +407,10 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.users += 1
     elif kind == records.ORIGIN:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
+        regions = fields[6] if len(fields) > 6 else None
+        if regions is None:
+            facts.due = {0: facts.next_number}
+        else:
+            facts.due = {origin: number + 1 for origin, number in regions[1]}
     else:
         raise ValueError(f"unknown kind of record: {kind!r}")

@@ -1,0 +1,580 @@
+"""What must hold, whatever goes wrong; looked at from outside, after every step and at the end.
+
+==== ==============================================================================================
+I-1  regions that have applied the same effects hold the same in every key
+I-2  what a region holds is what the formulas make of the effects it has applied
+I-3  a write that was confirmed is never lost, except where ``appendfsync`` says so
+I-4  an entry that is gone from a region does not come back there
+I-7  in strict mode no two entries of a key have one ID
+I-8  an ID that is given out is above all that its region had seen in the key
+I-9  within an origin's log numbers and IDs ascend
+I-10 reading a group to its end leaves no entry that was neither delivered there, nor acknowledged,
+     nor jumped over there
+I-11 what counts as acknowledged was acknowledged by somebody, under a creation that lives
+I-12 a group's lag is the number of entries that reading on would return
+I-13 what is pending in a group is what its consumers hold, and none of it is acknowledged
+I-14 a restart brings back what was there, local state included
+I-15 a snapshot and the log behind it tell the same as the log alone
+I-16 of two entries that regions accepted for one idempotent ID one is left
+I-17 a region that has accepted an idempotent ID does not add it again
+I-18 a reader with a cursor that goes from region to region gets every entry that stays, once
+I-21 when all is well again nothing is left of marks, waiting batches and half-way states
+I-22 when all is well and nobody writes, regions exchange heartbeats and nothing else
+I-23 an effect's number never stands for two contents
+I-26 the counters of a key are alike in all regions (within I-1 and I-2)
+==== ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from anabranch.keyspace.replica import region_of
+from anabranch.replication.local import STAGING
+from anabranch.simulator import looking
+from anabranch.simulator.formulas import NEVER, Shown
+from anabranch.simulator.node import Node, Process
+from anabranch.simulator.record import Dot, Record, Violation
+from anabranch.simulator.workload import Workload, parsed_id
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__ = ["Checks", "Reader"]
+
+SCAN_EVERY: Final = 12
+"""Changes of a region between two complete looks at it."""
+
+EQUAL_EVERY_MS: Final = 50.0
+"""Between two comparisons of the same regions."""
+
+TRACKED_MS: Final = 30_000
+"""For so long an idempotent ID is remembered in any case."""
+
+
+@dataclass
+class Reader:
+    """A client of AB.READ that asks now here, now there."""
+
+    key: bytes
+    count: int
+    cursor: bytes = b"0"
+    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
+
+
+@dataclass
+class _Seen:
+    """What a process was seen to hold, as far as later looks are compared with it."""
+
+    mark: int = -1
+    changes: int = 0
+    live: dict[bytes, set[Dot]] = field(default_factory=dict)
+    gone: defaultdict[bytes, set[Dot]] = field(default_factory=lambda: defaultdict(set))
+
+
+@dataclass
+class _Delivered:
+    """What a region has handed out of a group."""
+
+    under: dict[Dot, set[Dot]] = field(default_factory=dict)
+    """By entry, the creations of the group at that time."""
+    jumped: bool = False
+    """Whether entries were passed over on purpose."""
+
+
+class Checks:
+    """All checkers of a run."""
+
+    def __init__(self, nodes: Sequence[Node], record: Record, work: Workload) -> None:
+        self._nodes = nodes
+        self._record = record
+        self._work = work
+        self._seen: dict[Process, _Seen] = {}
+        self._delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)
+        self._accepted: dict[tuple[Process, bytes, bytes, bytes], tuple[int, Dot]] = {}
+        self._compared: dict[tuple[int, int], float] = {}  # when pairs of regions were compared
+        self.configured = False
+        """Whether idempotent IDs may have been forgotten early: by XCFGSET, or as clocks jumped."""
+
+    # -- after every step ---------------------------------------------------------------------
+
+    def changed(self, process: Process) -> None:
+        """An event has happened in a region; look at it if it has changed anything."""
+        seen = self._seen.get(process)
+        if seen is None:
+            seen = self._seen[process] = _Seen()
+        mark = process.journal.mark
+        if mark == seen.mark:
+            return
+        seen.mark = mark
+        seen.changes += 1
+        self._compare_equals(process)
+        if seen.changes % SCAN_EVERY == 0:
+            self.scan(process)
+
+    def _compare_equals(self, process: Process) -> None:
+        vector = process.replica.vector
+        for node in self._nodes:
+            other = node.process
+            if (
+                other is not None
+                and other is not process
+                and other.replica.vector == vector
+                and not (other.journal.broken or process.journal.broken)
+            ):
+                pair = process.node.number, node.number
+                now_ms = process.node.timeline.now_ms
+                if now_ms - self._compared.get(pair, -EQUAL_EVERY_MS) >= EQUAL_EVERY_MS:
+                    self._compared[pair] = now_ms
+                    self._record.reached["equal vectors compared"] += 1
+                    self._must_be_equal(process, other)
+
+    def _must_be_equal(self, one: Process, other: Process) -> None:
+        mine = looking.visible(one.region.keyspace)
+        theirs = looking.visible(other.region.keyspace)
+        if mine != theirs:
+            raise Violation(
+                1,
+                f"regions {one.node.number} and {other.node.number} have applied the same and "
+                f"differ: {difference(mine, theirs)}",
+            )
+
+    def scan(self, process: Process) -> None:
+        """Look at everything a region holds."""
+        seen = self._seen.setdefault(process, _Seen())
+        streams = looking.streams(process.region.keyspace)
+        number = process.node.number
+        for key in {**seen.live, **streams}:
+            stream = streams.get(key)
+            live = set[Dot]()
+            if stream is not None:
+                stream.check()
+                entries = looking.entries(stream)
+                live = {entry.dot for entry in entries}
+                self._check_order(process, key, stream, entries)
+                for name, group in looking.groups(stream):
+                    self._check_group(number, stream, name, group, entries)
+            back = live & seen.gone[key]
+            if back:
+                raise Violation(4, f"entries {sorted(back)} are back in {key!r} of region {number}")
+            seen.gone[key] |= seen.live.get(key, set()) - live
+            seen.live[key] = live
+
+    def _check_order(
+        self, process: Process, key: bytes, stream: Stream, entries: list[looking.Entry]
+    ) -> None:
+        for one, other in pairwise(entries):
+            if one.dot[0] == other.dot[0] and not (
+                one.dot < other.dot and one.entry_id < other.entry_id
+            ):
+                raise Violation(9, f"{one} stands before {other} in {key!r}")
+        if self._work.mode == "strict" and not self._work.copies:
+            twice = [i for i, n in Counter(e.entry_id for e in entries).items() if n > 1]
+            if twice:
+                which = [entry for entry in entries if entry.entry_id in twice]
+                raise Violation(7, f"region {process.node.number} has {which} in {key!r}")
+
+    def _check_group(
+        self,
+        number: int,
+        stream: Stream,
+        name: bytes,
+        group: SharedGroup,
+        entries: list[looking.Entry],
+    ) -> None:
+        where = f"group {name!r} of region {number}"
+        due = sum(_is_due(group, entry) for entry in entries)
+        lag = stream.count_for(group)
+        if lag != due:
+            raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
+        held = Counter(
+            (origin, entry.entry_id)
+            for consumer in group.consumers.values()
+            for origin, pending in consumer.pending.items()
+            for entry in pending.between(MIN_ID, MAX_ID)
+        )
+        pending = Counter(
+            (origin, entry_id)
+            for origin, each in group.pending.items()
+            for entry_id, entry in each.entries.items()
+            if entry.consumer is not None
+        )
+        if held != pending:
+            raise Violation(13, f"{where}: consumers hold {held}, pending is {pending}")
+        for origin, each in group.pending.items():
+            done = looking.acknowledged(group, origin).without(group.hidden.get(origin))
+            wrong = [entry.number for entry in each.entries.values() if entry.number in done]
+            if wrong:
+                raise Violation(13, f"{where}: {wrong} of {origin} are acknowledged and pending")
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def command(self, process: Process, words: list[bytes]) -> Any:
+        """Have a region do something, and look at what comes of it."""
+        name = words[0]
+        key = words[words.index(b"STREAMS") + 1] if b"STREAMS" in words else words[-1]
+        if name in _KEY_SECOND:
+            key = words[1]
+        elif name == b"XGROUP":
+            key = words[2]
+        stream = self._work.stream(process, key)
+        if name == b"XADD":
+            return self._add(process, words, key, stream)
+        if name == b"XREADGROUP":
+            return self._read_group(process, words, key, stream)
+        if name in (b"XACK", b"XACKDEL"):
+            return self._acknowledge(process, words, key, stream)
+        reply = process.do(words)
+        if isinstance(reply, Exception):
+            return reply
+        if name == b"XCFGSET":
+            self.configured = True
+        elif name == b"XGROUP" and words[1] == b"SETID":
+            self._delivered[process.node.number, key, words[3]].jumped = True
+            to = "forward" if words[4] == b"$" else "to an ID"
+            self._record.reached[f"SETID {to}"] += 1
+        elif name == b"XGROUP" and words[1] == b"DELCONSUMER" and reply:
+            self._record.reached["pending entries given up"] += 1
+        elif name == b"XCLAIM" and b"LASTID" in words:
+            self._delivered[process.node.number, key, words[2]].jumped = True
+        return reply
+
+    def _add(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
+        known: dict[Dot, int] = {}
+        newest = 0
+        if stream is not None and not self._is_over(process, stream):
+            known = {entry.dot: entry.entry_id for entry in looking.entries(stream)}
+            newest = max([stream.last_id, *known.values()])
+        reply = process.do(words)
+        if isinstance(reply, Exception):
+            return reply
+        given = parsed_id(reply)
+        if b"IDMP" in words:
+            at = words.index(b"IDMP")
+            tag = key, words[at + 1], words[at + 2]
+            made = self._work.stream(process, key)
+            new = [
+                entry.dot
+                for entry in (looking.entries(made) if made is not None else ())
+                if entry.dot not in known and entry.entry_id == given
+            ]
+            self._check_idempotent(process, tag, new[0] if new else None, known)
+        elif given <= newest:
+            raise Violation(
+                8, f"region {process.node.number} gave {reply!r} in {key!r}, which had {newest}"
+            )
+        return reply
+
+    @staticmethod
+    def _is_over(process: Process, stream: Stream) -> bool:
+        deadline = None if stream.shared is None else stream.shared.deadline_ms
+        return deadline is not None and deadline <= process.wall_ms()
+
+    def _check_idempotent(
+        self,
+        process: Process,
+        tag: tuple[bytes, bytes, bytes],
+        new: Dot | None,
+        known: dict[Dot, int],
+    ) -> None:
+        now_ms = process.wall_ms()
+        before = self._accepted.get((process, *tag))
+        if before is not None and not self.configured:
+            at_ms, dot = before
+            if new is not None and dot in known and abs(now_ms - at_ms) < TRACKED_MS:
+                raise Violation(
+                    17, f"region {process.node.number} accepted {tag} as {dot} and as {new}"
+                )
+            self._record.reached["idempotent ID repeated"] += 1
+        if new is not None:
+            self._accepted[process, *tag] = now_ms, new
+        elif before is None:
+            self._record.reached["idempotent ID of another region"] += 1
+
+    def _read_group(
+        self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
+    ) -> Any:
+        name = words[2]
+        by_id: defaultdict[tuple[int, bytes], list[Dot]] = defaultdict(list)
+        creations: set[Dot] = set()
+        if stream is not None and words[-1] == b">":
+            for entry in looking.entries(stream):
+                by_id[entry.entry_id, entry.token].append(entry.dot)
+            group = stream.groups.get(name)
+            if isinstance(group, SharedGroup):
+                creations = set(group.creations)
+        reply = process.do(words)
+        if isinstance(reply, Exception) or not reply or words[-1] != b">":
+            return reply
+        delivered = self._delivered[process.node.number, key, name]
+        for each in _entries_of(reply[0][1]):
+            for dot in by_id[each]:
+                delivered.under.setdefault(dot, set()).update(creations)
+                if b"NOACK" in words:
+                    self._record.settled[key, name, dot] |= creations
+        return reply
+
+    def _acknowledge(
+        self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
+    ) -> Any:
+        name = words[2]
+        at = words.index(b"IDS") + 2 if words[0] == b"XACKDEL" else 3
+        group = None if stream is None else stream.groups.get(name)
+        dots: list[Dot] = []
+        creations: set[Dot] = set()
+        if isinstance(group, SharedGroup):
+            creations = set(group.creations)
+            dots = [
+                (origin, entry.number)
+                for entry_id in {parsed_id(each) for each in words[at:]}
+                for origin, entry in group.pending_of(entry_id)
+            ]
+        before = self._record.reached["acknowledgement that travels"]
+        reply = process.do(words)
+        process.journal.commit()
+        if dots:
+            for dot in dots:
+                self._record.settled[key, name, dot] |= creations
+            if self._record.reached["acknowledgement that travels"] == before:
+                self._record.reached["acknowledgement held back"] += 1
+        return reply
+
+    def read(self, process: Process, reader: Reader) -> tuple[bytes, list[tuple[int, bytes]]]:
+        """AB.READ: the next cursor, and what was got."""
+        words = [b"AB.READ", b"COUNT", b"%d" % reader.count, b"STREAMS", reader.key, reader.cursor]
+        reply = process.do(words)
+        if isinstance(reply, Exception):
+            raise Violation(18, f"AB.READ is refused: {reply}")
+        ((_, cursor, entries),) = reply
+        return cursor, _entries_of(entries)
+
+    def got(self, reader: Reader, cursor: bytes, entries: list[tuple[int, bytes]]) -> None:
+        """A reader has received a reply."""
+        again = [each for each in entries if reader.got[each]]
+        if again and not self._work.copies:
+            raise Violation(18, f"AB.READ of {reader.key!r} returned {again} again")
+        reader.got.update(entries)
+        reader.cursor = cursor
+
+    # -- what the formulas say ----------------------------------------------------------------
+
+    def compare_with_formulas(self, process: Process) -> None:
+        """Compare a region with what follows from the effects it has applied."""
+        vector = process.replica.vector
+        found = looking.visible(process.region.keyspace)
+        for db, key in sorted(self._record.history.facts):
+            if db == 0:
+                shown = self._record.history.shown((0, key), vector)
+                due = due_of(shown) if shown.exists else None
+                if found.get(key) != due:
+                    raise Violation(
+                        2,
+                        f"{key!r} in region {process.node.number}: "
+                        f"{difference(found.get(key), due)}",
+                    )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def unsettled(self, processes: Sequence[Process]) -> str | None:
+        """Why it is not over yet: what a region still lacks or keeps."""
+        first = processes[0]
+        for process in processes:
+            number = process.node.number
+            replica = process.replica
+            if replica.vector != first.replica.vector:
+                return (
+                    f"region {number} has applied {dict(sorted(replica.vector.items()))}, region "
+                    f"{first.node.number} {dict(sorted(first.replica.vector.items()))}"
+                )
+            if replica.members != first.replica.members:
+                return f"region {number} has other members than region {first.node.number}"
+            if replica.marked or replica.flushes:
+                return (
+                    f"region {number} still has marks of {sorted(replica.marked)} and "
+                    f"{sorted(replica.flushes)}"
+                )
+            if len(process.replicator._receiver.buffer):  # noqa: SLF001
+                return f"region {number} has effects that wait for causes"
+            if process.replicator._receiver.incoming is not None:  # noqa: SLF001
+                return f"region {number} still receives a state"
+            if STAGING in process.node.disk.names():
+                return f"region {number} has a staging file"
+            blank = [
+                key
+                for key, stream in process.region.keyspace.databases[0].remembered.items()
+                if stream.is_blank
+            ]
+            if blank:
+                return f"region {number} remembers keys of which nothing is left: {sorted(blank)}"
+        return None
+
+    def finish(self, processes: Sequence[Process]) -> None:
+        """Everything has arrived everywhere."""
+        for process in processes:
+            self.scan(process)
+            self.compare_with_formulas(process)
+        for one, other in pairwise(processes):
+            self._must_be_equal(one, other)
+        vector = processes[0].replica.vector
+        for origin, number in sorted(self._record.promised.items()):
+            if number > vector.get(origin, 0):
+                raise Violation(
+                    3,
+                    f"clients of region {region_of(origin)} were told that effect {number} of "
+                    f"origin {origin} is done, and {vector.get(origin, 0)} are left",
+                )
+        for key in self._work.keys:
+            shown = self._record.history.shown((0, key), vector)
+            self._check_acknowledgements(key, shown)
+            self._check_collapse(key, shown)
+
+    def _check_acknowledgements(self, key: bytes, shown: Shown) -> None:
+        for group, creations in shown.groups.items():
+            alive = {fact.dot for fact in creations}
+            for entry in shown.entries:
+                if shown.is_acknowledged(group, entry) and any(
+                    created.delivers(entry) for created in creations
+                ):
+                    settled = self._record.settled.get((key, group, entry.dot), set())
+                    if not settled & alive:
+                        raise Violation(
+                            11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
+                        )
+
+    def _check_collapse(self, key: bytes, shown: Shown) -> None:
+        live = {(entry.origin, entry.entry_id) for entry in shown.entries}
+        collapses = (
+            not self._work.copies and self._work.conflict == "collapse" and not self.configured
+        )
+        for (pid, iid), facts in shown.tags.items():
+            ids = [fact.entry_id >> 64 for fact in facts]
+            if len(facts) < 2 or max(ids) - min(ids) > TRACKED_MS:
+                continue
+            self._record.reached["idempotent ID accepted by two regions"] += 1
+            left = [fact.dot for fact in facts if (fact.origin, fact.entry_id) in live]
+            if len(left) > 1 and collapses:
+                raise Violation(16, f"{pid!r} {iid!r} has entries {left} in {key!r}")
+
+    def drain(self, process: Process) -> None:
+        """Read every group of a region to its end."""
+        for key, stream in sorted(looking.streams(process.region.keyspace).items()):
+            if self._is_over(process, stream):
+                continue
+            for name in sorted(stream.groups):
+                words = [b"XREADGROUP", b"GROUP", name, b"z", b"STREAMS", key, b">"]
+                self.command(process, words)
+                process.finish_event()
+                self._check_nothing_missed(process, key, name)
+
+    def _check_nothing_missed(self, process: Process, key: bytes, name: bytes) -> None:
+        stream = self._work.stream(process, key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or not isinstance(group, SharedGroup):
+            return
+        delivered = self._delivered[process.node.number, key, name]
+        rows = process.do([b"XINFO", b"GROUPS", key])
+        for row in rows:
+            figures = dict(zip(row[::2], row[1::2], strict=True))
+            if figures[b"name"] == name and (
+                figures[b"lag"] != 0 or figures[b"entries-read"] != stream.entries_added
+            ):
+                raise Violation(12, f"{name!r} of {key!r} was read to its end and shows {figures}")
+        shown = self._record.history.shown((0, key), process.replica.vector)
+        if delivered.jumped or name not in shown.groups:
+            return
+        for entry in shown.entries:
+            under = delivered.under.get(entry.dot, set())
+            if (
+                any(created.delivers(entry) for created in shown.groups[name])
+                and not shown.is_acknowledged(name, entry)
+                and not under & {created.dot for created in shown.groups[name]}
+            ):
+                raise Violation(
+                    10,
+                    f"{entry.dot} was never delivered to {name!r} of {key!r} in region "
+                    f"{process.node.number}",
+                )
+
+    def drain_reader(
+        self, reader: Reader, processes: Sequence[Process], chance: random.Random
+    ) -> None:
+        """Read on to the end of a stream, wherever, and see whether anything was missed."""
+        shown = self._record.history.shown((0, reader.key), processes[0].replica.vector)
+        due = Counter(
+            (entry.entry_id, looking.token_of(entry.payload))  # type: ignore[arg-type]
+            for entry in shown.entries
+        )
+        stream = self._work.stream(processes[0], reader.key)
+        if stream is None or self._is_over(processes[0], stream):
+            return
+        for _ in range(sum(due.values()) + 2):
+            self.got(reader, *self.read(chance.choice(processes), reader))
+        missed = due - reader.got
+        if missed and not (self._work.copies or self._record.has_lost):
+            raise Violation(18, f"AB.READ of {reader.key!r} never returned {sorted(missed)}")
+        self._record.reached["wandering reader read to the end"] += 1
+
+
+_KEY_SECOND: Final = frozenset(
+    {
+        b"COPY", b"DEL", b"PERSIST", b"PEXPIRE", b"RENAME", b"RENAMENX", b"XACK", b"XACKDEL",
+        b"XADD", b"XAUTOCLAIM", b"XCFGSET", b"XCLAIM", b"XDEL", b"XDELEX", b"XSETID", b"XTRIM",
+    }
+)  # fmt: skip
+
+
+def _entries_of(reply: Iterable[Any]) -> list[tuple[int, bytes]]:
+    return [(parsed_id(entry_id), fields[-1]) for entry_id, fields in reply or () if fields]
+
+
+def _is_due(group: SharedGroup, entry: looking.Entry) -> bool:
+    """Whether a group would still deliver an entry, one condition after the other."""
+    origin, number = entry.dot
+    if number in group.delivered.get(origin, ()):
+        return False
+    hidden = number in group.hidden.get(origin, ())
+    if not hidden and number in looking.acknowledged(group, origin):
+        return False
+    return origin in group.rewound or any(
+        number > context.get(origin, 0) if start is None else entry.entry_id > start
+        for context, start in group.creations.values()
+    )
+
+
+def due_of(shown: Shown) -> dict[str, Any]:
+    """What the formulas say, in the form of :func:`looking.visible`."""
+    return {
+        "entries": sorted(
+            looking.Entry(e.entry_id, e.dot, looking.token_of(e.payload))  # type: ignore[arg-type]
+            for e in shown.entries
+        ),
+        "last ID": shown.last_id,
+        "entries added": shown.entries_added,
+        "max deleted ID": shown.max_deleted_id,
+        "deadline": None if shown.deadline == NEVER else shown.deadline,
+        "groups": {
+            name: (
+                sorted(created.dot for created in creations),
+                sorted(e.dot for e in shown.entries if shown.is_acknowledged(name, e)),
+            )
+            for name, creations in sorted(shown.groups.items())
+        },
+    }
+
+
+def difference(one: Any, other: Any) -> str:
+    """Where two values differ, as deep down as possible."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            if one.get(key) != other.get(key):
+                return f"{key} {difference(one.get(key), other.get(key))}"
+    if isinstance(one, list) and isinstance(other, list):
+        more = [each for each in one if each not in other]
+        less = [each for each in other if each not in one]
+        return f"has {more} too many, lacks {less}"
+    return f"{one} instead of {other}"

@@ -1,0 +1,239 @@
+"""A disk in memory that forgets what was not synced, and fails when told to.
+
+What the server writes is seen at once by whoever reads; whether it outlives :meth:`crash` depends
+on syncs. Files and the directory are apart, as on a real disk: syncing a file makes its contents
+durable, syncing the directory makes names durable. Operations on names reach the disk in their
+order, as on file systems with a journal.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+from dataclasses import dataclass
+
+__all__ = ["Fault", "MemoryStorage"]
+
+
+@dataclass
+class Fault:
+    """An operation that fails: ``write``, ``sync``, ``truncate`` of a file, or one of the storage.
+
+    ``keep`` is how many bytes of a failing write are written nevertheless.
+    """
+
+    operation: str
+    code: int = errno.EIO
+    times: int = 1
+    after: int = 0
+    """Operations of this sort that still succeed."""
+    keep: int = 0
+    name: str = ""
+    """How the file's name begins."""
+
+
+class _Contents:
+    """A file's bytes: those on the disk, and what happened to them since."""
+
+    def __init__(self) -> None:
+        self.durable = b""
+        self.changes: list[bytes | int] = []  # bytes appended, or the size it was cut to
+        self.now = bytearray()
+
+    def append(self, data: bytes) -> None:
+        self.now += data
+        self.changes.append(data)
+
+    def truncate(self, size: int) -> None:
+        del self.now[size:]
+        self.changes.append(size)
+
+    def after_crash(self, rng: random.Random, *, holes: bool) -> bytes:
+        data = bytearray(self.durable)
+        kept = rng.randint(0, len(self.changes))
+        for index, change in enumerate(self.changes[: kept + 1]):
+            if isinstance(change, int):
+                if index < kept:
+                    del data[change:]
+            elif index == kept:
+                data += change[: rng.randint(0, len(change))]
+            elif holes and index < kept - 1 and rng.random() < 0.3:
+                data += bytes(len(change))  # the file was lengthened, the page not written
+            else:
+                data += change
+        return bytes(data)
+
+
+class _Handle:
+    """See :class:`anabranch.oplog.storage.LogFile`."""
+
+    def __init__(self, storage: MemoryStorage, name: str, contents: _Contents) -> None:
+        self._storage = storage
+        self._name = name
+        self._contents = contents
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        storage = self._storage
+        fault = storage.fault("write", self._name)
+        if fault is not None:
+            self._contents.append(data[: fault.keep])
+            raise OSError(fault.code, os.strerror(fault.code))
+        if storage.free is not None:
+            if len(data) > storage.free:
+                self._contents.append(data[: storage.free])
+                storage.free = 0
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            storage.free -= len(data)
+        self._contents.append(bytes(data))
+
+    def sync(self) -> None:
+        assert not self.closed
+        changes = len(self._contents.changes)
+        durable = bytes(self._contents.now)
+        self._storage.begin_sync(self._name)
+        self._storage.check("sync", self._name)
+        self._contents.durable = durable
+        del self._contents.changes[:changes]
+
+    def truncate(self, size: int) -> None:
+        assert not self.closed
+        self._storage.check("truncate", self._name)
+        if self._storage.free is not None:
+            self._storage.free += len(self._contents.now) - size
+        self._contents.truncate(size)
+
+    def close(self) -> None:
+        assert not self.closed, "closed twice"
+        self.closed = True
+
+
+class MemoryStorage:
+    """See :class:`anabranch.oplog.storage.Storage`."""
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        """``files`` are there and synced."""
+        self._names: dict[str, _Contents] = {}
+        for name, data in (files or {}).items():
+            contents = self._names[name] = _Contents()
+            contents.durable = data
+            contents.now += data
+        self._durable_names = dict(self._names)
+        self._name_changes: list[dict[str, _Contents]] = []  # what the directory was after each
+        self.faults: list[Fault] = []
+        self.free: int | None = None
+        """Bytes until the disk is full; None is no limit."""
+        self.synced: list[str] = []
+        """The names of files as they were synced; "." is the directory."""
+
+    # -- faults -------------------------------------------------------------------------------
+
+    def fault(self, operation: str, name: str) -> Fault | None:
+        """The fault that is due for an operation."""
+        for fault in self.faults:
+            if fault.operation == operation and name.startswith(fault.name) and fault.times:
+                if fault.after:
+                    fault.after -= 1
+                    return None
+                fault.times -= 1
+                return fault
+        return None
+
+    def check(self, operation: str, name: str) -> None:
+        """Fail if a fault is due."""
+        fault = self.fault(operation, name)
+        if fault is not None:
+            raise OSError(fault.code, os.strerror(fault.code), name)
+
+    def begin_sync(self, name: str) -> None:
+        """A sync of a file begins; what is written from now on is not part of it."""
+        self.synced.append(name)
+
+    # -- storage ------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """See :class:`Storage`."""
+        return list(self._names)
+
+    def size(self, name: str) -> int:
+        """See :class:`Storage`."""
+        return len(self._file(name).now)
+
+    def open(self, name: str) -> io.BytesIO:
+        """See :class:`Storage`."""
+        self.check("open", name)
+        return io.BytesIO(bytes(self._file(name).now))
+
+    def create(self, name: str) -> _Handle:
+        """See :class:`Storage`."""
+        self.check("create", name)
+        contents = self._names.get(name)
+        if contents is None:
+            contents = self._names[name] = _Contents()
+            self._renamed()
+        else:
+            contents.truncate(0)
+        return _Handle(self, name, contents)
+
+    def append(self, name: str) -> _Handle:
+        """See :class:`Storage`."""
+        self.check("append", name)
+        return _Handle(self, name, self._file(name))
+
+    def rename(self, name: str, target: str) -> None:
+        """See :class:`Storage`."""
+        self.check("rename", name)
+        self._names[target] = self._file(name)
+        del self._names[name]
+        self._renamed()
+
+    def remove(self, name: str) -> None:
+        """See :class:`Storage`."""
+        self.check("remove", name)
+        contents = self._file(name)
+        if self.free is not None:
+            self.free += len(contents.now)
+        del self._names[name]
+        self._renamed()
+
+    def sync(self) -> None:
+        """See :class:`Storage`."""
+        names, changes = dict(self._names), len(self._name_changes)
+        self.check("sync directory", ".")
+        self._durable_names = names
+        del self._name_changes[:changes]
+        self.synced.append(".")
+
+    def shown(self, name: str) -> str:
+        """See :class:`Storage`."""
+        return f"disk/{name}"
+
+    def _file(self, name: str) -> _Contents:
+        contents = self._names.get(name)
+        if contents is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return contents
+
+    def _renamed(self) -> None:
+        self._name_changes.append(dict(self._names))
+
+    # -- what remains -------------------------------------------------------------------------
+
+    def files(self) -> dict[str, bytes]:
+        """Everything as it is read now: what a killed process leaves."""
+        return {name: bytes(contents.now) for name, contents in self._names.items()}
+
+    def crash(self, rng: random.Random, *, holes: bool = False) -> MemoryStorage:
+        """The disk after a power failure: what was synced, and a random part of the rest.
+
+        Of what was written to a file since its last sync a prefix is left, torn at any byte; with
+        ``holes`` writes within that prefix may be zeros.
+        """
+        states = [self._durable_names, *self._name_changes]
+        names = rng.choice(states)
+        return MemoryStorage(
+            {name: each.after_crash(rng, holes=holes) for name, each in names.items()}
+        )

@@ -1,0 +1,94 @@
+"""The process around a simulated region: chance from a seed, and nobody to log to."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from anabranch.commands.host import Regions
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.session import Session
+
+__all__ = ["SimulatedHost"]
+
+_NOT_HERE = "ERR not in a simulation"
+
+
+class _Persistence:
+    """See :class:`anabranch.commands.host.Persistence`."""
+
+    is_logging = True
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.synced_position = 0
+
+    def mark(self) -> int:
+        return self.position
+
+    def synced(self) -> int:
+        return self.synced_position
+
+    def save(self) -> None:
+        raise CommandError(_NOT_HERE)
+
+    def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
+        raise CommandError(_NOT_HERE)
+
+    def reload(self, *, save: bool) -> None:
+        raise CommandError(_NOT_HERE)
+
+    def facts(self) -> dict[str, int | float | str]:
+        return {}
+
+
+class SimulatedHost:
+    """See :class:`anabranch.commands.host.Host`. A mistake of a command ends the run."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.persistence = _Persistence()
+        self.regions: Regions | None = None
+        self._chance = chance
+
+    def random_bytes(self, count: int) -> bytes:
+        """See :class:`Host`."""
+        return self._chance.randbytes(count)
+
+    def random_below(self, bound: int) -> int:
+        """See :class:`Host`."""
+        return self._chance.randrange(bound)
+
+    def sleep(self, seconds: float) -> None:
+        """Time does not pass within an event."""
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """See :class:`Host`."""
+        mistake = fields.get("exc")
+        if isinstance(mistake, Exception):
+            raise mistake
+
+    def close(self, session: Session) -> None:
+        """See :class:`Host`."""
+        session.closing = True
+
+    def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
+        """Processes end when a fault ends them."""
+
+    def process_info(self) -> dict[str, object]:
+        """See :class:`Host`."""
+        return {}
+
+    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+        """There is no file."""
+
+    def read_acl_file(self) -> str:
+        """There is no file."""
+        return ""
+
+    def write_acl_file(self, text: str) -> None:
+        """There is no file."""
+
+    def apply_setting(self, name: str) -> None:
+        """Nothing outside the core has settings."""

@@ -1,0 +1,149 @@
+"""What a region holds, read from its keyspace without asking for it by a command.
+
+Commands change things: a look at a key that is over removes it. A checker must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__ = [
+    "Entry",
+    "acknowledged",
+    "entries",
+    "everything",
+    "groups",
+    "streams",
+    "visible",
+]
+
+Dot = tuple[int, int]
+
+
+class Entry(NamedTuple):
+    """One live entry."""
+
+    entry_id: int
+    dot: Dot
+    token: bytes
+    """The value of its last field, unlike that of any other XADD."""
+
+
+def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
+    """The keys of the first database."""
+    return cast("dict[bytes, Stream]", keyspace.databases[0].values)
+
+
+def entries(stream: Stream) -> list[Entry]:
+    """Live entries by origin and number."""
+    found = []
+    for origin, log in sorted(stream.shared_logs.items()):
+        for block, low, high in log.spans(MIN_ID, MAX_ID):
+            assert block.numbers is not None
+            found += [
+                Entry(entry_id, (origin, number), token_of(fragment))
+                for entry_id, number, fragment in zip(
+                    block.ids[low:high],
+                    block.numbers[low:high],
+                    block.fragments(low, high),
+                    strict=True,
+                )
+            ]
+    return found
+
+
+def token_of(fragment: bytes) -> bytes:
+    """The last field's value in an entry as it is sent."""
+    return fragment.rstrip(b"\r\n").rpartition(b"\r\n")[2]
+
+
+def groups(stream: Stream) -> Iterator[tuple[bytes, SharedGroup]]:
+    """By name."""
+    for name in sorted(stream.groups):
+        yield name, cast("SharedGroup", stream.groups[name])
+
+
+def acknowledged(group: SharedGroup, origin: int) -> Ranges:
+    """Numbers of an origin that were acknowledged under any creation."""
+    found = Ranges()
+    for by_origin in group.acknowledged.values():
+        if (ranges := by_origin.get(origin)) is not None:
+            found.update(ranges)
+    return found
+
+
+def visible(keyspace: Keyspace) -> dict[bytes, Any]:
+    """All that regions which have applied the same must hold alike, by key."""
+    shown = {}
+    for key, stream in sorted(streams(keyspace).items()):
+        live = entries(stream)
+        assert stream.shared is not None
+        shown[key] = {
+            "entries": sorted(live),
+            "last ID": stream.last_id,
+            "entries added": stream.entries_added,
+            "max deleted ID": stream.max_deleted_id,
+            "deadline": stream.shared.deadline_ms,
+            "groups": {
+                name: (
+                    sorted(group.creations),
+                    [each.dot for each in live if each.dot[1] in acknowledged(group, each.dot[0])],
+                )
+                for name, group in groups(stream)
+            },
+        }
+    return shown
+
+
+def everything(keyspace: Keyspace) -> dict[str, Any]:
+    """All that a restart must bring back, this region's own part of groups included.
+
+    Marks are not part of it: that some were forgotten is found out again.
+    """
+    replica = keyspace.replica
+    assert replica is not None
+    return {
+        "vector": dict(sorted(replica.vector.items())),
+        "own origin": replica.own,
+        "members": dict(sorted(replica.members.items())),
+        "visible": visible(keyspace),
+        "local": {
+            (key, name): _local(group)
+            for key, stream in sorted(streams(keyspace).items())
+            for name, group in groups(stream)
+        },
+    }
+
+
+def _local(group: SharedGroup) -> dict[str, Any]:
+    return {
+        "consumers": sorted(group.consumers),
+        "pending": sorted(
+            (
+                origin,
+                entry_id,
+                entry.number,
+                b"" if entry.consumer is None else entry.consumer.name,
+                entry.delivery_ms,
+                entry.delivery_count,
+            )
+            for origin, pending in group.pending.items()
+            for entry_id, entry in pending.entries.items()
+        ),
+        "delivered": sorted((o, ranges.flat()) for o, ranges in group.delivered.items() if ranges),
+        "hidden": sorted((o, ranges.flat()) for o, ranges in group.hidden.items() if ranges),
+        "rewound": sorted(group.rewound),
+        "discarded": sorted((o, *given_up) for o, given_up in group.discarded.items() if given_up),
+        "runs": sorted(
+            (origin, run.low, run.sent, run.last, run.closed)
+            for origin, runs in group.runs.items()
+            for run in runs
+        ),
+    }

@@ -1,0 +1,268 @@
+"""Connections between simulated regions: frames arrive in order, late, damaged, or not at all.
+
+A connection is two streams of frames. What is sent into a cut line is held, as TCP would, and
+arrives when the line is whole again, unless the connection was given up. A lost frame is a lost
+connection; of a half-open one only one side knows that it has ended.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.oplog.batch import span
+from anabranch.replication.frames import FrameType
+from anabranch.simulator.timeline import Timeline
+
+__all__ = ["Line", "Network", "Peer", "Wire"]
+
+HEAD_BYTES = 5
+DIAL_TIMEOUT_MS = 5000.0
+FIRST_PORT = 10_000
+
+
+class Peer(Protocol):
+    """The process at an end of a connection."""
+
+    def link_up(self, link: int, dialled: tuple[str, int] | None) -> None:
+        """There is a connection."""
+
+    def link_down(self, link: int) -> None:
+        """It has ended."""
+
+    def dial_failed(self, host: str, port: int) -> None:
+        """Nobody answers."""
+
+    def frame(self, link: int, data: bytes) -> None:
+        """A frame has come."""
+
+
+@dataclass
+class Line:
+    """One direction between two regions."""
+
+    cut: bool = False
+    delay_ms: float = 1.0
+    jitter_ms: float = 1.0
+    tail: float = 0.0
+    """How likely a frame takes much longer, and holds up those behind it."""
+    tail_ms: float = 0.0
+    rate: float = 0.0
+    """Bytes in a ms; 0 is no limit."""
+    loss: float = 0.0
+    """How likely a frame is lost, and the connection with it."""
+    flip: float = 0.0
+    """How likely a bit of a frame is turned over."""
+    half_open: float = 0.0
+    """How likely a connection that is lost is lost to one side only."""
+
+
+@dataclass
+class _End:
+    """One side of a connection."""
+
+    number: int
+    wire: Wire
+    is_open: bool = True
+    other: _End | None = None
+    free_at_ms: float = 0.0
+    held: list[bytes | None] = field(default_factory=list)
+    """What is on its way from here and cannot go on; None is the end."""
+
+
+class Wire:
+    """See :class:`anabranch.replication.interface.Transport`: the connections of one process."""
+
+    def __init__(self, network: Network, region: int, peer: Peer) -> None:
+        self._network = network
+        self.region = region
+        self.peer = peer
+        self.is_alive = True
+        self.ends: dict[int, _End] = {}
+
+    def send(self, link: int, frame: bytes) -> None:
+        """See :class:`Transport`."""
+        end = self.ends.get(link)
+        if end is not None and end.is_open:
+            self._network.send(end, frame)
+
+    def close(self, link: int) -> None:
+        """See :class:`Transport`."""
+        end = self.ends.pop(link, None)
+        if end is not None and end.is_open:
+            end.is_open = False
+            self._network.carry(end, None)
+
+    def dial(self, host: str, port: int) -> None:
+        """See :class:`Transport`."""
+        self._network.dial(self, host, port)
+
+
+class Network:
+    """All lines, and who listens."""
+
+    def __init__(self, timeline: Timeline, chance: random.Random) -> None:
+        self._timeline = timeline
+        self._chance = chance
+        self.lines: dict[tuple[int, int], Line] = {}
+        self.listening: dict[int, Wire] = {}
+        self.sent: Counter[int] = Counter()
+        """Frames by type."""
+        self.reached: Counter[str] = Counter()
+        self.on_batch: Callable[[int, int], None] = lambda _origin, _last: None
+        """Hears of every batch that leaves a region."""
+        self._next = 0
+
+    def line(self, source: int, target: int) -> Line:
+        """One direction between two regions."""
+        return self.lines.setdefault((source, target), Line())
+
+    def port(self, region: int) -> int:
+        """Where a region listens."""
+        return FIRST_PORT + region
+
+    # -- connections --------------------------------------------------------------------------
+
+    def listen(self, wire: Wire) -> None:
+        """A process can be dialled."""
+        self.listening[wire.region] = wire
+
+    def vanish(self, wire: Wire, *, silently: bool) -> None:
+        """A process is gone; ``silently`` if there is no system left to tell the others."""
+        wire.is_alive = False
+        if self.listening.get(wire.region) is wire:
+            del self.listening[wire.region]
+        for end in wire.ends.values():
+            end.is_open = False
+            if not silently:
+                self.carry(end, None)
+        wire.ends.clear()
+
+    def dial(self, wire: Wire, host: str, port: int) -> None:
+        """Connect, some time from now."""
+        region = port - FIRST_PORT
+        there, back = self.line(wire.region, region), self.line(region, wire.region)
+
+        def failed() -> None:
+            if wire.is_alive:
+                wire.peer.dial_failed(host, port)
+
+        if there.cut or back.cut:
+            self._timeline.after(DIAL_TIMEOUT_MS, failed)
+            return
+
+        def arrived() -> None:
+            target = self.listening.get(region)
+            if target is None or not wire.is_alive:
+                self._timeline.after(self._delay(back), failed)
+                return
+            near, far = self._end(wire), self._end(target)
+            near.other, far.other = far, near
+
+            def answered() -> None:
+                if wire.is_alive:
+                    wire.ends[near.number] = near
+                    wire.peer.link_up(near.number, (host, port))
+
+            target.ends[far.number] = far
+            target.peer.link_up(far.number, None)
+            self._timeline.after(self._delay(back), answered)
+
+        self._timeline.after(self._delay(there), arrived)
+
+    def _end(self, wire: Wire) -> _End:
+        self._next += 1
+        return _End(self._next, wire)
+
+    def _lose(self, end: _End, line: Line) -> None:
+        """A connection breaks."""
+        other = end.other
+        assert other is not None
+        sides = [end, other]
+        if self._chance.random() < line.half_open:
+            sides = [self._chance.choice(sides)]
+            self.reached["half-open connection"] += 1
+        self.reached["connection lost"] += 1
+        for side in sides:
+            self._timeline.after(self._chance.random() * 20, lambda side=side: self._down(side))  # type: ignore[misc]
+        end.is_open = other.is_open = False
+
+    @staticmethod
+    def _down(end: _End) -> None:
+        end.is_open = False
+        if end.wire.ends.pop(end.number, None) is not None and end.wire.is_alive:
+            end.wire.peer.link_down(end.number)
+
+    # -- frames -------------------------------------------------------------------------------
+
+    def send(self, end: _End, frame: bytes) -> None:
+        """A frame leaves."""
+        other = end.other
+        assert other is not None
+        line = self.line(end.wire.region, other.wire.region)
+        self.sent[frame[4]] += 1
+        if frame[4] == FrameType.BATCH:
+            head = span(frame[HEAD_BYTES:])
+            self.on_batch(head.origin, head.last)
+        if self._chance.random() < line.loss:
+            self._lose(end, line)
+            return
+        if self._chance.random() < line.flip:
+            at = self._chance.randrange(4, len(frame))
+            turned = frame[at] ^ 1 << self._chance.randrange(8)
+            frame = frame[:at] + bytes([turned]) + frame[at + 1 :]
+            self.reached["bit flip"] += 1
+        self.carry(end, frame)
+
+    def carry(self, end: _End, frame: bytes | None) -> None:
+        """A frame, or the end of the stream (None), is on its way."""
+        other = end.other
+        if other is None:
+            return
+        line = self.line(end.wire.region, other.wire.region)
+        if line.cut or end.held:
+            end.held.append(frame)
+            return
+        begin = max(self._timeline.now_ms, end.free_at_ms)
+        if line.rate and frame is not None:
+            begin += len(frame) / line.rate
+        end.free_at_ms = max(begin, self._timeline.now_ms + self._delay(line))
+        self._timeline.after(
+            end.free_at_ms - self._timeline.now_ms, lambda: self._arrive(end, frame)
+        )
+
+    def _delay(self, line: Line) -> float:
+        delay = line.delay_ms + self._chance.random() * line.jitter_ms
+        if self._chance.random() < line.tail:
+            delay += self._chance.expovariate(1 / line.tail_ms)
+        return delay
+
+    def _arrive(self, end: _End, frame: bytes | None) -> None:
+        other = end.other
+        assert other is not None
+        line = self.line(end.wire.region, other.wire.region)
+        if line.cut or end.held:
+            end.held.append(frame)
+        elif frame is None:
+            self._down(other)
+        elif other.wire.is_alive and other.number in other.wire.ends:
+            other.wire.peer.frame(other.number, frame)
+
+    def mend(self, source: int, target: int) -> None:
+        """A line is whole again: what was held goes on, or the connection has timed out."""
+        self.line(source, target).cut = False
+        wires = [wire for wire in self.listening.values() if wire.region == target]
+        for wire in wires:
+            for mine in list(wire.ends.values()):
+                other = mine.other
+                if other is None or other.wire.region != source or not other.held:
+                    continue
+                held, other.held = other.held, []
+                if self._chance.random() < 0.3:
+                    self._lose(other, self.line(source, target))
+                    continue
+                for frame in held:
+                    self.carry(other, frame)

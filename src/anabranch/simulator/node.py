@@ -1,0 +1,578 @@
+"""One region: a machine with a disk and a clock, and the process that runs on it, if one does.
+
+The process is put together as a server does it (``server/app.py``, ``persistence.py``,
+``regions.py``): recovery, the log, the decision about the epoch, the replicator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import hiredis
+
+from anabranch.config.settings import Settings
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Member, Replica, epoch_of, origin_of, region_of
+from anabranch.oplog.batch import Batch
+from anabranch.oplog.compression import Compressor
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery, recover
+from anabranch.oplog.snapshot import Contents, Snapshot, framed, position_of, snapshot_name
+from anabranch.region.region import Region
+from anabranch.region.turn import Turn
+from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.local import RegionLocal
+from anabranch.replication.replicator import Replicator
+from anabranch.server.lifetime import CLEAN, Lifetime
+from anabranch.simulator import looking
+from anabranch.simulator.disk import MemoryStorage
+from anabranch.simulator.host import SimulatedHost
+from anabranch.simulator.journal import SimulatedJournal
+from anabranch.simulator.network import Network, Wire
+from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.timeline import Timeline, WallClock
+
+__all__ = ["Node", "Process"]
+
+TICK_MS: Final = 50.0
+RESTART_MS: Final = 500.0
+CLUSTER: Final = "c" * 32
+HOST: Final = "sim"
+
+_COUNTED: Final = {
+    "relay": "relay used",
+    "joined": "state joined",
+    "new_epoch": "epoch opened",
+    "refused": "link refused",
+    "not_applied": "effects not applied for want of disk",
+    "ahead_of_us": "others knew more of a region than itself",
+    "bad_batch": "batch refused",
+}
+
+
+class Process(RegionLocal):
+    """What runs on a machine from a start to an end."""
+
+    def __init__(self, node: Node, seeds: list[Address]) -> None:
+        self.node = node
+        chance = node.chance
+        self.host = SimulatedHost(chance)
+        region = Region(node.settings, node.clock, self.host)
+        self.report = Recovery()
+        for self.report in recover(node.disk, region.keyspace):
+            pass
+        self.on_disk = looking.everything(region.keyspace)
+        """What the disk had."""
+        log = OpLog(
+            node.disk,
+            self.report.segments,
+            end=self.report.end,
+            segment_bytes=node.settings.oplog_segment_bytes,
+        )
+        log.secure()
+        turn = Turn(region.replica)
+        turn.next_number = self.report.next_number
+        region.context.record = turn.effects.append
+        self.journal = SimulatedJournal(
+            log, turn, node.settings.appendfsync, region.dispatcher, self.wall_ms,
+            node.timeline, chance,
+        )  # fmt: skip
+        super().__init__(region, self.journal)
+        self.region = region
+        self.log = log
+        self.session = region.open_session("127.0.0.1:1", "127.0.0.1:2")
+        self._reader = hiredis.Reader()
+        self._owed: deque[tuple[int, int, int]] = deque()  # (position, origin, number)
+        self._told = False
+        self._snapshot: _SnapshotInProgress | None = None
+        self.has_ended = False
+        node.check_recovery(self)
+        self._open(log)
+        self.wire = Wire(node.network, node.number, self)
+        config = ReplicationConfig(
+            name=f"r{node.number}",
+            host=HOST,
+            port=node.network.port(node.number),
+            run_id=f"{node.number}/{node.starts}",
+            wall_ms=self.wall_ms,
+            join=seeds,
+            secret=b"secret",
+            window_bytes=node.settings.gossip_window,
+            hold_bytes=node.settings.gossip_hold_bytes,
+        )
+        self.replicator = Replicator(self, self.wire, config, chance)
+
+    def _open(self, log: OpLog) -> None:
+        """As a server does it once its log can be written."""
+        node = self.node
+        self.open_log(node.disk, log)
+        self.journal.on_taken = self.taken
+        self._lifetime = Lifetime(node.disk, f"boot {node.boots}")
+        own = self.replica.own
+        may_go_on = not self.replica.cluster_id or self._lifetime.may_go_on()
+        self._lifetime.note(node.settings.appendfsync)
+        if not may_go_on:
+            self.reopen(epoch_of(own))
+            if not self.journal.settle():  # or the next power failure would open it once more
+                raise OSError(0, self.journal.trouble)
+        elif self.replica.cluster_id and self.own_number < node.record.left.get(own, 0):
+            raise Violation(
+                23,
+                f"region {node.number} goes on in epoch {epoch_of(own)} behind effect "
+                f"{self.own_number}, but {node.record.left[own]} have left it",
+            )
+
+    def wall_ms(self) -> int:
+        """The machine's clock."""
+        return self.node.clock.now_us() // 1000
+
+    @property
+    def own_number(self) -> int:
+        """How many effects the own origin has."""
+        return self.replica.vector.get(self.replica.own, 0)
+
+    # -- as the replicator's surroundings -----------------------------------------------------
+
+    def taken(self, batches: list[bytes], position: int) -> None:
+        """See :class:`RegionLocal`."""
+        super().taken(batches, position)
+        for data in batches:
+            self.node.record.made(data)
+
+    def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
+        """See :class:`RegionLocal`."""
+        for data in raw:
+            self.node.record.arrives(data)
+        if unit[0].region == self.node.number:
+            self.node.record.reached["effects fetched back"] += 1
+        super().deliver(unit, raw)
+
+    def state(self) -> Iterator[bytes]:
+        """See :class:`RegionLocal`."""
+        chunks = super().state()
+        for origin, number in self.replica.vector.items():
+            self.node.record.leaves(origin, number)
+        return chunks
+
+    def before_join(self) -> None:
+        """See :class:`RegionLocal`."""
+        self._drop_snapshot()
+
+    def after_effects(self) -> None:
+        """See :class:`RegionLocal`."""
+        self.node.has_changed(self)
+
+    def note(self, event: str, **facts: object) -> None:
+        """See :class:`RegionLocal`."""
+        record = self.node.record
+        record.say(self.node.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
+        if (name := _COUNTED.get(event)) is not None:
+            record.reached[name] += 1
+
+    # -- events -------------------------------------------------------------------------------
+
+    def happen(self, action: Callable[[], None]) -> None:
+        """An event, now or when the process is not paused any more."""
+        node = self.node
+        if self.has_ended:
+            return
+        if node.timeline.now_ms < node.paused_until:
+            node.timeline.after(
+                node.paused_until - node.timeline.now_ms, lambda: self.happen(action)
+            )
+            return
+        action()
+        self.finish_event()
+
+    def finish_event(self) -> None:
+        """Write what was done, tell who waits."""
+        journal = self.journal
+        journal.commit()
+        if journal.has_progress:
+            journal.has_progress = False
+            self.synced()
+            if not self._told:
+                self._told = True
+                self.node.timeline.after(0, lambda: self.happen(self._tell))
+        while self._owed and self._owed[0][0] <= journal.safe and not journal.broken:
+            _, origin, number = self._owed.popleft()
+            if not self.node.is_removed:
+                self.node.record.promise(origin, number)
+        self.host.persistence.position = journal.mark
+        self.host.persistence.synced_position = journal.synced
+        self.node.has_changed(self)
+
+    def _tell(self) -> None:
+        self._told = False
+        if not self.journal.broken:
+            self.replicator.appended(self.node.timeline.now_ms)
+
+    def tick(self) -> None:
+        """Called every :data:`TICK_MS`."""
+        self.journal.tick()
+        if self.journal.broken:
+            return
+        self.region.tick()
+        self._receive_pending()
+        self.replicator.tick(self.node.timeline.now_ms)
+        if self._snapshot is not None:
+            self._continue_snapshot()
+
+    def link_up(self, link: int, dialled: Address | None) -> None:
+        """See :class:`Peer`."""
+        now = self.node.timeline
+        self.happen(lambda: self.replicator.link_up(link, now.now_ms, dialled))
+
+    def link_down(self, link: int) -> None:
+        """See :class:`Peer`."""
+        incoming = self.replicator._receiver.incoming  # noqa: SLF001
+        if incoming is not None and incoming.session.link == link:
+            self.node.record.reached["state join interrupted"] += 1
+        self.happen(lambda: self.replicator.link_down(link, self.node.timeline.now_ms))
+
+    def dial_failed(self, host: str, port: int) -> None:
+        """See :class:`Peer`."""
+        self.happen(lambda: self.replicator.dial_failed(host, port, self.node.timeline.now_ms))
+
+    def frame(self, link: int, data: bytes) -> None:
+        """See :class:`Peer`."""
+        self.happen(
+            lambda: self.replicator.receive(link, data[4], data[5:], self.node.timeline.now_ms)
+        )
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def do(self, words: list[bytes]) -> Any:
+        """A command; its reply, an error reply as an exception that is returned."""
+        self.region.execute(self.session, [words])
+        self._reader.feed(b"".join(self.session.outbox))
+        self.session.outbox.clear()
+        reply = self._reader.gets()
+        self.host.persistence.position = self.journal.mark
+        return None if reply is False else reply
+
+    def owe(self) -> None:
+        """What was done so far is to be answered when it is safe."""
+        if not self.journal.broken:
+            self._owed.append((self.journal.mark, self.replica.own, self.own_number))
+
+    def _receive_pending(self) -> None:
+        for session in self.region.take_pending():
+            self.region.resume(session)
+            session.outbox.clear()
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def begin_snapshot(self) -> None:
+        """Take one, a few records with every tick."""
+        if self._snapshot is None and not self.journal.is_behind:
+            try:
+                self._snapshot = _SnapshotInProgress(self)
+            except OSError:
+                return
+            self.node.record.say(self.node.number, "snapshot begins")
+
+    def _continue_snapshot(self) -> None:
+        snapshot = self._snapshot
+        assert snapshot is not None
+        try:
+            if not snapshot.go_on():
+                return
+        except OSError:
+            self._drop_snapshot()
+            return
+        self._snapshot = None
+        self.node.record.reached["snapshot taken"] += 1
+        self.node.record.say(self.node.number, "snapshot is finished")
+        with suppress(OSError):
+            for name in self.node.disk.names():
+                other = position_of(name)
+                if other is not None and other < snapshot.position:
+                    self.node.disk.remove(name)
+            if not self.node.keeps_log:
+                self.log.retire(snapshot.position)
+                self.forget_states(snapshot.position)
+
+    def _drop_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.discard()
+            self._snapshot = None
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def end(self, *, silently: bool) -> None:
+        """The process is gone, with or without the system beneath it."""
+        self.has_ended = True
+        self.journal.is_off = True
+        self.node.network.vanish(self.wire, silently=silently)
+
+    def stop(self) -> bool:
+        """An orderly stop; whether all could be kept."""
+        if not self.journal.settle():
+            return False
+        self.finish_event()
+        self.replicator.stop()
+        with suppress(OSError):
+            self._lifetime.note(CLEAN)
+        self.end(silently=False)
+        return True
+
+
+class _SnapshotInProgress:
+    """One snapshot on its way into a file."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        process.journal.commit()
+        if process.journal.is_behind:
+            raise OSError(0, "the log cannot be written")
+        self.position = process.journal.begin_segment()
+        replica = process.replica
+        contents = Contents(
+            self.position,
+            replica.region,
+            epoch_of(replica.own),
+            process.own_number + 1,
+            process.wall_ms(),
+        )
+        self._disk = process.node.disk
+        self._temporary = snapshot_name(self.position) + TEMPORARY_SUFFIX
+        self._file = self._disk.create(self._temporary)
+        self._snapshot = Snapshot(process.region.keyspace, contents)
+        self._bodies = self._snapshot.bodies()
+        self._compressor = Compressor()
+        process.region.watch_changes(self._snapshot.before)
+        try:
+            self._file.write(self._snapshot.header())
+        except OSError:
+            self.discard()
+            raise
+
+    def go_on(self) -> bool:
+        """Write some records; whether it is finished."""
+        for _ in range(2):
+            body = next(self._bodies, None)
+            if body is None:
+                self._finish()
+                return True
+            self._file.write(framed(body, self._compressor))
+        return False
+
+    def _finish(self) -> None:
+        self._file.sync()
+        self._file.close()
+        self._disk.rename(self._temporary, snapshot_name(self.position))
+        self._disk.sync()
+        self._process.region.unwatch_changes(self._snapshot.before)
+
+    def discard(self) -> None:
+        self._process.region.unwatch_changes(self._snapshot.before)
+        self._snapshot.release()
+        with suppress(OSError):
+            self._disk.remove(self._temporary)
+
+
+class Node:
+    """A machine."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: Settings,
+        timeline: Timeline,
+        network: Network,
+        record: Record,
+        chance: random.Random,
+        has_changed: Callable[[Process], None],
+    ) -> None:
+        self.number = number
+        self.settings = settings
+        self.timeline = timeline
+        self.network = network
+        self.record = record
+        self.chance = chance
+        self.has_changed = has_changed
+        self.clock = WallClock(timeline)
+        self.disk = MemoryStorage()
+        self.process: Process | None = None
+        self.paused_until = 0.0
+        self.boots = 1
+        self.starts = 0
+        self.is_removed = False
+        """Whether it was removed from the cluster: it need not agree any more."""
+        self.keeps_log = False
+        """Whether the log is never cut, so that a recovery can be compared with a replay."""
+        self.seeds: list[Address] = []
+        self._wanted = False
+        self._is_new_disk = False
+        self._synced = 0  # the log was on the disk up to here
+        self._whole: dict[str, Any] | None = None  # what the next start must find
+        self._written: deque[tuple[int, dict[str, Any]]] = deque(maxlen=300)
+        # positions of the log, and all that was there when it ended there
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs here, and belongs to a cluster."""
+        return self.process is not None and bool(self.process.replica.cluster_id)
+
+    def start(self, *, found: bool = False) -> None:
+        """Start the process, and again after a while if it cannot be."""
+        self._wanted = True
+        if self.process is not None:
+            return
+        self.starts += 1
+        try:
+            process = Process(self, self.seeds)
+        except OSError as problem:
+            self.record.say(self.number, f"cannot start: {problem}")
+            self.record.reached["start refused by the disk"] += 1
+            self.timeline.after(RESTART_MS, self._start_again)
+            return
+        self.process = process
+        self.record.say(self.number, f"starts in epoch {epoch_of(process.replica.own)}")
+        self.network.listen(process.wire)
+        if found:
+            process.found(CLUSTER, Member(f"r{self.number}", HOST, self.network.port(self.number)))
+        process.finish_event()
+        self._tick(process)
+
+    def _start_again(self) -> None:
+        if self._wanted:
+            self.start()
+
+    def _tick(self, process: Process) -> None:
+        if not process.has_ended:
+            process.happen(process.tick)
+            self.timeline.after(TICK_MS, lambda: self._tick(process))
+
+    # -- ends ---------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Kill -9: what was written stays."""
+        self._wanted = False
+        process, self.process = self.process, None
+        if process is None:
+            return
+        self.record.say(self.number, "is killed")
+        self.record.reached["kill"] += 1
+        process.end(silently=False)
+        self._written.clear()
+        self._synced = process.log.synced
+        if not process.journal.is_behind:
+            self._whole = looking.everything(process.region.keyspace)
+
+    def lose_power(self) -> None:
+        """What was not synced is lost, and the system's name with it."""
+        self._wanted = False
+        process, self.process = self.process, None
+        self.boots += 1
+        self._whole = None
+        if process is not None:
+            self._synced = process.log.synced
+            process.end(silently=True)
+        self.record.say(self.number, "loses power")
+        self.record.reached["power failure"] += 1
+        free = self.disk.free
+        self.disk = self.disk.crash(self.chance)
+        self.disk.free = free
+
+    def stop(self) -> None:
+        """An orderly stop."""
+        self._wanted = False
+        process = self.process
+        if process is None:
+            return
+        if not process.stop():
+            self.kill()
+            return
+        self.record.say(self.number, "stops")
+        self.record.reached["orderly stop"] += 1
+        self._written.clear()
+        self._synced = process.log.synced
+        self._whole = looking.everything(process.region.keyspace)
+        self.process = None
+
+    def lose_disk(self) -> None:
+        """The machine comes back with an empty disk."""
+        self.kill()
+        self.boots += 1
+        self.record.say(self.number, "has lost its disk")
+        self.record.reached["disk lost"] += 1
+        self.disk = MemoryStorage()
+        self._whole = None
+        self._synced = 0
+        self._is_new_disk = True
+
+    def note_position(self, process: Process) -> None:
+        """Remember what the region holds at the present end of its log."""
+        if not process.journal.is_behind:
+            self._written.append((process.log.end, looking.everything(process.region.keyspace)))
+
+    def pause(self, ms: float) -> None:
+        """The process stands still, and its connections with it."""
+        self.paused_until = max(self.paused_until, self.timeline.now_ms + ms)
+        self.record.say(self.number, f"pauses for {ms:.0f} ms")
+        self.record.reached["pause"] += 1
+
+    # -- what recovery must bring -------------------------------------------------------------
+
+    def check_recovery(self, process: Process) -> None:
+        """Compare what was found on the disk with what has to be there."""
+        record = self.record
+        whole, self._whole = self._whole, None
+        found = process.on_disk
+        if whole is not None:
+            _compare(f"region {self.number} recovers", found, whole, 14)
+        for position, then in self._written:
+            if position == process.report.end:
+                _compare(f"region {self.number} recovers position {position}:", found, then, 14)
+                record.reached["recovery compared with what was written"] += 1
+        self._written.clear()
+        if process.report.end < self._synced:
+            raise Violation(
+                3,
+                f"region {self.number} recovers its log up to {process.report.end}, "
+                f"and had synced it up to {self._synced}",
+            )
+        vector = found["vector"]
+        for origin, number in list(record.promised.items()):
+            if region_of(origin) == self.number and number > vector.get(origin, 0):
+                if self.settings.appendfsync == "always" and not self._is_new_disk:
+                    raise Violation(
+                        3,
+                        f"region {self.number} lost effects {vector.get(origin, 0) + 1} to "
+                        f"{number} of origin {origin} with appendfsync always",
+                    )
+                record.excuse(origin, vector.get(origin, 0))
+        self._is_new_disk = False
+        for origin in record.origins():
+            if region_of(origin) == self.number:
+                record.lost(origin, vector.get(origin, 0))
+        if self.keeps_log and process.report.snapshot is not None:
+            self._compare_with_replay(found)
+
+    def _compare_with_replay(self, found: dict[str, Any]) -> None:
+        """The log alone must tell the same as the snapshot and the rest of the log."""
+        log = MemoryStorage(
+            {name: data for name, data in self.disk.files().items() if position_of(name) is None}
+        )
+        keyspace = Keyspace(self.settings.databases)
+        keyspace.replica = Replica(
+            origin_of(self.number, 0),
+            lambda: (self.settings.stream_idmp_duration, self.settings.stream_idmp_maxsize),
+        )
+        for _ in recover(log, keyspace):
+            pass
+        replayed = looking.everything(keyspace)
+        _compare(f"region {self.number} recovers from its snapshot", found, replayed, 15)
+        self.record.reached["recovery compared with replay"] += 1
+
+
+def _compare(what: str, found: dict[str, Any], due: dict[str, Any], number: int) -> None:
+    for part, expected in due.items():
+        if found[part] != expected:
+            raise Violation(number, f"{what} {part} {found[part]} instead of {expected}")

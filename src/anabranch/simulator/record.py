@@ -1,0 +1,155 @@
+"""What has really happened in a run, kept outside of every region: who made what, who said what.
+
+A region may lose its memory and its disk; the record does not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from xxhash import xxh3_64_intdigest
+
+from anabranch.effects import kinds
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.oplog.batch import Batch, decode_batch, effects_in, is_local, span, wire_form
+from anabranch.simulator.formulas import History
+from anabranch.simulator.timeline import Timeline
+
+__all__ = ["Dot", "Record", "Violation"]
+
+Dot = tuple[int, int]
+
+_TRAVELLING = {
+    kinds.Settle: "acknowledgement that travels",
+    kinds.Delete: "DEL or expiry",
+    kinds.Flush: "FLUSH",
+    kinds.DestroyGroup: "DESTROY",
+    kinds.CreateGroup: "CREATE",
+    kinds.OpenEpoch: "epoch opened",
+    kinds.RemoveRegion: "region removed",
+}
+
+
+_RACERS = {
+    kinds.AddRun: "XADD",
+    kinds.CreateGroup: "CREATE",
+    kinds.DestroyGroup: "DESTROY",
+    kinds.Delete: "DEL",
+    kinds.RemoveNumbers: "removal",
+    kinds.Settle: "acknowledgement",
+    kinds.Expire: "EXPIRE",
+    kinds.Remember: "IDMP",
+}
+"""Of these it is counted how often two regions did them on one key unknown to each other."""
+
+
+class Violation(Exception):
+    """A promise was broken; ``number`` says which, see :mod:`anabranch.simulator.checks`."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"I-{number}: {text}")
+        self.number = number
+
+
+class Record:
+    """Everything that was issued, sent and promised."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.history = History()
+        self.lines: list[str] = []
+        """What happened, one event a line."""
+        self.reached: Counter[str] = Counter()
+        """Which cases a run has come to, and how often."""
+        self.promised: dict[int, int] = {}
+        """By origin, up to where clients were told that their writes are done."""
+        self.left: dict[int, int] = {}
+        """By origin, up to where effects have left their region."""
+        self.settled: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
+        """By key, group and entry, the creations under which it was acknowledged by a client."""
+        self.has_lost = False
+        """Whether effects were lost that only clients of their region had seen."""
+        self._contents: dict[Dot, int] = {}  # hash of the batch, by each of its dots
+        self._races: list[tuple[int, int, dict[int, int], str, bytes | None]] = []
+
+    def say(self, who: object, text: str) -> None:
+        """A line about an event."""
+        self.lines.append(f"{self._timeline.now_ms / 1000:9.3f} {who!s:>3} {text}")
+
+    def made(self, data: bytes) -> None:
+        """A region has written a batch of its own."""
+        if is_local(data):
+            return
+        batch = decode_batch(data)
+        digest = xxh3_64_intdigest(wire_form(data))
+        for number in range(batch.first, batch.last + 1):
+            dot = batch.origin, number
+            if self._contents.setdefault(dot, digest) != digest:
+                raise Violation(
+                    23,
+                    f"effect {number} of region {batch.region} in epoch {batch.epoch} was written "
+                    "a second time, and the first one has left the region",
+                )
+        effects = effects_in(batch)
+        self.history.read(batch.origin, batch.first, batch.dependencies, effects)
+        for effect in effects:
+            name = _TRAVELLING.get(type(effect))
+            if name is not None:
+                self.reached[name] += 1
+            self._note_concurrent(effect, batch)
+
+    def _note_concurrent(self, effect: kinds.Effect, batch: Batch) -> None:
+        """Count pairs of effects on one key that did not know of each other, by their kinds."""
+        name = _RACERS.get(type(effect))
+        if name is None:
+            return
+        dependencies = {**batch.dependencies, batch.origin: batch.last}
+        key = getattr(effect, "key", None)
+        for origin, number, context, other_name, other_key in self._races[-30:]:
+            if (
+                other_key == key
+                and number > dependencies.get(origin, 0)
+                and batch.first > context.get(batch.origin, 0)
+            ):
+                pair = " || ".join(sorted((name, other_name)))
+                self.reached[pair] += 1
+        self._races.append((batch.origin, batch.first, dependencies, name, key))
+
+    def arrives(self, raw: bytes) -> None:
+        """A region is about to apply a batch of another."""
+        head = span(raw)
+        digest = xxh3_64_intdigest(raw)
+        for number in range(head.first, head.last + 1):
+            if self._contents.get((head.origin, number)) != digest:
+                raise Violation(
+                    23,
+                    f"effect {number} of region {region_of(head.origin)} in epoch "
+                    f"{epoch_of(head.origin)} arrives with other contents than it was made with",
+                )
+
+    def leaves(self, origin: int, last: int) -> None:
+        """An effect was sent."""
+        self.left[origin] = max(last, self.left.get(origin, 0))
+
+    def origins(self) -> list[int]:
+        """All that ever issued anything."""
+        return sorted({origin for origin, _ in self._contents})
+
+    def lost(self, origin: int, after: int) -> None:
+        """A region has lost its newest effects, and those that had not left are gone for good."""
+        gone_after = max(after, self.left.get(origin, 0))
+        lost = [dot for dot in self._contents if dot[0] == origin and dot[1] > after]
+        self.has_lost = self.has_lost or bool(lost)
+        gone = [dot for dot in lost if dot[1] > gone_after]
+        for dot in gone:
+            del self._contents[dot]
+        self.history.forget(origin, gone_after)
+
+    def excuse(self, origin: int, upto: int) -> None:
+        """What was promised beyond this may be lost: the table of ``appendfsync`` allows it."""
+        if self.promised.get(origin, 0) > upto:
+            self.promised[origin] = upto
+
+    def promise(self, origin: int, number: int) -> None:
+        """A client was told that it is done."""
+        self.promised[origin] = max(number, self.promised.get(origin, 0))

@@ -1,0 +1,449 @@
+"""A run: a cluster is made, lives through faults, is healed, and must agree again.
+
+======= =======================================================================================
+begin   one region creates the cluster, the others join it
+break   clients write and read while faults happen; safety is checked at every step
+heal    every fault ends; within :data:`HEAL_MS` all regions must have everything
+look    what must hold at the end, silence when nobody writes, reading everything to its end
+======= =======================================================================================
+
+Everything follows from the seed and from which sorts of faults there are.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from anabranch.config.settings import Settings
+from anabranch.errors import AnabranchError
+from anabranch.keyspace.replica import region_of
+from anabranch.replication.frames import FrameType
+from anabranch.simulator.checks import Checks, Reader
+from anabranch.simulator.faults import FAULTS, drawn, heal
+from anabranch.simulator.network import Network
+from anabranch.simulator.node import HOST, Node, Process
+from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.timeline import Timeline
+from anabranch.simulator.workload import Workload
+
+__all__ = ["CASES", "Outcome", "Simulation", "simulate", "smallest"]
+
+BEGIN_MS: Final = 30_000.0
+HEAL_MS: Final = 60_000.0
+IDLE_MS: Final = 5_000.0
+STEP_MS: Final = 100.0
+
+SILENT_ONCE_IN: Final = 4
+"""To look at regions that have nothing to do takes long: not every run does it."""
+
+CALM_MS: Final = 12_000.0
+"""Longer than any dial is waited for, and any silence is borne."""
+
+CASES: Final = (
+    "acknowledgement that travels",
+    "acknowledgement held back",
+    "pending entries given up",
+    "SETID forward",
+    "SETID to an ID",
+    "CREATE || CREATE",
+    "CREATE || DESTROY",
+    "DEL || XADD",
+    "removal || removal",
+    "idempotent ID accepted by two regions",
+    "relay used",
+    "held batch",
+    "state joined",
+    "state join interrupted",
+    "epoch opened",
+    "effects fetched back",
+    "marks waited",
+    "equal vectors compared",
+    "recovery compared with what was written",
+    "recovery compared with replay",
+    "wandering reader read to the end",
+    "half-open connection",
+    "region removed",
+    "disk lost",
+)
+"""A range of runs that never comes to one of these proves little."""
+
+
+@dataclass
+class Outcome:
+    """How a run ended."""
+
+    seed: int
+    faults: tuple[str, ...]
+    problem: Exception | None
+    lines: list[str]
+    reached: Counter[str]
+    virtual_s: float
+    commands: int
+
+    @property
+    def sentence(self) -> str:
+        """What went wrong."""
+        problem = self.problem
+        if problem is None:
+            return "all held"
+        return str(problem) if isinstance(problem, Violation) else repr(problem)
+
+    def is_like(self, other: Outcome) -> bool:
+        """Whether the same sort of thing went wrong."""
+        one, two = self.problem, other.problem
+        if isinstance(one, Violation) and isinstance(two, Violation):
+            return one.number == two.number or {one.number, two.number} <= {1, 2}
+        return type(one) is type(two)
+
+
+@dataclass
+class _Reading:
+    """A reply to a reader that is not safe to be sent yet."""
+
+    process: Process
+    mark: int
+    reader: Reader
+    cursor: bytes
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(
+        self, seed: int, *, regions: int = 3, minutes: float = 5, faults: Iterable[str] = FAULTS
+    ) -> None:
+        self.seed = seed
+        self.faults = drawn(seed, faults)
+        self.breaking_ms = minutes * 60_000
+        self.timeline = Timeline()
+        self.record = Record(self.timeline)
+        self.network = Network(self.timeline, self._chance("network"))
+        self.network.reached = self.record.reached
+        self.network.on_batch = self.record.leaves
+        self.work = Workload(self._chance("workload"))
+        self.is_breaking = False
+        self.commands = 0
+        self._clients = self._chance("clients")
+        self._interval_ms = self._clients.choice([10, 30, 60, 100])
+        chance = self._chance("settings")
+        self._settings: dict[str, Any] = {
+            "xadd_id_uniqueness_mode": self.work.mode,
+            "idmp_conflict": self.work.conflict,
+            "appendfsync": chance.choice(["always", "everysec", "everysec", "no"]),
+            "stream_node_max_entries": chance.choice([100, 4, 2]),
+        }
+        if "limits" in self.faults:
+            self._settings |= {
+                "oplog_segment_bytes": 4096,
+                "oplog_max_bytes": chance.choice([1000, 8000, 100_000]),
+                "region_cache_bytes": chance.choice([500, 4000, 64 << 20]),
+                "gossip_window": chance.choice([600, 4000, 100_000]),
+                "gossip_hold_bytes": chance.choice([500, 20_000]),
+            }
+        keeps_log = "limits" not in self.faults and "membership" not in self.faults
+        self.nodes: list[Node] = []
+        self.checks = Checks(self.nodes, self.record, self.work)
+        for number in range(1, regions + 1):
+            node = Node(
+                number,
+                Settings(region_id=number, **self._settings),
+                self.timeline,
+                self.network,
+                self.record,
+                self._chance(f"region {number}"),
+                self._has_changed,
+            )
+            node.keeps_log = keeps_log
+            if number > 1:
+                node.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
+                    : number - 1
+                ]
+            self.nodes.append(node)
+        for one in range(1, regions + 1):
+            for other in range(1, regions + 1):
+                self.network.line(one, other).delay_ms = chance.choice([1, 20, 100])
+        self._readers = [
+            Reader(chance.choice(self.work.keys), chance.choice([1, 2, 5])) for _ in range(3)
+        ]
+        self._readings: list[_Reading] = []
+
+    def _chance(self, purpose: str) -> random.Random:
+        return random.Random(f"{self.seed}/{purpose}")
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """All of it."""
+        problem: Exception | None = None
+        try:
+            self._begin()
+            self._break()
+            self._heal()
+            self._look()
+        except (AnabranchError, AssertionError, LookupError, OSError, TypeError, ValueError,
+                AttributeError, RuntimeError, Violation) as mistake:  # fmt: skip
+            problem = mistake
+            for frame in traceback.extract_tb(mistake.__traceback__)[-8:]:
+                name = frame.filename.rpartition("/")[2]
+                self.record.say("!", f"{name}:{frame.lineno} {frame.name}")
+        reached = self.record.reached
+        return Outcome(
+            self.seed, self.faults, problem, self.record.lines, reached,
+            self.timeline.now_ms / 1000, self.commands,
+        )  # fmt: skip
+
+    def _begin(self) -> None:
+        for node in self.nodes:
+            node.start(found=node.number == 1)
+        numbers = {node.number for node in self.nodes}
+        self._wait_until(
+            BEGIN_MS,
+            lambda: all(
+                node.process is not None and set(node.process.replica.members) == numbers
+                for node in self.nodes
+            ),
+            "the regions have not found each other",
+        )
+        for node in self.nodes:
+            assert node.process is not None
+            node.process.journal.settle()
+            node.seeds = [
+                (HOST, self.network.port(each.number)) for each in self.nodes if each is not node
+            ]
+
+    def _break(self) -> None:
+        self.is_breaking = True
+        for name in self.faults:
+            FAULTS[name](self, self._chance(f"{name}"))
+        until_ms = self.timeline.now_ms + self.breaking_ms
+        for node in self.nodes:
+            self._client(node)
+        self._observe()
+        self.timeline.run_until(until_ms)
+        self.is_breaking = False
+
+    def _heal(self) -> None:
+        self.record.say("", "everything is healed")
+        heal(self)
+        self._agree()
+
+    def _look(self) -> None:
+        processes = self._processes()
+        self.checks.finish(processes)
+        if self.seed % SILENT_ONCE_IN == 0:
+            self._be_silent()
+        chance = self._chance("end")
+        for process in processes:
+            self.checks.drain(process)
+        for reading in self._readings:
+            if reading.process in processes:
+                self.checks.got(reading.reader, reading.cursor, reading.entries)
+        self._agree()
+        processes = self._processes()
+        for reader in self._readers:
+            self.checks.drain_reader(reader, processes, chance)
+        for process in processes:
+            process.finish_event()
+        self._agree()
+        self.checks.finish(self._processes())
+
+    def _processes(self) -> list[Process]:
+        return [node.process for node in self.members() if node.process is not None]
+
+    def members(self) -> list[Node]:
+        """Machines whose region belongs to the cluster."""
+        return [node for node in self.nodes if not node.is_removed]
+
+    def _agree(self) -> None:
+        """Wait until every region has everything, and has forgotten what it may."""
+        why: list[str | None] = ["a region is not up"]
+
+        def is_settled() -> bool:
+            if not all(node.is_up for node in self.members()):
+                why[0] = "a region is not up"
+                return False
+            why[0] = self.checks.unsettled(self._processes())
+            return why[0] is None
+
+        until_ms = self.timeline.now_ms + HEAL_MS
+        while not is_settled():
+            if self.timeline.now_ms >= until_ms:
+                raise Violation(21, f"not settled after {HEAL_MS / 1000:g} s: {why[0]}")
+            self.timeline.run_until(self.timeline.now_ms + STEP_MS)
+
+    def _wait_until(self, ms: float, is_so: Any, what: str) -> None:
+        until_ms = self.timeline.now_ms + ms
+        while not is_so():
+            if self.timeline.now_ms >= until_ms:
+                raise Violation(21, what)
+            self.timeline.run_until(self.timeline.now_ms + STEP_MS)
+
+    def _be_silent(self) -> None:
+        """Nobody writes: see what is sent all the same."""
+        if any(stream_deadlines(process) for process in self._processes()):
+            return  # keys will expire
+        self.timeline.run_until(self.timeline.now_ms + CALM_MS)
+        self.network.sent.clear()
+        self.timeline.run_until(self.timeline.now_ms + IDLE_MS)
+        sent = {FrameType(kind).name: n for kind, n in sorted(self.network.sent.items())}
+        pairs = len(self.members()) * (len(self.members()) - 1)
+        allowed = pairs * (IDLE_MS / 1000 + 2)
+        handshakes = len(self.nodes) > len(self.members())  # who was removed keeps asking
+        if not handshakes and (set(sent) - {"ROW"} or sent.get("ROW", 0) > allowed):
+            raise Violation(22, f"while nobody wrote, regions sent {sent}")
+
+    # -- clients ------------------------------------------------------------------------------
+
+    def _client(self, node: Node) -> None:
+        """Somebody uses a region, again and again."""
+        if not self.is_breaking:
+            return
+        process = node.process
+        if process is not None and process.replica.cluster_id and not node.is_removed:
+            process.happen(lambda: self._act(process))
+            self._take_replies()
+        self.timeline.after(
+            self._clients.expovariate(1 / self._interval_ms), lambda: self._client(node)
+        )
+
+    def _act(self, process: Process) -> None:
+        chance = self._clients
+        dice = chance.random()
+        if dice < 0.07:
+            idle = [r for r in self._readers if all(r is not x.reader for x in self._readings)]
+            if idle:
+                reader = chance.choice(idle)
+                cursor, entries = self.checks.read(process, reader)
+                self._readings.append(
+                    _Reading(process, process.journal.mark, reader, cursor, entries)
+                )
+        elif dice < 0.1:
+            self._transact(process)
+        else:
+            for _ in range(chance.choice([1, 1, 1, 2, 4])):  # requests of one turn
+                words = self.work.command(process)
+                self._say_command(process, words, self.checks.command(process, words))
+        process.owe()
+
+    def _transact(self, process: Process) -> None:
+        commands = self.work.unit(process)
+        process.do([b"MULTI"])
+        for words in commands:
+            process.do(words)
+        reply = process.do([b"EXEC"])
+        self.record.reached["transaction"] += 1
+        for words in commands:
+            self._say_command(process, words, reply)
+
+    def _say_command(self, process: Process, words: list[bytes], reply: object) -> None:
+        self.commands += 1
+        line = b" ".join(words).decode()
+        said = f"error {reply}" if isinstance(reply, Exception) else repr(reply)[:200]
+        self.record.say(process.node.number, f"{line} -> {said}")
+
+    def _take_replies(self) -> None:
+        for reading in list(self._readings):
+            process = reading.process
+            if process.has_ended or process.journal.broken:
+                self._readings.remove(reading)
+            elif process.journal.safe >= reading.mark:
+                self._readings.remove(reading)
+                self.checks.got(reading.reader, reading.cursor, reading.entries)
+
+    # -- looking on ---------------------------------------------------------------------------
+
+    def _has_changed(self, process: Process) -> None:
+        if process.node.process is process:
+            self.checks.changed(process)
+
+    def _observe(self) -> None:
+        """Now and then: count where the run has come to, compare a region with the formulas."""
+        if not self.is_breaking:
+            return
+        reached = self.record.reached
+        for node in self.nodes:
+            process = node.process
+            if process is None:
+                continue
+            receiver = process.replicator._receiver  # noqa: SLF001
+            reached["held batch"] += bool(len(receiver.buffer))
+            reached["marks waited"] += bool(process.replica.marked)
+        self._count_joins()
+        process = self._clients.choice(self.nodes).process
+        if process is None or process.journal.broken:  # then what it does is recorded nowhere
+            pass
+        elif self._clients.random() < 0.1:
+            self.checks.compare_with_formulas(process)
+        self.timeline.after(STEP_MS, self._observe)
+
+    def _count_joins(self) -> None:
+        joining = {
+            node.number: incoming
+            for node in self.nodes
+            if node.process is not None
+            and (incoming := node.process.replicator._receiver.incoming) is not None  # noqa: SLF001
+        }
+        for number, incoming in joining.items():
+            other = joining.get(incoming.session.region)
+            if other is not None and other.session.region == number:
+                self.record.reached["state joined both ways"] += 1
+
+    # -- what faults do to the cluster --------------------------------------------------------
+
+    def lose_disk(self, node: Node) -> None:
+        """A machine comes back with nothing; what only it had is lost, and allowed to be."""
+        others = [each.process for each in self.nodes if each is not node and each.process]
+        for origin in list(self.record.promised):
+            upto = max((each.durable.get(origin, 0) for each in others), default=0)
+            if region_of(origin) == node.number or upto == 0:
+                self.record.excuse(origin, upto)
+        node.lose_disk()
+
+    def remove(self, node: Node, by: Node) -> None:
+        """A region removes another, which may not be there; what only that had is lost."""
+        process = by.process
+        if (
+            process is None
+            or node.is_removed
+            or by.is_removed
+            or not by.is_up
+            or node.number not in process.replica.members
+        ):
+            return
+        others = [each.process for each in self.members() if each is not node and each.process]
+        for origin in list(self.record.promised):
+            if region_of(origin) == node.number:
+                self.record.excuse(origin, max(each.durable.get(origin, 0) for each in others))
+        self.record.say(by.number, f"removes region {node.number}")
+        node.is_removed = True
+        process.happen(lambda: process.replicator.remove(node.number, force=True))
+
+
+def stream_deadlines(process: Process) -> bool:
+    """Whether any key of a region is going to expire."""
+    return any(database.deadlines for database in process.region.keyspace.databases)
+
+
+def simulate(
+    seed: int, *, regions: int = 3, minutes: float = 5, faults: Iterable[str] = FAULTS
+) -> Outcome:
+    """The run of a seed."""
+    return Simulation(seed, regions=regions, minutes=minutes, faults=faults).run()
+
+
+def smallest(outcome: Outcome, *, regions: int, minutes: float) -> Outcome:
+    """A failed run with the fewest sorts of faults that fails in the same way."""
+    best = outcome
+    left: Sequence[str] = outcome.faults
+    for name in outcome.faults:
+        fewer = [each for each in left if each != name]
+        found = simulate(outcome.seed, regions=regions, minutes=minutes, faults=fewer)
+        if found.problem is not None and found.is_like(outcome):
+            best, left = found, fewer
+    return best

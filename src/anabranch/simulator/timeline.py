@@ -1,0 +1,57 @@
+"""Virtual time: what happens when, one after the other."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+__all__ = ["Timeline", "WallClock"]
+
+BEGIN_MS = 1_700_000_000_000
+
+
+class Timeline:
+    """Events by time; those of the same time in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        """Since the run began; never jumps."""
+        self.events = 0
+        """How many have happened."""
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Have something called some ms from now."""
+        self._count += 1
+        heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0.0), self._count, action))
+
+    def run_until(self, until_ms: float) -> None:
+        """Let everything happen up to a time."""
+        queue = self._queue
+        while queue and queue[0][0] <= until_ms:
+            self.now_ms, _, action = heapq.heappop(queue)
+            self.events += 1
+            action()
+        self.now_ms = until_ms
+
+
+class WallClock:
+    """The clock of one machine: wrong by an offset, fast or slow, and at times set anew."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+        self.offset_ms = 0.0
+        self.drift = 0.0
+        """What it gains in a ms."""
+        self.ticks = 0
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        elapsed_ms = self._timeline.now_ms * (1 + self.drift)
+        return int((BEGIN_MS + elapsed_ms + self.offset_ms) * 1000)
+
+    def ticks_ns(self) -> int:
+        """For durations: every look takes a microsecond."""
+        self.ticks += 1000
+        return self.ticks

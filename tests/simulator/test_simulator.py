@@ -1,0 +1,89 @@
+"""Runs of the simulator: a range of seeds, the same twice, and mistakes it must find."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from anabranch.simulator.faults import FAULTS, drawn
+from anabranch.simulator.simulation import CASES, Outcome, simulate, smallest
+from tests.simulator.faults import MISTAKES, STUBBORN, Mistake, marks_at_once
+
+SEEDS = range(1, 25)
+MINUTES = 0.1
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Outcome]:
+    return [simulate(seed, minutes=MINUTES) for seed in SEEDS]
+
+
+@pytest.mark.timeout(300)
+def test_everything_holds_whatever_goes_wrong(outcomes: list[Outcome]) -> None:
+    failed = [f"seed {each.seed}: {each.sentence}" for each in outcomes if each.problem]
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.timeout(300)
+def test_the_runs_come_to_every_case(outcomes: list[Outcome]) -> None:
+    reached: Counter[str] = Counter()
+    for outcome in outcomes:
+        reached += outcome.reached
+    assert not [case for case in CASES if not reached[case]]
+
+
+def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
+    def run(hash_seed: str) -> bytes:
+        command = [
+            sys.executable, "-c", "from anabranch.cli.main import main; main()",
+            "simulate", "--seed", "4", "--minutes", "0.05", "--verbose",
+        ]  # fmt: skip
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(command, env=environment, capture_output=True, check=False).stdout
+
+    first = run("1")
+    assert first.startswith(b"seed 4: ")
+    assert first == run("2")
+
+
+def test_what_goes_wrong_is_drawn_for_each_sort_apart() -> None:
+    for seed in range(20):
+        everything = drawn(seed, FAULTS)
+        for name in everything:
+            assert drawn(seed, [name]) == (name,)
+        assert drawn(seed, ()) == ()
+    assert {name for seed in range(20) for name in drawn(seed, FAULTS)} == set(FAULTS)
+
+
+def test_a_failure_is_cut_down_to_the_faults_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    marks_at_once(monkeypatch)
+    failed = [simulate(seed, minutes=MINUTES) for seed in range(1, 9)]
+    failed = [outcome for outcome in failed if outcome.problem and outcome.faults]
+    least = [smallest(outcome, regions=3, minutes=MINUTES) for outcome in failed[:4]]
+    assert all(one.is_like(other) for one, other in zip(least, failed, strict=False))
+    assert all(outcome.lines for outcome in least)
+    assert any(
+        len(one.faults) < len(other.faults) for one, other in zip(least, failed, strict=False)
+    )
+
+
+TRIED = [
+    *(each for each in MISTAKES if each.is_quick or os.environ.get("ANABRANCH_ALL_MISTAKES")),
+    *(STUBBORN if os.environ.get("ANABRANCH_ALL_MISTAKES") else ()),
+]
+
+
+@pytest.mark.parametrize("mistake", TRIED, ids=lambda mistake: mistake.name)
+@pytest.mark.timeout(3600)
+def test_a_mistake_in_the_product_is_found(
+    mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake.build_in(monkeypatch)
+    assert any(
+        simulate(seed, minutes=MINUTES, faults=mistake.faults).problem is not None
+        for seed in range(1, mistake.within + 1)
+    )
