@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 
-from benchmarks.versus_redis.load import Connection, request, windows
+from benchmarks.versus_redis.load import Connection, Window, request, windows
 from benchmarks.versus_redis.servers import Server, anabranch_recipe, cpu_between
 
 from .cluster import Cluster
@@ -17,7 +17,7 @@ from .load import BATCH, sensor_adds
 
 KEY = "bench:cost"
 ROUNDS, QUICK_ROUNDS = 5, 3
-SIZES = ((1, 3_000), (BATCH, 50_000))
+SIZES = ((1, 3_000), (BATCH, 25_000))
 """Depths, each with the entries of a round."""
 
 
@@ -31,9 +31,10 @@ def local_write(*, quick: bool) -> list[Figure]:
     ):
         for depth, size in SIZES:
             entries = size // 5 if quick else size
+            script = windows(sensor_adds(KEY, entries), depth)
             here, there = [], []
             for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
-                ratios = _round(server, alone, cluster, entries, depth)
+                ratios = _round(server, alone, cluster, script)
                 if turn:  # the first one warms up
                     here.append(ratios[0])
                     there.append(ratios[1])
@@ -45,10 +46,9 @@ def local_write(*, quick: bool) -> list[Figure]:
 
 
 def _round(
-    server: Server, alone: Connection, cluster: Cluster, entries: int, depth: int
+    server: Server, alone: Connection, cluster: Cluster, script: list[Window]
 ) -> tuple[float, float]:
     writer, receiver = cluster.regions
-    script = windows(sensor_adds(KEY, entries), depth)
     for connection in (alone, writer.connection):
         connection.replay(windows([request("DEL", KEY)], 1))
     cluster.converge()

@@ -20,6 +20,9 @@ CHUNK = 50_000
 BATCH = 256
 """Commands sent in one call: a region makes one batch of them."""
 
+DELETED_AT_ONCE = 16
+"""IDs of one XDEL."""
+
 RANDOM_BYTES = 100
 
 
@@ -69,8 +72,13 @@ def add_and_delete(connection: Connection, key: str, ids: Iterator[int], entries
     ]
     connection.replay(windows(adds, BATCH))
     chance.shuffle(numbers)
-    deletes = [request("XDEL", key, f"{number}-0") for number in numbers]
-    connection.replay(windows(deletes, BATCH))
+    deletes = [
+        request(
+            "XDEL", key, *(f"{number}-0" for number in numbers[first : first + DELETED_AT_ONCE])
+        )
+        for first in range(0, entries, DELETED_AT_ONCE)
+    ]
+    connection.replay(windows(deletes, BATCH // DELETED_AT_ONCE))
 
 
 def one_by_one(connection: Connection, script: list[Window]) -> list[float]:

@@ -15,7 +15,7 @@ from .cluster import Cluster, Region
 from .figures import Figure
 from .load import BATCH, Content, add, contents, sensor_adds
 
-ENTRIES, SINGLES = 50_000, 3_000
+ENTRIES, SINGLES = 25_000, 2_000
 MESH_ENTRIES = 60_000
 KEY = "bench:wire"
 QUICK_SHARE = 5

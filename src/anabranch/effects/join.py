@@ -49,11 +49,14 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace) -> None:
     join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
     for region, epoch in other.removed.items():
         mine.removed[region] = max(mine.removed.get(region, 0), epoch)
-    mine.members = {
-        region: member
-        for region, member in {**mine.members, **other.members}.items()
-        if region not in mine.removed
-    }
+    for region in {**mine.admissions, **other.admissions}:
+        join_dots(
+            mine.admissions.setdefault(region, {}),
+            other.admissions.get(region, {}),
+            mine.vector,
+            other.vector,
+        )
+    mine.renew_members()
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)

@@ -79,13 +79,17 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
 def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
     """See :class:`kinds.AddRegion`."""
     replica = replica_of(keyspace)
-    replica.members[effect.region] = Member(effect.name, effect.host, effect.port)
+    dots = replica.admissions.setdefault(effect.region, {})
+    forget_covered(dots, replica.knows)
+    dots[replica.dot] = Member(effect.name, effect.host, effect.port)
+    replica.renew_members()
 
 
 def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
-    """See :class:`kinds.RemoveRegion`."""
+    """See :class:`kinds.RemoveRegion`. An admission that it did not know of stays."""
     replica = replica_of(keyspace)
-    replica.members.pop(effect.region, None)
+    forget_covered(replica.admissions.get(effect.region, {}), replica.knows)
+    replica.renew_members()
     replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
 
 
@@ -94,7 +98,9 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
     replica = replica_of(keyspace)
     replica.cluster_id = effect.cluster_id
     for region, name, host, port in effect.members:
-        replica.members[region] = Member(name, host, port)
+        # Their admissions are on the way; whatever tells of them has seen this dot.
+        replica.admissions.setdefault(region, {})[0, 0] = Member(name, host, port)
+    replica.renew_members()
 
 
 def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
@@ -102,9 +108,12 @@ def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
 
 
 def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
-    """See :class:`kinds.OpenEpoch`. If we are that region we go on under the new name."""
+    """See :class:`kinds.OpenEpoch`. If we are that region we go on under the new name.
+
+    What we did in a former epoch, and get back from others, changes nothing.
+    """
     replica = replica_of(keyspace)
-    if region_of(replica.origin) == replica.region:
+    if region_of(replica.origin) == replica.region and replica.origin >= replica.own:
         replica.own = replica.origin
         for database in keyspace.databases:
             for stream in [*database.values.values(), *database.remembered.values()]:

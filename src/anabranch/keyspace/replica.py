@@ -69,6 +69,7 @@ class Replica:
     """One region's knowledge. ``own`` is the origin under which it numbers its effects."""
 
     __slots__ = (
+        "admissions",
         "cluster_id",
         "collapses",
         "context",
@@ -91,7 +92,8 @@ class Replica:
         self.default_limits = default_limits
         self.cluster_id = ""  # empty until we are in one
         self.vector: dict[int, int] = {}
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, Member] = {}  # by region number, from the admissions
+        self.admissions: dict[int, dict[Dot, Member]] = {}
         self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
         # Of the effect being applied:
         self.origin = own
@@ -120,7 +122,11 @@ class Replica:
         return [
             self.own,
             list(self.vector.items()),
-            [[region, *member] for region, member in self.members.items()],
+            [
+                [region, *dot, *member]
+                for region, dots in self.admissions.items()
+                for dot, member in dots.items()
+            ],
             list(self.removed.items()),
             [[*dot, db] for dot, db in self.flushes.items()],
             self.hybrid_ms,
@@ -133,9 +139,17 @@ class Replica:
         if region_of(own) == self.region:
             self.own = own
         self.vector.update((origin, number) for origin, number in vector)
-        self.members = {region: Member(*rest) for region, *rest in members}
+        self.admissions = {}
+        for region, origin, number, *rest in members:
+            self.admissions.setdefault(region, {})[origin, number] = Member(*rest)
+        self.renew_members()
         self.removed = dict(removed)
         self.flushes = {(origin, number): db for origin, number, db in flushes}
+
+    def renew_members(self) -> None:
+        """Derive who the members are: those with an admission that no removal has seen."""
+        self.admissions = {region: dots for region, dots in self.admissions.items() if dots}
+        self.members = {region: dots[max(dots)] for region, dots in self.admissions.items()}
 
     def knows(self, dot: Dot) -> bool:
         """Whether the effect being applied was made with knowledge of another."""

@@ -50,6 +50,7 @@ __all__ = [
     "effects_in",
     "encode_batch",
     "is_local",
+    "kept_form",
     "span",
     "wire_form",
 ]
@@ -169,6 +170,17 @@ def wire_form(data: bytes) -> bytes:
         return data
     _, _, _, region, epoch, first, count, wall_ms, _ = fields
     return _sealed(wanted, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
+
+
+def kept_form(data: bytes) -> bytes:
+    """One batch of another region as it stands in our log; :func:`wire_form` is what arrived."""
+    fields = _HEADER.unpack_from(data)
+    flags = fields[2]
+    if not flags & CONTINUES or flags & UNIT_CONTINUES:
+        return data
+    _, _, _, region, epoch, first, count, wall_ms, _ = fields
+    flags |= UNIT_CONTINUES
+    return _sealed(flags, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
 
 
 def is_local(data: bytes) -> bool:

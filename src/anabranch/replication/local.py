@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from anabranch.effects import kinds
 from anabranch.errors import AnabranchError, CommandError
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
-from anabranch.oplog.batch import Batch, is_local
+from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
@@ -58,6 +58,9 @@ class Journal(Protocol):
     def commit(self) -> None:
         """Write what the region has done so far as a turn of its own."""
 
+    def settle(self) -> None:
+        """Write and sync everything now; raises :class:`OSError`."""
+
     def append(self, data: bytes) -> int:
         """Write batches of another region behind that; the position they get."""
 
@@ -92,7 +95,7 @@ class RegionLocal:
         number = self.replica.region
         self._region.context.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
         self._region.context.emit(kinds.AddRegion(number, *me))
-        self._journal.commit()
+        self._journal.settle()  # a region that forgot this would never find back
 
     def before_join(self) -> None:
         """A state is about to be joined: the whole keyspace may change."""
@@ -171,8 +174,9 @@ class RegionLocal:
         if durability.is_behind:
             raise OSError(0, durability.trouble)
         self._region.merge(unit)
-        position = durability.append(b"".join(raw))
-        for data in raw:
+        kept = [kept_form(data) for data in raw]
+        position = durability.append(b"".join(kept))
+        for data in kept:
             self._origins.note(data, position)
             position += len(data)
         self.after_effects()
@@ -184,6 +188,10 @@ class RegionLocal:
     def state(self) -> Iterator[bytes]:
         """See :class:`Local`."""
         self._journal.commit()
+        if self._journal.is_behind:
+            raise OSError(0, self._journal.trouble)
+        if self._region.settings.appendfsync == "always":
+            self._journal.settle()  # a state tells of everything
         replica = self.replica
         contents = Contents(
             self._journal.mark,
@@ -279,7 +287,7 @@ class RegionLocal:
         """See :class:`Local`."""
         rows = [(region, *member) for region, member in members.items()]
         self._region.context.emit(kinds.EnterCluster(cluster_id, rows))
-        self._journal.commit()
+        self._journal.settle()
 
     def reopen(self, epoch: int) -> None:
         """See :class:`Local`."""
@@ -287,7 +295,7 @@ class RegionLocal:
             return
         self._journal.commit()
         self._region.open_epoch(epoch + 1)
-        self._journal.commit()
+        self._journal.settle()  # or the next power failure would open it once more
         self.note("new_epoch", epoch=epoch + 1)
 
     def note(self, event: str, **facts: object) -> None:

@@ -383,6 +383,7 @@ class Replicator:
                 local.admit(theirs.region, *member)
             except (OSError, AnabranchError) as problem:
                 raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
+        peer.run_id = theirs.run_id
         members = [MemberRecord(region, *known) for region, known in local.members.items()]
         mesh.send(session, frames.Members(local.cluster_id, members))
 
@@ -415,7 +416,8 @@ class Replicator:
         session.origin = theirs.origin
         session.up_ms = now_ms
         peer.session = session
-        peer.run_id = theirs.run_id
+        if theirs.cluster_id:  # else it may be another life, that we have not admitted
+            peer.run_id = theirs.run_id
         peer.counters.connects += 1
         mesh.membership.moved(theirs.region, theirs.host, theirs.port)
         mesh.membership.hear([theirs.origin])

@@ -240,6 +240,8 @@ class Durability:
         except SyncFailedError as problem:
             self._break(problem)
             raise
+        if self.on_progress is not None:
+            self.on_progress()
         return log.end
 
     def _try_again(self) -> None:

@@ -12,10 +12,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.keyspace.replica import epoch_of
+
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
+    from anabranch.replication.local import RegionLocal
 
-__all__ = ["Lifetime", "boot_id"]
+__all__ = ["CLEAN", "Lifetime", "begin_life", "boot_id"]
 
 _FILE: Final = "lifetime"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -28,6 +31,17 @@ def boot_id() -> str:
     with suppress(OSError):
         return _BOOT_ID.read_text().strip()
     return ""
+
+
+def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str) -> None:
+    """Go on in the epoch in which the one before us ended, or open the next one.
+
+    ``policy`` is that of ``appendfsync``. Raises :class:`OSError`; the next attempt does the same.
+    """
+    if local.cluster_id and not lifetime.may_go_on():
+        local.reopen(epoch_of(local.origin))
+    # Only now: who fails before this has to open an epoch again.
+    lifetime.note(policy)
 
 
 class Lifetime:

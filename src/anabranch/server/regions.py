@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from anabranch.keyspace.replica import Dot, Member, epoch_of, includes
+from anabranch.keyspace.replica import Dot, Member, includes
 from anabranch.oplog.log import OpLog
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
@@ -16,7 +16,7 @@ from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
 from anabranch.server.gossip import Fault, Gossip
 from anabranch.server.identity import remember
-from anabranch.server.lifetime import CLEAN, Lifetime, boot_id
+from anabranch.server.lifetime import CLEAN, Lifetime, begin_life, boot_id
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ class Regions(RegionLocal):
         self._lifetime = Lifetime(storage, boot_id())
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
-        may_go_on = not self.replica.vector.get(self.replica.own) or self._lifetime.may_go_on()
-        self._lifetime.note(settings.appendfsync)
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
-        if not may_go_on:
-            self.reopen(epoch_of(self.replica.own))
+        begin_life(self, self._lifetime, settings.appendfsync)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = secrets.token_hex(16)
             self.found(cluster_id, self._self())

@@ -152,22 +152,21 @@ class SimulatedJournal:
         self._log.finish_sync(sync)
         self.has_progress = True
 
-    def settle(self) -> bool:
-        """Write and sync everything now; whether that was possible."""
+    def settle(self) -> None:
+        """See :class:`Journal`."""
         self._retry_at = None
         self._syncing = None
         self.commit()
         if self.broken or self._unwritten:
-            return False
+            raise OSError(0, self.trouble)
         sync = self._log.begin_sync()
         try:
             sync.run()
         except OSError as problem:
             self._break(str(problem))
-            return False
+            raise
         self._log.finish_sync(sync)
         self._syncing = None
-        return True
 
     def begin_segment(self) -> int:
         """Go on in another file; its position. Raises :class:`OSError`."""

@@ -27,7 +27,7 @@ from anabranch.region.turn import Turn
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.replicator import Replicator
-from anabranch.server.lifetime import CLEAN, Lifetime
+from anabranch.server.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.host import SimulatedHost
@@ -113,13 +113,9 @@ class Process(RegionLocal):
         self.journal.on_taken = self.taken
         self._lifetime = Lifetime(node.disk, f"boot {node.boots}")
         own = self.replica.own
-        may_go_on = not self.replica.cluster_id or self._lifetime.may_go_on()
-        self._lifetime.note(node.settings.appendfsync)
-        if not may_go_on:
-            self.reopen(epoch_of(own))
-            if not self.journal.settle():  # or the next power failure would open it once more
-                raise OSError(0, self.journal.trouble)
-        elif self.replica.cluster_id and self.own_number < node.record.left.get(own, 0):
+        begin_life(self, self._lifetime, node.settings.appendfsync)
+        goes_on = self.replica.cluster_id and own == self.replica.own
+        if goes_on and self.own_number < node.record.left.get(own, 0):
             raise Violation(
                 23,
                 f"region {node.number} goes on in epoch {epoch_of(own)} behind effect "
@@ -312,7 +308,9 @@ class Process(RegionLocal):
 
     def stop(self) -> bool:
         """An orderly stop; whether all could be kept."""
-        if not self.journal.settle():
+        try:
+            self.journal.settle()
+        except OSError:
             return False
         self.finish_event()
         self.replicator.stop()
