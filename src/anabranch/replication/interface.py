@@ -105,7 +105,8 @@ class Local(Protocol):
         """Others know this region in ``epoch``, with effects that are not here: open a later one.
 
         That happens where a disk was lost or set back. The replicator goes on when ``origin`` has
-        changed; until then it talks to nobody who knows more than this region does.
+        changed; until then it talks to nobody who knows more than this region does. OSError: the
+        disk would not keep it; what is issued from then on leaves when it is written.
         """
         ...
 

@@ -89,7 +89,10 @@ class Mesh:
     def outlived(self, epoch: int) -> None:
         """Others know our number in this epoch as somebody who is not us: open a later one."""
         if self.local.origin == self.origin:  # or it was opened just now
-            self.local.reopen(epoch)
+            try:
+                self.local.reopen(epoch)
+            except OSError as problem:
+                self.local.note("epoch_not_kept", reason=problem.strerror)
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
         """Refuse somebody who knows effects of our own origin that we have never issued."""

@@ -140,7 +140,7 @@ def _local(group: SharedGroup) -> dict[str, Any]:
         "delivered": sorted((o, ranges.flat()) for o, ranges in group.delivered.items() if ranges),
         "hidden": sorted((o, ranges.flat()) for o, ranges in group.hidden.items() if ranges),
         "rewound": sorted(group.rewound),
-        "discarded": sorted((o, *sorted(given_up)) for o, given_up in group.discarded.items() if given_up),
+        "discarded": sorted((o, *sorted(some)) for o, some in group.discarded.items() if some),
         "runs": sorted(
             (origin, run.low, run.sent, run.last, run.closed)
             for origin, runs in group.runs.items()

@@ -313,6 +313,7 @@ class RegionLog:
         index = self._block_index(block.first_id)
         del self.blocks[index], self.first_ids[index], self._live_sums[index + 1 :]
         if block is self.tail:
+            del self._live_sums[index:]  # the block before it will grow
             self.tail = self.blocks[-1] if self.blocks else None
             if self.tail is not None:  # the dropped block's positions must not be used again
                 if self.tail.shared:

@@ -146,3 +146,17 @@ def test_a_copy_is_independent() -> None:
     twin.remove_numbered(0, 1 << 40)
     assert log.length
     log.check()
+
+
+def test_sums_forget_the_block_that_becomes_the_newest_again() -> None:
+    log = SharedLog()
+    for number in range(1, 4):
+        log.add(number, number, fragment(number), 1, opens=number == 3)
+    assert log.count_numbered(0, 3) == 3
+    assert log.count_numbered(0, 2) == 2
+    log.remove_numbered(2, 3)  # the newest block goes; entries 1 and 2 can get company again
+    log.add(4, 4, fragment(4), 1, opens=False)
+    log.add(5, 5, fragment(5), 1, opens=True)
+    log.check()
+    assert log.count_numbered(0, 5) == 4
+    assert log.count_numbered(0, 4) == 3
