@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -241,9 +241,12 @@ class ToyRegion:
     def remove(self, region: int) -> None:
         self._issue(kinds.RemoveRegion(region, epoch_of(self._latest(region))))
 
-    def enter(self, cluster_id: str, members: dict[int, Member]) -> None:
+    def enter(
+        self, cluster_id: str, members: dict[int, Member], removed: Mapping[int, int] | None = None
+    ) -> None:
         self.cluster_id = cluster_id
         self.members.update(members)
+        self.removed.update(removed or {})
         self.sync()
 
     def reopen(self, epoch: int) -> None:

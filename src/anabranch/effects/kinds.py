@@ -561,12 +561,16 @@ class JoinState(Effect, tag=73):
 
 
 class EnterCluster(Effect, tag=74):
-    """This region belongs to a cluster of these members: ``(region, name, host, port)``."""
+    """This region belongs to a cluster of these members: ``(region, name, host, port)``.
+
+    ``removed`` are regions that were members, and their last epochs.
+    """
 
     local = True
 
     cluster_id: str
     members: list[tuple[int, str, str, int]]
+    removed: list[tuple[int, int]] = []
 
 
 class OpenEpoch(Effect, tag=72):

@@ -100,6 +100,8 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
     for region, name, host, port in effect.members:
         # Their admissions are on the way; whatever tells of them has seen this dot.
         replica.admissions.setdefault(region, {})[0, 0] = Member(name, host, port)
+    for region, epoch in effect.removed:
+        replica.removed[region] = max(replica.removed.get(region, 0), epoch)
     replica.renew_members()
 
 

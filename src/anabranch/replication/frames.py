@@ -184,6 +184,8 @@ class Members(_Message, frozen=True):
 
     cluster_id: _Text
     members: list[MemberRecord]
+    removed: list[tuple[int, int]] = []
+    """Regions that were members once, and the epoch that was their last: of effects to come."""
 
 
 class Sub(_Message, frozen=True):

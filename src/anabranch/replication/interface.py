@@ -97,8 +97,10 @@ class Local(Protocol):
         """Issue the effect that removes a member; AnabranchError, OSError."""
         ...
 
-    def enter(self, cluster_id: str, members: dict[int, Member]) -> None:
-        """A cluster has taken this region in: remember its ID and members; OSError."""
+    def enter(
+        self, cluster_id: str, members: dict[int, Member], removed: Mapping[int, int]
+    ) -> None:
+        """A cluster has taken this region in: remember its ID and who is and was in it; OSError."""
         ...
 
     def reopen(self, epoch: int) -> None:

@@ -283,10 +283,13 @@ class RegionLocal:
         self._region.context.emit(kinds.RemoveRegion(region, epoch))
         self._journal.end_turn()
 
-    def enter(self, cluster_id: str, members: dict[int, Member]) -> None:
+    def enter(
+        self, cluster_id: str, members: dict[int, Member], removed: Mapping[int, int]
+    ) -> None:
         """See :class:`Local`."""
         rows = [(region, *member) for region, member in members.items()]
-        self._region.context.emit(kinds.EnterCluster(cluster_id, rows))
+        effect = kinds.EnterCluster(cluster_id, rows, list(removed.items()))
+        self._region.context.emit(effect)
         self._journal.settle()
 
     def reopen(self, epoch: int) -> None:

@@ -385,7 +385,8 @@ class Replicator:
                 raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
         peer.run_id = theirs.run_id
         members = [MemberRecord(region, *known) for region, known in local.members.items()]
-        mesh.send(session, frames.Members(local.cluster_id, members))
+        removed = list(local.removed.items())
+        mesh.send(session, frames.Members(local.cluster_id, members, removed))
 
     def _members(self, session: Session, message: frames.Members, now_ms: float) -> None:
         """We were admitted."""
@@ -394,7 +395,7 @@ class Replicator:
         if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
             raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
         try:
-            self._local.enter(message.cluster_id, members)
+            self._local.enter(message.cluster_id, members, dict(message.removed))
         except (OSError, AnabranchError) as problem:
             raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
         self._local.note("entered", cluster_id=message.cluster_id)

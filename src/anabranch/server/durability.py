@@ -385,6 +385,8 @@ class Durability:
             log.finish_sync(sync)
         self._answer(log)
         self._on_synced()
+        if self.on_progress is not None:
+            self.on_progress()
 
     @staticmethod
     def _now() -> float:

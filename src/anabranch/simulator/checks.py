@@ -364,8 +364,7 @@ class Checks:
     def _times_added(self, reader: Reader, entry: tuple[int, bytes]) -> int:
         """After DEL a producer's repetition may get the ID it had, where the clock stood still."""
         return sum(
-            isinstance(fact, Added)
-            and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
+            isinstance(fact, Added) and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
             for fact in self._record.history.facts[0, reader.key]
         )
 

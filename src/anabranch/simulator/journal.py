@@ -167,6 +167,7 @@ class SimulatedJournal:
             raise
         self._log.finish_sync(sync)
         self._syncing = None
+        self.has_progress = True
 
     def begin_segment(self) -> int:
         """Go on in another file; its position. Raises :class:`OSError`."""
