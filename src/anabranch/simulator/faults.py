@@ -241,20 +241,26 @@ def _membership(run: Simulation, chance: random.Random) -> None:
 
     def lose() -> None:
         node = chance.choice(run.nodes)
-        others = [each for each in run.nodes if each is not node and each.is_up]
+        others = [each for each in _settled(run) if each is not node]
         if run.is_breaking and others and node.process is not None and not node.is_removed:
             run.lose_disk(node)
             run.timeline.after(chance.choice([10, 2000]), node.start)
 
     def remove() -> None:
         node, by = chance.sample(run.nodes, 2)
-        if run.is_breaking and len(run.members()) > 2:
+        # Whoever is left must know the cluster, or there is none any more.
+        if run.is_breaking and len(_settled(run)) == len(run.members()) > 2:
             run.remove(node, by)
 
     if chance.random() < 0.5:
         run.timeline.after(chance.random() * run.breaking_ms, lose)
     if chance.random() < 0.4:
         run.timeline.after(chance.random() * run.breaking_ms, remove)
+
+
+def _settled(run: Simulation) -> list[Node]:
+    """Members that run and belong to the cluster."""
+    return [each for each in run.members() if each.process is not None and each.process.cluster_id]
 
 
 def _limits(run: Simulation, chance: random.Random) -> None:
