@@ -174,7 +174,7 @@ class Life(Comparison):
 
     def _note(self, words: tuple[Any, ...]) -> None:
         self.reached[words[0]] += 1
-        if words[0] in ("RENAME", "COPY"):
+        if words[0] in ("RENAME", "RENAMENX", "COPY"):
             self.is_copied = True
 
     def _notice_states(self) -> None:

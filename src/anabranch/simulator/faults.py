@@ -242,7 +242,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
     def lose() -> None:
         node = chance.choice(run.nodes)
         others = [each for each in _settled(run) if each is not node]
-        if run.is_breaking and others and node.process is not None and not node.is_removed:
+        if run.is_breaking and node.process is not None and _is_remembered(node, others):
             run.lose_disk(node)
             run.timeline.after(chance.choice([10, 2000]), node.start)
 
@@ -256,6 +256,17 @@ def _membership(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(chance.random() * run.breaking_ms, lose)
     if chance.random() < 0.4:
         run.timeline.after(chance.random() * run.breaking_ms, remove)
+
+
+def _is_remembered(node: Node, others: list[Node]) -> bool:
+    """Whether all others know the life of a region: it has to hear of it from whom it asks."""
+    assert node.process is not None
+    own = node.process.replica.own
+    return (
+        bool(others)
+        and not node.is_removed
+        and all(each.process is not None and own in each.process.replica.vector for each in others)
+    )
 
 
 def _settled(run: Simulation) -> list[Node]:
