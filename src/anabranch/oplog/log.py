@@ -128,10 +128,11 @@ class OpLog:
         takes away. Usually nearly all of it was synced in the background before.
         """
         if self._file is not None:
-            if self._torn:
+            was_torn = self._torn
+            if was_torn:
                 self._file.truncate(SEGMENT_HEADER_BYTES + self.segments[-1].size)
                 self._torn = False
-            if self.synced < self.end:
+            if was_torn or self.synced < self.end:
                 sync = self._everything()
                 try:
                     sync.run()

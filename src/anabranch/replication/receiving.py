@@ -295,7 +295,7 @@ class Receiver:
                 progress = self._progress[origin] = _Progress(reach, now_ms)
             direct = mesh.session_of(region_of(origin))
             if direct is not None and direct.origin != origin:
-                direct = None  # it lives another life by now, and may give back this one like anybody
+                direct = None  # it lives another life by now, and gives back this one like anybody
             if direct is not None:
                 round_trip = mesh.peer(direct.region).clock.round_trip_ms or 0.0
                 if now_ms - progress.since_ms < max(PATIENCE_MS, 2 * round_trip):

@@ -417,7 +417,7 @@ class Replicator:
         session.origin = theirs.origin
         session.up_ms = now_ms
         peer.session = session
-        # A region without a cluster in an epoch that is over has lost its disk, and is somebody else.
+        # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
         if theirs.cluster_id or theirs.epoch > mesh.membership.known_epoch(theirs.region):
             peer.run_id = theirs.run_id
         peer.counters.connects += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 
 import pytest
 
@@ -336,3 +337,19 @@ def test_a_log_may_begin_at_a_snapshot_that_was_taken_without_one() -> None:
     keyspace, report = recovered(storage)
     assert report.end == 7 + len(batch(2))
     assert keyspace.databases[0].values[b"k"].data == b"v" * 10  # type: ignore[union-attr]
+
+
+def test_a_torn_end_is_cut_on_the_disk_before_another_file_begins() -> None:
+    disk = MemoryStorage()
+    log = new_log(disk, segment_bytes=1000)
+    log.append(batch(1))
+    disk.faults = [Fault("write", keep=3)]
+    with pytest.raises(OSError, match="Input/output"):
+        log.append(batch(2))
+    sync = log.begin_sync()  # the torn bytes reach the disk, too
+    sync.run()
+    log.finish_sync(sync)
+    log.begin_segment()
+    for seed in range(20):
+        left = disk.crash(random.Random(seed)).files()
+        assert len(left[segment_name(0)]) == SEGMENT_HEADER_BYTES + len(batch(1))
