@@ -142,8 +142,14 @@ def effect_fields(effect: kinds.Effect) -> list[tuple[str, dict[str, Any]]]:
         fragments = [effect.data[low:high] for low, high in pairwise(ends)]
         adds = zip(effect.ids, fragments, effect.weights, strict=True)
         opens = set(effect.opens)
+        first = effect.position
         return [
-            _fields(kinds.Add(effect.db, effect.key, entry, fragment, weight, index in opens))
+            _fields(
+                kinds.Add(
+                    *(effect.db, effect.key, entry, fragment, weight, index in opens),
+                    position=first + index if first >= 0 else first,
+                )
+            )
             for index, (entry, fragment, weight) in enumerate(adds)
         ]
     return [_fields(effect)]
@@ -153,6 +159,8 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
     found: dict[str, Any] = {}
     for name, form in _forms_of(type(effect)).items():
         value = getattr(effect, name)
+        if name == "position" and value < 0:
+            continue  # a server on its own does not write it down
         if isinstance(effect, kinds.Add) and name == "fragment":
             found["fields"] = _entry_fields(value)
         elif name.endswith("_ms"):

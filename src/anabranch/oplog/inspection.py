@@ -158,12 +158,19 @@ class Survey:
             before += facts.size
             self.bytes_done = before
 
+    def _is_newest(self, facts: SegmentFacts) -> bool:
+        """Whether nothing was ever written behind a file: the next one has not even a header."""
+        last = self.segments[-1]
+        if facts is last:
+            return True
+        return facts is self.segments[-2] and self.storage.size(last.name) < SEGMENT_HEADER_BYTES
+
     def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
         with closing(self.storage.open(facts.name)) as file:
             data = file.read()
         facts.size = len(data)
-        newest = facts is self.segments[-1] and not facts.is_superseded
-        if newest and len(data) < SEGMENT_HEADER_BYTES:
+        newest = self._is_newest(facts) and not facts.is_superseded
+        if facts is self.segments[-1] and newest and len(data) < SEGMENT_HEADER_BYTES:
             facts.damage = Damage(0, "the file has no whole header", 0)
             facts.is_torn = True
             return

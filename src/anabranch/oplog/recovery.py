@@ -95,6 +95,11 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     snapshots = [name for name in names if position_of(name) is not None]
     firsts = [first for name in names if (first := first_position_of(name)) is not None]
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
+    unborn = None
+    if firsts and storage.size(segment_name(firsts[-1])) < SEGMENT_HEADER_BYTES:
+        # The crash came while the file was being made: it never held anything, and the one before
+        # it may have been written to since.
+        unborn = segment_name(firsts.pop())
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
         with _advising(_SNAPSHOT_ADVICE):
@@ -106,6 +111,12 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         else:
             with _advising(_LOG_ADVICE):
                 yield from _replay(storage, first, following, keyspace, report)
+    if unborn is not None:
+        report.cut = Cut(
+            storage.shown(unborn), 0, storage.size(unborn), "the file has no whole header"
+        )
+        storage.remove(unborn)
+        storage.sync()
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it goes on behind it, in another file.
         for segment in report.segments:
@@ -162,12 +173,6 @@ def _replay(
     before = report.bytes_done
     with closing(storage.open(name)) as file:
         data = file.read()
-    if following is None and len(data) < SEGMENT_HEADER_BYTES:
-        # The crash came while the file was being made: it never held anything.
-        report.cut = Cut(shown, 0, len(data), "the file has no whole header")
-        storage.remove(name)
-        storage.sync()
-        return
     check_segment_header(data, shown, first)
     if first > report.end:
         _raise_gap(shown, report.end, first)

@@ -100,8 +100,9 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turn_module, "BATCH_EFFECTS_MAX", most)
-        turn = Turn(Replica(origin_of(3, 4), lambda: (100, 100)))
-        turn.next_number = 100
+        replica = Replica(origin_of(3, 4), lambda: (100, 100))
+        replica.vector[replica.own] = 99 + effects.count(NUMBERED)
+        turn = Turn(replica)
         turn.effects += effects
         found = batches(turn.take(77))
     assert turn.effects == []
