@@ -456,3 +456,23 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         )
         assert done.returncode == 1
         assert "--http-port" in done.stderr
+
+
+def test_what_a_region_cannot_do_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+    eu, us = cluster.clients
+    eu.xadd("s", {"f": "v"})
+    refused = [
+        ("DEBUG", "RELOAD"),
+        ("DEBUG", "LOADAOF"),
+        ("SET", "k", "v"),
+        ("LPUSH", "l", "v"),
+        ("SADD", "m", "v"),
+        ("SWAPDB", 0, 1),
+        ("CONFIG", "SET", "appendonly", "no"),
+    ]
+    for words in refused:
+        with pytest.raises(redis.ResponseError):
+            eu.execute_command(*words)
+    wait_until(length(us, "s", 1), "the entry has arrived")
+    for client in (eu, us):
+        assert client.keys("*") == ["s"]

@@ -316,6 +316,8 @@ class Persistence:
 
     def reload(self, *, save: bool) -> None:
         """DEBUG RELOAD and LOADAOF: forget everything, and recover it from the disk."""
+        if self._server.regions is not None:
+            raise CommandError("ERR a region cannot forget what others know of it: restart it")
         if save:
             self.save()
         try:
