@@ -189,8 +189,7 @@ class Node:
         self._states += 1
         name = f"state-{self._states}"
         self._write(name, state)
-        self.turn.effects.append(kinds.JoinState(name))
-        self.region.join(io.BytesIO(state), name)
+        self.region.join(io.BytesIO(state), name, name)
         self.end_turn()
 
     def can_serve(self, vector: Vector) -> bool:

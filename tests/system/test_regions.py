@@ -415,7 +415,7 @@ def test_what_is_not_there_is_told_by_status(available: tuple[Cluster, int]) -> 
 
 def test_the_health_check_of_an_official_client_works(available: tuple[Cluster, int]) -> None:
     """It is part of redis-py, and asks as Jedis, Lettuce and go-redis do."""
-    healthcheck = pytest.importorskip("redis.asyncio.multidb.healthcheck")
+    from redis.asyncio.multidb import healthcheck
     from redis.http.http_client import HttpError
 
     cluster, port = available

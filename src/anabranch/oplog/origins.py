@@ -59,7 +59,7 @@ class Origins:
         origin, first, last, _ = span(data)
         known = self._origins.get(origin)
         if known is None or known.last != first - 1:
-            known = self._origins[origin] = _Origin(first - 1)
+            known = self._begin(origin, first - 1)
         end = position + len(data)
         if not known.positions or position - known.positions[-1] >= NOTED_EVERY_BYTES:
             known.firsts.append(first)
@@ -74,6 +74,15 @@ class Origins:
             if oldest is not None and oldest.recent:
                 self._recent_bytes -= len(oldest.recent.popleft()[3])
 
+    def _begin(self, origin: int, number: int) -> _Origin:
+        """What is known of an origin begins behind a number; older batches are of no use."""
+        before = self._origins.get(origin)
+        if before is not None and before.recent:
+            self._recent_bytes -= sum(len(batch[3]) for batch in before.recent)
+            self._order = deque(each for each in self._order if each != origin)
+        known = self._origins[origin] = _Origin(number)
+        return known
+
     def scan(self, segments: list[Segment], durable: Mapping[int, int]) -> None:
         """Note what is in the log already; all of it was synced, up to ``durable``."""
         for segment in segments:
@@ -85,7 +94,7 @@ class Origins:
             known = self._origins.setdefault(origin, _Origin(number))
             known.durable = number
             if known.last != number:  # a state was joined behind what the log has of it
-                self._origins[origin] = _Origin(number)
+                self._begin(origin, number).durable = number
 
     def joined(self, vector: Mapping[int, int]) -> None:
         """A state brought more than the log has: up to there effects cannot be had from us."""
@@ -93,8 +102,7 @@ class Origins:
             known = self._origins.get(origin)
             if known is None or known.last < number:
                 durable = 0 if known is None else known.durable
-                known = self._origins[origin] = _Origin(number)
-                known.durable = durable
+                self._begin(origin, number).durable = durable
 
     def synced(self, position: int) -> None:
         """The log is on the disk up to a position."""
@@ -105,11 +113,10 @@ class Origins:
             if known is not None and last <= known.last:
                 known.durable = max(known.durable, last)
 
-    def sealed(self, vector: Mapping[int, int]) -> None:
-        """All of this is on the disk by another way: a state that was joined."""
+    def told_by(self, vector: Mapping[int, int], position: int) -> None:
+        """A state that was joined has all of this; the log tells of it before a position."""
         for origin, number in vector.items():
-            known = self._origins.setdefault(origin, _Origin(number))
-            known.durable = max(known.durable, number)
+            self._unsynced.append((position, origin, number))
 
     @property
     def durable(self) -> dict[int, int]:
@@ -207,16 +214,6 @@ class Origins:
                 at = max(bisect_right(known.firsts, number + 1) - 1, 0)
                 needed = min(needed, known.positions[at])
         return needed
-
-    def retired(self, position: int) -> None:
-        """The log begins at a position now."""
-        for known in self._origins.values():
-            gone = bisect_right(known.positions, position - 1) - 1
-            if gone >= 0 and known.positions[gone] < position:
-                # Up to the next batch that is noted nothing can be found from the front.
-                keep = gone + 1
-                known.begin = known.firsts[keep] - 1 if keep < len(known.firsts) else known.last
-                del known.firsts[:keep], known.positions[:keep]
 
 
 def _first(batch: tuple[int, int, int, bytes]) -> int:

@@ -159,7 +159,7 @@ class Snapshot:
         kind = type(effect)
         if self._is_regional:
             # Nothing is replaced there: a deleted stream is remembered, and changes.
-            if kind is kinds.Flush:
+            if kind is kinds.Flush or kind is kinds.JoinState:
                 self._take_all()
                 return
             if getattr(effect, "key", None) is None:

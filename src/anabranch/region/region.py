@@ -377,19 +377,21 @@ class Region:
             self.serve_ready(now_ms)
         self._answer_covered(now_ms)
 
-    def join(self, file: ReadFile, name: str) -> None:
-        """Join the state of another region, as a snapshot, to ours.
+    def join(self, file: ReadFile, shown: str, name: str) -> None:
+        """Join the state of another region, a snapshot that is kept as the file ``name``, to ours.
 
-        Raises :class:`CorruptLogError`, and nothing has changed then.
+        ``shown`` is the name for messages. Raises :class:`CorruptLogError`, and nothing has changed
+        then. The log hears of it before it hears of what follows from it.
         """
         replica = self.replica
         assert replica is not None
         theirs = Keyspace(len(self.keyspace.databases))
         theirs.replica = Replica(replica.own, replica.default_limits)
-        for _ in load_snapshot(file, name, theirs):
+        for _ in load_snapshot(file, shown, theirs):
             pass
         now_ms = self.clock.now_us() // 1000
         self.context.set_time(now_ms)
+        self.context.emit(kinds.JoinState(name))
         join_keyspaces(self.keyspace, theirs)
         self.collapse()
         if self.keyspace.ready:

@@ -97,9 +97,6 @@ class RegionLocal:
         self._region.context.emit(kinds.AddRegion(number, *me))
         self._journal.settle()  # a region that forgot this would never find back
 
-    def before_join(self) -> None:
-        """A state is about to be joined: the whole keyspace may change."""
-
     def after_effects(self) -> None:
         """Effects of other regions were applied: somebody may have been waiting for them."""
 
@@ -169,13 +166,13 @@ class RegionLocal:
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
-        durability = self._journal
-        durability.commit()  # what we did before was done without knowing of this
-        if durability.is_behind:
-            raise OSError(0, durability.trouble)
+        journal = self._journal
+        journal.commit()  # what we did before was done without knowing of this
+        if journal.is_behind:
+            raise OSError(0, journal.trouble)
         self._region.merge(unit)
         kept = [kept_form(data) for data in raw]
-        position = durability.append(b"".join(kept))
+        position = journal.append(b"".join(kept))
         for data in kept:
             self._origins.note(data, position)
             position += len(data)
@@ -232,30 +229,27 @@ class RegionLocal:
 
     def join(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
-        durability = self._journal
+        journal = self._journal
         assert self._staging is not None
-        durability.commit()
-        if durability.is_behind:
-            raise OSError(0, durability.trouble)
+        journal.commit()
+        if journal.is_behind:
+            raise OSError(0, journal.trouble)
         self._staging.sync()
         self._staging.close()
         self._staging = None
-        name = f"{STATE_PREFIX}{durability.mark:020d}{STATE_SUFFIX}"
+        name = f"{STATE_PREFIX}{journal.mark:020d}{STATE_SUFFIX}"
         self._storage.rename(STAGING, name)
         self._storage.sync()
-        # A snapshot in progress is of a moment before, and freezes no more than an effect changes.
-        self.before_join()
         try:
             with closing(self._storage.open(name)) as file:
-                self._region.join(file, self._storage.shown(name))
+                self._region.join(file, self._storage.shown(name), name)
         except AnabranchError:
             self._storage.remove(name)
             raise
-        context = self._region.context
-        context.emit(kinds.JoinState(name))
         self._origins.joined(self.replica.vector)
-        durability.commit()
-        self._origins.sealed(vector)
+        journal.commit()
+        # It is on the disk as soon as the log that tells of it is.
+        self._origins.told_by(vector, journal.mark)
         self.after_effects()
         self.note("state_joined", file=name)
 

@@ -182,10 +182,6 @@ class Regions(RegionLocal):
             dispatcher.allow_writes("regions")
             emit("info", "region.enough_for_writes", good=good, wanted=wanted)
 
-    def before_join(self) -> None:
-        """A snapshot in progress freezes no more than an effect changes: it has to begin anew."""
-        self._server.persistence.snapshots.abandon()
-
     def after_effects(self) -> None:
         """Who was waiting gets an answer."""
         self._server.flush_pending()

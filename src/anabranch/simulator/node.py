@@ -154,10 +154,6 @@ class Process(RegionLocal):
             self.node.record.leaves(origin, number)
         return chunks
 
-    def before_join(self) -> None:
-        """See :class:`RegionLocal`."""
-        self._drop_snapshot()
-
     def after_effects(self) -> None:
         """See :class:`RegionLocal`."""
         self.node.has_changed(self)
