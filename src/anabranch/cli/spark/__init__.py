@@ -1,0 +1,26 @@
+"""``anabranch spark ...``: the jobs of `anabranch.spark.jobs` from the command line."""
+
+from __future__ import annotations
+
+import click
+
+from anabranch.cli.spark.archive import archive
+from anabranch.cli.spark.doctor import doctor
+from anabranch.cli.spark.ingest import ingest
+from anabranch.cli.spark.replay import replay
+
+__all__ = ["command"]
+
+
+@click.group(
+    help="""Pipelines on Apache Spark. They need: pip install "anabranch[spark]".
+
+A Java runtime comes along; 'anabranch spark doctor' says whether everything is in place. Every job
+is also a function of anabranch.spark.jobs.""",
+)
+def command() -> None:
+    """The group itself has nothing to do."""
+
+
+for _each in (doctor, ingest, archive, replay):
+    command.add_command(_each)

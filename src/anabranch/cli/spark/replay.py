@@ -1,0 +1,53 @@
+"""``anabranch spark replay``: a lake into streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anabranch.cli.spark.shared import common, given, run, source_options
+
+__all__ = ["replay"]
+
+
+@click.command(
+    help="""Write the entries of a LAKE to streams again, with their IDs or with new ones.
+
+\b
+Example:
+  anabranch spark replay lake/ -u redis://other:6379
+""",
+)
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option("--streams", help="Comma-separated; all by default.")
+@click.option("--since-ms", type=int, help="Only IDs from this time on.")
+@click.option("--until-ms", type=int, help="Only IDs before this time.")
+@click.option("--prefix", default="", help="Put this before the names of streams.")
+@click.option("--new-ids", is_flag=True, help="Do not keep IDs.")
+@click.option("--dry-run", is_flag=True, help="Count only.")
+@source_options
+@common
+def replay(
+    url: str,
+    master: str,
+    as_json: bool,
+    lake: Path,
+    streams: str | None,
+    new_ids: bool,
+    pairs: tuple[str, ...],
+    **more: Any,
+) -> None:
+    """A lake into streams."""
+    from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415
+
+    names = streams.split(",") if streams else None
+    options = given(pairs)
+    run(
+        master,
+        lambda spark: job(
+            spark, lake, url=url, streams=names, keep_ids=not new_ids, options=options, **more
+        ),
+        as_json=as_json,
+    )

@@ -1,0 +1,102 @@
+"""What the sub-commands of ``anabranch spark`` share: their options, a session, their output."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from anabranch.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["common", "fail", "given", "run", "source_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_PROBLEM_CHARS_MAX = 2000
+
+
+def common(command: _Command) -> _Command:
+    """Give a sub-command the options that all have: --url, --master and --json."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option(
+            "--master",
+            default="local[2,4]",
+            show_default=True,
+            help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+        ),
+        click.option(
+            "-u",
+            "url",
+            default="redis://127.0.0.1:6379",
+            show_default=True,
+            envvar="ANABRANCH_URL",
+            help="Server, as the workers see it.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def given(pairs: tuple[str, ...]) -> dict[str, str]:
+    """What ``-o name=value`` said, as options of the data source."""
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"-o takes name=value, not {pair!r}")
+        options[name] = value
+    return options
+
+
+source_options = click.option(
+    "-o", "pairs", multiple=True, metavar="NAME=VALUE", help="Option of the data source."
+)
+
+
+def run(master: str, job: Callable[[SparkSession], Any], *, as_json: bool) -> None:
+    """Run a job in a session of its own and print its result; failures become exit code 1."""
+    logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
+    try:
+        from anabranch.spark import session  # noqa: PLC0415 - what others do without
+
+        spark = session("anabranch", master)
+    except ImportError as problem:
+        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+    except AnabranchError as problem:
+        fail(str(problem))
+    try:
+        result = asdict(job(spark))
+    except Exception as problem:  # Spark wraps ours in its own
+        fail(_told(problem))
+    finally:
+        spark.stop()
+    if as_json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        shown = ", ".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else value
+        print(f"{name.replace('_', ' ')}: {shown}")
+
+
+def _told(problem: Exception) -> str:
+    """The line that is about us, of all that Spark says."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("anabranch.")]
+    line = (own or lines or [type(problem).__name__])[0]
+    if own:
+        line = line.partition(": ")[2]
+    return line[:_PROBLEM_CHARS_MAX]
+
+
+def fail(text: str) -> NoReturn:
+    """Say what is wrong and exit with code 1."""
+    print(f"anabranch: {text}", file=sys.stderr)
+    raise SystemExit(1)
