@@ -90,7 +90,10 @@ class Local(Protocol):
         ...
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
-        """Issue the effect that makes a region a member, or moves one; AnabranchError, OSError."""
+        """Issue the effect that makes a region a member, or moves one, and have it on the disk.
+
+        AnabranchError, OSError: it is not.
+        """
         ...
 
     def remove(self, region: int) -> None:

@@ -264,7 +264,7 @@ class RegionLocal:
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """See :class:`Local`."""
         self._region.context.emit(kinds.AddRegion(region, name, host, port))
-        self._journal.end_turn()
+        self._journal.settle()  # a number whose first life was forgotten would be lived again
 
     def remove(self, region: int) -> None:
         """See :class:`Local`."""

@@ -78,6 +78,10 @@ class Membership:
         latest = self._latest.get(region)
         return max(-1 if latest is None else epoch_of(latest), self._local.removed.get(region, -1))
 
+    def lived_epoch(self, region: int) -> int:
+        """The newest epoch in which it may have numbered effects; -1 if it was never admitted."""
+        return max(self.known_epoch(region), 0 if self.is_member(region) else -1)
+
     def is_former(self, origin: int) -> bool:
         """Whether its region has opened a later epoch."""
         return origin < self._latest.get(region_of(origin), origin)

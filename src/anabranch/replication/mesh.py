@@ -87,10 +87,15 @@ class Mesh:
             self.local.note(event, **facts)
 
     def outlived(self, epoch: int) -> None:
-        """Others know our number in this epoch as somebody who is not us: open a later one."""
+        """Others know our number in this epoch as somebody who is not us: open a later one.
+
+        Who has lost the disk, and with it every memory of former lives, draws how much later: there
+        may be a life that is remembered only by a member that is down just now.
+        """
         if self.local.origin == self.origin:  # or it was opened just now
+            later = 0 if self.local.cluster_id else int.from_bytes(self.chance.randbytes(2))
             try:
-                self.local.reopen(epoch)
+                self.local.reopen(epoch + later)
             except OSError as problem:
                 self.local.note("epoch_not_kept", reason=problem.strerror)
 

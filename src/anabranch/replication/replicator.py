@@ -311,10 +311,13 @@ class Replicator:
 
     def _known_epoch(self, theirs: Hello) -> int:
         """What to tell a region of itself; nothing of the life in which it asks again to join."""
+        membership = self._mesh.membership
+        if theirs.cluster_id:
+            return membership.known_epoch(theirs.region)
         peer = self._mesh.peers.get(theirs.region)
-        if not theirs.cluster_id and peer is not None and peer.run_id == theirs.run_id:
+        if peer is not None and peer.run_id == theirs.run_id:
             return -1
-        return self._mesh.membership.known_epoch(theirs.region)
+        return membership.lived_epoch(theirs.region)
 
     def _welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
         """The other side says who it is."""
@@ -372,7 +375,7 @@ class Replicator:
         if peer.run_id != theirs.run_id:
             if peer.session is not None:
                 raise Refusal(Reason.REGION, f"the number {theirs.region} is taken")
-            known = mesh.membership.known_epoch(theirs.region)
+            known = mesh.membership.lived_epoch(theirs.region)
             if theirs.epoch <= known:
                 raise Refusal(
                     Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import CommandError
+from anabranch.keyspace.replica import epoch_of
 from anabranch.replication.frames import FrameType, Reason, framed
 from tests.support.replication_world import Node, World, batch_bytes
 
@@ -85,12 +86,29 @@ def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
     three.settings = {"join": [one.address]}
     three.start()
     world.run_until(world.converged, 15_000)
-    assert three.local.origin == 3 | 1 << 8
+    assert epoch_of(three.local.origin) >= 1
     assert three.local.vector[3] == 1  # of its former life, from the others
     three.write()
     world.run_until(world.converged)
     world.sync_all()
     world.run_until(world.is_settled, 15_000)
+
+
+def test_who_lost_its_disk_does_not_begin_a_life_that_nobody_remembers_again() -> None:
+    lives = set()
+    for seed in range(3):
+        world = World(seed)
+        one, _two, three = world.cluster(3)
+        world.run(500)
+        three.crash()  # without an effect of its own that anybody knew
+        three.local = type(three.local)(world, 3)
+        three.settings = {"join": [one.address]}
+        three.start()
+        world.run(15_000)
+        assert three.local.cluster_id == "c"
+        lives.add(epoch_of(three.local.origin))
+    assert len(lives) == 3
+    assert 0 not in lives
 
 
 def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
