@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from benchmarks.shared.program import Measurement
 
 from . import catching_up, cost, latency, traffic, weight
-from .figures import Figure
-
-
-class Measure(Protocol):
-    """Runs regions and returns figures; `quick` is with less of everything."""
-
-    def __call__(self, *, quick: bool) -> list[Figure]:
-        """Measure."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """A name for the command line, and what is done."""
-
-    name: str
-    measure: Measure
 
 
 def catalogue() -> list[Measurement]:

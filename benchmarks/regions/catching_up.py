@@ -13,8 +13,9 @@ import time
 
 import hiredis
 
+from benchmarks.shared.figures import Figure, of_rounds
+
 from .cluster import Cluster, Region, wait_until
-from .figures import Figure, of_rounds
 from .load import BATCH, RANDOM, add
 
 KEY = "bench:backlog"

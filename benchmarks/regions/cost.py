@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import gc
 
+from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection, Window, request, windows
 from benchmarks.versus_redis.servers import Server, anabranch_recipe, cpu_between
 
 from .cluster import Cluster
-from .figures import Figure, of_rounds
 from .load import BATCH, sensor_adds
 
 KEY = "bench:cost"

@@ -1,35 +1,8 @@
-"""What is expected of figures, by their names. Nothing fails because of it."""
+"""What is expected of figures, by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .figures import Figure
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A limit: the highest value that is right, or the lowest."""
-
-    limit: float
-    is_lowest: bool = False
-
-    def holds(self, value: float) -> bool:
-        """Whether a value is on the right side; the limit itself is."""
-        return value >= self.limit if self.is_lowest else value <= self.limit
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A figure with its goal, if it has one; `passed` is None where nothing can be said."""
-
-    figure: Figure
-    goal: Goal | None
-    passed: bool | None
-
+from benchmarks.shared.goals import Goal
 
 GOALS = {
     "lag, p50": Goal(2.0),
@@ -53,16 +26,7 @@ GOALS = {
     "memory per removed entry, a peer down": Goal(1),
     "memory per deleted key, a peer down": Goal(200),
     "disk per deleted key, a peer down": Goal(40),
+    "memory after many adds and deletes": Goal(1.1),
     "first read of a returning region, beyond recovery": Goal(1.0),
 }
 """Limits in the unit of the figure."""
-
-
-def judge(figures: Iterable[Figure]) -> list[Verdict]:
-    """Compare figures with their goals."""
-    verdicts = []
-    for figure in figures:
-        goal = GOALS.get(figure.name)
-        passed = None if goal is None or figure.is_less else goal.holds(figure.value)
-        verdicts.append(Verdict(figure, goal, passed))
-    return verdicts

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 
 import hiredis
 
+from benchmarks.shared.figures import Figure, of_rounds, percentile
 from benchmarks.versus_redis.load import Connection, Window, windows
 
 from .cluster import Cluster
-from .figures import Figure, of_rounds, percentile
 from .load import one_by_one, sensor_adds
 
 KEY = "bench:lag"

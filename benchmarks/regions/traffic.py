@@ -9,10 +9,10 @@ import msgspec
 
 from anabranch.oplog.batch import batch_size, decode_batch
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
+from benchmarks.shared.figures import Figure
 from benchmarks.versus_redis.load import windows
 
 from .cluster import Cluster, Region
-from .figures import Figure
 from .load import BATCH, Content, add, contents, sensor_adds
 
 ENTRIES, SINGLES = 25_000, 2_000

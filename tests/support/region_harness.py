@@ -82,6 +82,7 @@ class FakeHost:
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.closed: list[Session] = []
         self.slept: list[float] = []
+        self.purges = 0
         self.shutdowns: list[dict[str, object]] = []
         self.acl_text = ""
         self.rewritten: list[tuple[str, str]] | None = None
@@ -111,6 +112,9 @@ class FakeHost:
 
     def process_info(self) -> dict[str, object]:
         return {}
+
+    def give_back_memory(self) -> None:
+        self.purges += 1
 
     def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
         self.rewritten = lines

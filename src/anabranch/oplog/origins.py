@@ -70,9 +70,23 @@ class Origins:
         self._recent_bytes += len(data)
         self._unsynced.append((end, origin, last))
         while self._recent_bytes > self._recent_max and len(self._order) > 1:
-            oldest = self._origins.get(self._order.popleft())
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest = self._origins.get(self._order.popleft())
+        if oldest is not None and oldest.recent:
+            self._recent_bytes -= len(oldest.recent.popleft()[3])
+
+    def stable(self, vector: Mapping[int, int]) -> None:
+        """Every member has this much on its disk: nobody will ask for it in a hurry."""
+        while self._order:
+            origin = self._order[0]
+            oldest = self._origins.get(origin)
             if oldest is not None and oldest.recent:
-                self._recent_bytes -= len(oldest.recent.popleft()[3])
+                _, last, _, _ = oldest.recent[0]
+                if last > vector.get(origin, 0):
+                    return
+            self._forget_oldest()
 
     def _begin(self, origin: int, number: int) -> _Origin:
         """What is known of an origin begins behind a number; older batches are of no use."""

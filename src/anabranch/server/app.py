@@ -19,6 +19,7 @@ from anabranch.server import clients, process
 from anabranch.server.availability import Availability
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
+from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
 from anabranch.server.identity import recall
 from anabranch.server.listener import Listeners, keep_alive
@@ -60,6 +61,7 @@ class Server:
         self.all_closed.set()
         self.listeners = Listeners(settings, lambda: ClientConnection(self))
         self.availability = Availability(self)
+        self.heap = Heap()
         self._limits = clients.OutputLimits(settings)
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
@@ -218,6 +220,7 @@ class Server:
         self.flush_pending()
         self.durability.end_turn()
         self.persistence.tick()
+        self.heap.tick()
         self.rearm()
 
     def _now_ms(self) -> int:

@@ -96,6 +96,10 @@ class ServerHost:
 
     # -- files --------------------------------------------------------------------------------
 
+    def give_back_memory(self) -> None:
+        """See :class:`Heap`."""
+        self._server.heap.give_back()
+
     def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
         """Put the present settings into the file of the start."""
         path = self._server.config_file
@@ -141,7 +145,7 @@ class ServerHost:
         elif name in {"port", "tls-port", "bind"}:
             self._move(name)
         elif name.startswith("tls-"):
-            server.listeners.reload_tls()
+            self._reload_tls()
         elif name == "maxclients":
             fitting = process.raise_file_limit(settings.maxclients)
             if fitting < settings.maxclients:
@@ -158,6 +162,8 @@ class ServerHost:
             server.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
             server.regions.judge_writes()
+        elif name in {"max-clock-skew-ms", "region-expire-after"} and server.regions is not None:
+            server.regions.settings_changed()
         elif name == "dir" and server.persistence.is_open:
             raise ConfigError("the log or a snapshot is in the present directory")
         elif name == "dir":
@@ -165,6 +171,18 @@ class ServerHost:
             settings.dir = str(Path.cwd())
         elif name == "maxmemory-policy" and settings.maxmemory_policy != "noeviction":
             emit("warning", "maxmemory_policy.no_effect", policy=settings.maxmemory_policy)
+
+    def _reload_tls(self) -> None:
+        regions = self._server.regions
+        self._server.listeners.reload_tls()
+        if regions is not None:
+            try:
+                regions.reload_certificates()
+            except ConfigError as problem:
+                emit("warning", "tls.refused", reason=str(problem))
+                raise ConfigError(
+                    "Unable to update TLS configuration. Check server logs."
+                ) from None
 
     def _move(self, name: str) -> None:
         listeners = self._server.listeners

@@ -3,7 +3,7 @@
 Allocator: replies of a hundred kilobytes are made and freed thousands of times a second. By
 default glibc maps such blocks from the kernel and hands the top of the heap back whenever it can,
 so each reply pays for its pages again: XRANGE COUNT 1000 in pipelines cost 210 µs of CPU instead
-of 77. A server that holds its data in memory has no use for that thrift.
+of 77. So freed memory is kept, and given back when the server rests (``heap.py``).
 
 Collector: entries, pending lists and sessions are no cyclic garbage, but there can be millions of
 them, and a collection of the oldest generation walks them all while every client waits. So what

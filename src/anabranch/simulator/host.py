@@ -80,6 +80,9 @@ class SimulatedHost:
         """See :class:`Host`."""
         return {}
 
+    def give_back_memory(self) -> None:
+        """There is no process of its own."""
+
     def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
         """There is no file."""
 

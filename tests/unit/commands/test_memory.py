@@ -43,4 +43,5 @@ def test_doctor_speaks_up_when_memory_runs_out(server):
 
 def test_purge_and_malloc_stats(server):
     assert server.do("MEMORY", "PURGE") == b"OK"
+    assert server.host.purges == 1
     assert server.do("MEMORY", "MALLOC-STATS").endswith(b"\n")

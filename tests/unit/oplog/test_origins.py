@@ -1,0 +1,79 @@
+"""Batches of each origin: at hand in memory, then from the log."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.oplog.batch import decode_batch, encode_batch
+from anabranch.oplog.log import OpLog
+from anabranch.oplog.origins import Origins
+from anabranch.oplog.storage import ReadFile
+from anabranch.simulator.disk import MemoryStorage
+
+
+class Disk(MemoryStorage):
+    opened = 0
+
+    def open(self, name: str) -> ReadFile:
+        self.opened += 1
+        return super().open(name)
+
+
+class Written:
+    """Batches of one effect each, of two origins in turn."""
+
+    def __init__(self, recent_bytes: int = 1 << 20) -> None:
+        self.storage = Disk()
+        self.log = OpLog(self.storage, [], end=0, segment_bytes=1 << 20)
+        self.origins = Origins(self.storage, recent_bytes=recent_bytes)
+        self.size = 0
+
+    def write(self, region: int, number: int) -> None:
+        effect = kinds.SetString(0, b"k", b"%03d" % number)
+        data = encode_batch([effect], region=region, epoch=0, first=number, wall_ms=1, flags=0)
+        self.origins.note(data, self.log.end)
+        self.log.append(data)
+        self.size = len(data)
+
+    def numbers(self, origin: int, after: int) -> list[int]:
+        found = self.origins.read(self.log, origin, after, 1 << 20, self.log.end)
+        assert found is not None
+        return [decode_batch(data).first for data in found]
+
+    def reads_files(self, origin: int, after: int) -> bool:
+        before = self.storage.opened
+        self.numbers(origin, after)
+        return self.storage.opened > before
+
+
+def test_what_every_member_has_is_not_kept_at_hand() -> None:
+    written = Written()
+    for number in range(1, 11):
+        written.write(1, number)
+        written.write(2, number)
+    assert not written.reads_files(1, 0)
+    written.origins.stable({1: 6, 2: 4})
+    assert written.reads_files(1, 0)
+    assert written.reads_files(2, 0)
+    assert not written.reads_files(1, 5)
+    assert not written.reads_files(2, 4)
+    assert written.numbers(1, 0) == written.numbers(2, 0) == list(range(1, 11))
+    assert written.numbers(1, 7) == [8, 9, 10]
+    written.origins.stable({1: 10, 2: 10})
+    assert written.reads_files(1, 9)
+    assert written.numbers(2, 9) == [10]
+
+
+def test_what_was_given_back_leaves_room_for_more() -> None:
+    written = Written()
+    written.write(1, 1)
+    room = 10 * written.size
+    written = Written(recent_bytes=room)
+    for number in range(1, 6):
+        written.write(1, number)
+    written.origins.stable({1: 5})
+    for number in range(6, 16):
+        written.write(1, number)
+    assert not written.reads_files(1, 5)
+    written.write(1, 16)
+    assert written.reads_files(1, 5)
+    assert not written.reads_files(1, 6)
