@@ -73,7 +73,7 @@ class SharedLog(RegionLog):
         self.newest_id = entry_id
 
     def add_run(
-        self, number: int, ids: list[int], fragments: list[bytes], weight: int, opens: bool
+        self, number: int, ids: Sequence[int], fragments: list[bytes], weight: int, opens: bool
     ) -> None:
         """Add neighbouring entries, numbered from ``number`` on, to one node."""
         self.add(number, ids[0], fragments[0], weight, opens)
@@ -87,7 +87,7 @@ class SharedLog(RegionLog):
             self.newest_id = ids[-1]
 
     def add_node(
-        self, number: int, ids: list[int], data: bytes, ends: list[int], weight: int
+        self, number: int, ids: Sequence[int], data: bytes, ends: list[int], weight: int
     ) -> None:
         """Add a whole node behind the newest; the next addition has to open another."""
         self.append_full(ids, data, ends, weight)
@@ -181,6 +181,14 @@ class SharedLog(RegionLog):
 
     def remove_numbered(self, low: int, high: int) -> list[int]:
         """Remove the live entries with numbers in ``(low, high]``; their IDs."""
+        if high == low + 1:  # most removals are of one entry
+            found = self.find_number(high)
+            if found is None:
+                return []
+            block, index = found
+            entry_id = block.ids[index]
+            self.remove(block, index)
+            return [entry_id]
         gone: list[int] = []
         at, first = self._after(low)
         while at < len(self.blocks):

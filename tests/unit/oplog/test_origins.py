@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 from anabranch.effects import kinds
 from anabranch.oplog.batch import decode_batch, encode_batch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
-from anabranch.oplog.storage import ReadFile
 from anabranch.simulator.disk import MemoryStorage
 
 
 class Disk(MemoryStorage):
     opened = 0
 
-    def open(self, name: str) -> ReadFile:
+    def open(self, name: str) -> BytesIO:
         self.opened += 1
         return super().open(name)
 
