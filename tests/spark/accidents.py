@@ -1,4 +1,4 @@
-"""A sink whose tasks go wrong in their first attempt, in the middle of their rows."""
+"""Sinks whose tasks go wrong, or slow, in their first attempt, in the middle of their rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 def broken_source(kind: str, port: int, rows: int) -> type[DataSource]:
     """``format("broken")``: writes as ours does, but for an accident after so many rows.
 
-    `kind`: ``error`` raises, ``kill`` kills the worker that writes, ``shuffled`` raises too and
-    brings the rows in another order in every attempt. Accidents are counted in key ``accidents``.
+    `kind`: ``error`` raises, ``hopeless`` does so in every attempt, ``kill`` kills the worker that
+    writes, ``shuffled`` raises too and brings the rows in another order in every attempt. Accidents
+    are counted in key ``accidents``.
     All of it is within this function, so that Spark ships it by value: workers do not know tests.
     """
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -41,7 +42,7 @@ def broken_source(kind: str, port: int, rows: int) -> type[DataSource]:
         for piece in table.combine_chunks().to_batches(max_chunksize=100):
             yield piece
             given += piece.num_rows
-            if attempt == 0 and given >= rows:
+            if (attempt == 0 or kind == "hopeless") and given >= rows:
                 with socket.create_connection(("127.0.0.1", port)) as wire:
                     wire.sendall(b"INCR accidents\r\n")
                     assert wire.recv(64).startswith(b":")
@@ -78,3 +79,52 @@ def broken_source(kind: str, port: int, rows: int) -> type[DataSource]:
             return BrokenStream(AnabranchSource.streamWriter(self, schema, overwrite))
 
     return BrokenSource
+
+
+def straggling_source(port: int) -> type[DataSource]:
+    """``format("straggling")``: writes as ours does, but the first attempt of partition 0 waits in
+    the middle of its rows until another attempt is there, and both go on at the same time.
+
+    Lists of the server tell what happened: ``begun`` and ``done`` have an entry, ``partition
+    attempt``, for each attempt; ``met`` one for the attempt that the first one waits for.
+    """
+    from pyspark.sql.datasource import DataSourceArrowWriter
+
+    from anabranch.spark.source import AnabranchSource
+
+    def pieces(iterator: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        import redis
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        partition, attempt = context.partitionId(), context.attemptNumber()
+        table = pa.Table.from_batches(list(iterator)).combine_chunks()
+        with redis.Redis(port=port) as server:
+            server.rpush("begun", f"{partition} {attempt}")
+            for number, piece in enumerate(table.to_batches(max_chunksize=200)):
+                yield piece
+                if partition == 0 and number == 3:
+                    if attempt:
+                        server.rpush("met", attempt)
+                    elif server.blpop(["met"], 60) is None:
+                        raise RuntimeError("Spark began no other attempt")
+            server.rpush("done", f"{partition} {attempt}")
+
+    class StragglingBatch(DataSourceArrowWriter):
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def write(self, iterator: Iterator[Any]) -> Any:
+            return self.inner.write(pieces(iterator))
+
+    class StragglingSource(AnabranchSource):
+        @classmethod
+        def name(cls) -> str:
+            return "straggling"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return StragglingBatch(AnabranchSource.writer(self, schema, overwrite))
+
+    return StragglingSource

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that `anabranch.spark.session` makes."""
+    import pyarrow.dataset  # noqa: F401 - looks for pandas once, and stumbles over None
+
     from anabranch.spark import session
 
+    # Clients of Spark Connect need pandas. The extra called spark does not bring it, so nothing
+    # here may: an import of it fails.
+    sys.modules["pandas"] = None  # type: ignore[assignment]
     made = session("tests", "local[2,4]")
     yield made
     made.stop()

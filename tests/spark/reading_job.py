@@ -1,4 +1,6 @@
-"""A query in a process of its own, to be killed: `python reading_job.py URL OUT CHECKPOINT MODE`.
+"""A query in a process of its own, to be killed.
+
+    python reading_job.py URL OUT CHECKPOINT MODE [OPTION=VALUE ...]
 
 It prints a line for each batch, so that whoever kills it can choose the moment.
 """
@@ -12,7 +14,7 @@ from pyspark.sql import DataFrame
 from anabranch.spark import session
 
 
-def main(url: str, out: str, checkpoint: str, mode: str) -> None:
+def main(url: str, out: str, checkpoint: str, mode: str, *pairs: str) -> None:
     """Copy stream ``s`` into files until killed, or to its end."""
     spark = session("job", "local[2,4]")
     frame = (
@@ -20,6 +22,7 @@ def main(url: str, out: str, checkpoint: str, mode: str) -> None:
         .schema("id string, n int")
         .options(url=url, subscribePattern="s*", startingOffsets="earliest")
         .options(maxEntriesPerTrigger="300", minPartitions="2", discoveryIntervalMs="0")
+        .options(**dict(pair.split("=", 1) for pair in pairs))
         .load()
     )
 

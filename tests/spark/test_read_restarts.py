@@ -17,10 +17,11 @@ from tests.support.servers import REPOSITORY
 JOB = REPOSITORY / "tests" / "spark" / "reading_job.py"
 
 
-def start(server, place, mode):
-    """The job, as the leader of a process group of its own."""
+def start(server, place, mode, *pairs):
+    """The job, as the leader of a process group of its own; `pairs`: more options of the read."""
+    where = (str(place / "out"), str(place / "check"))
     return subprocess.Popen(
-        [sys.executable, str(JOB), url(server), str(place / "out"), str(place / "check"), mode],
+        [sys.executable, str(JOB), url(server), *where, mode, *pairs],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

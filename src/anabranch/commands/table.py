@@ -20,6 +20,7 @@ from anabranch.commands import (
     latency,
     lists,
     memory,
+    producer_info,
     pubsub,
     regional_info,
     regional_read,
@@ -38,6 +39,7 @@ from anabranch.commands import (
     stream_write,
     transaction,
     values,
+    verifying,
 )
 from anabranch.commands.spec import Command
 
@@ -60,6 +62,7 @@ COMMANDS: list[Command] = list(
         latency.COMMANDS,
         lists.COMMANDS,
         memory.COMMANDS,
+        producer_info.COMMANDS,
         pubsub.COMMANDS,
         regional_info.COMMANDS,
         regional_read.COMMANDS,
@@ -78,5 +81,6 @@ COMMANDS: list[Command] = list(
         stream_producer.COMMANDS,
         transaction.COMMANDS,
         values.COMMANDS,
+        verifying.COMMANDS,
     )
 )

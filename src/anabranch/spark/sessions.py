@@ -10,27 +10,38 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from anabranch.errors import AnabranchError
 from anabranch.spark.java import cache_directory, find_java, java_home, log_settings, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["ConnectMissing", "session"]
 
+# Of a session, wherever its driver runs.
 _ALWAYS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     # Readers may take filters; without this Spark refuses those that do.
     "spark.sql.python.filterPushdown.enabled": "true",
+}
+# Of a driver that is started here.
+_DRIVER: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     # Spark's own way to write a checkpoint starts a process, chmod, four times in every batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
+# Of a few cores; a cluster has its own idea.
+_LOCAL: Final = {"spark.sql.shuffle.partitions": "4"}
+
+
+class ConnectMissing(AnabranchError):
+    """A package that clients of Spark Connect need; the text says how to get it."""
 
 
 def session(
@@ -40,9 +51,10 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one, that knows ``format("anabranch")``.
 
-    `master`: ``local[cores,failures]``, ``spark://...``, or ``sc://...`` for Spark Connect. Local
-    masters need a number of failures greater than one, or no task is ever tried again. `conf`:
-    settings by their Spark names. Raises `JavaMissing`.
+    `master`: ``local[cores,failures]``, ``spark://host:port``, or ``sc://host:port`` for Spark
+    Connect, whose driver is elsewhere: no Java is needed here then. Local masters need a number of
+    failures greater than one, or no task is ever tried again. `conf`: settings by their Spark
+    names. Raises `JavaMissing`, `ConnectMissing`.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
@@ -54,6 +66,8 @@ def session(
     builder = SparkSession.builder.appName(name)
     if master.startswith("sc://"):
         builder = builder.remote(master)
+        for key, value in _ALWAYS.items():
+            builder = builder.config(key, value)
     else:
         local = master.startswith("local")
         _prepare_environment(local=local)
@@ -63,9 +77,24 @@ def session(
     for key, value in given.items():
         if key != _JAVA_OPTIONS:
             builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    spark = _made(builder)
     spark.dataSource.register(AnabranchSource)
     return spark
+
+
+def _made(builder: SparkSession.Builder) -> SparkSession:
+    from pyspark.errors import PySparkImportError  # noqa: PLC0415 - heavy
+
+    with warnings.catch_warnings():
+        # Clients of Connect import pandas, and warn of new versions; nothing here goes through it.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+        try:
+            made: SparkSession = builder.getOrCreate()
+        except PySparkImportError as problem:
+            raise ConnectMissing(
+                f'{problem}. Clients of Spark Connect: pip install "anabranch[spark-connect]"'
+            ) from None
+    return made
 
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -76,9 +105,10 @@ def _prepare_environment(*, local: bool) -> None:
     # The user's Java wins, started our way: see `anabranch.spark.java`.
     os.environ["JAVA_HOME"] = str(_java_home())
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    # Else workers are whatever python3 is on PATH, and this package is not there. Spark gives the
+    # workers of a cluster the driver's path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if local:
-        # Else workers are whatever python3 is on PATH, and this package is not there.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # A machine whose own name does not resolve cannot start Spark otherwise.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
@@ -91,7 +121,7 @@ def _java_home() -> Path:
 
 
 def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, str]]:
-    for key, value in _ALWAYS.items():
+    for key, value in {**_ALWAYS, **_DRIVER, **(_LOCAL if local else {})}.items():
         if key not in given:
             yield key, value
     if local and "spark.sql.warehouse.dir" not in given:

@@ -7,26 +7,19 @@ to one process, which keeps a connection; `read` runs in the executors' workers.
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -39,8 +32,9 @@ from pyspark.sql.types import StructType
 
 from anabranch.spark.client import Client, connect
 from anabranch.spark.columns import DEFAULT_SCHEMA, Projection
+from anabranch.spark.filters import Stretch
 from anabranch.spark.heads import ADVICE, DataLossError, Survey, losses
-from anabranch.spark.offsets import Cursor, Heads, Range, Vector, share
+from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id, share
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.ranges import read_range
 
@@ -181,9 +175,7 @@ class FilteringBatchReader(BatchReader):
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
         super().__init__(options, projection)
-        self._names: dict[str, set[Any]] = {}
-        self._least: dict[str, int] = {}  # column to the least value asked for
-        self._most: dict[str, int] = {}
+        self._stretch = Stretch()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Note what helps, and leave every filter to Spark as well."""
@@ -193,22 +185,8 @@ class FilteringBatchReader(BatchReader):
         for each in filters:
             column = getattr(each, "attribute", ("",))
             if len(column) == 1 and column[0] in reserved:
-                self._note(column[0], each)
+                self._stretch.note(column[0], each)
         return filters
-
-    def _note(self, column: str, given: Filter) -> None:
-        if column in ("stream", "region"):
-            if isinstance(given, EqualTo | In):
-                names = set(given.value if isinstance(given, In) else (given.value,))
-                self._names[column] = self._names.get(column, names) & names
-        elif column in ("ts", "position"):
-            value = _number(getattr(given, "value", None))
-            if value is None:
-                return
-            if isinstance(given, GreaterThan | GreaterThanOrEqual | EqualTo):
-                self._least[column] = max(self._least.get(column, value), value)
-            if isinstance(given, LessThan | LessThanOrEqual | EqualTo):
-                self._most[column] = min(self._most.get(column, value), value)
 
     def narrowed(
         self, start: Vector, end: Vector, heads: Heads, survey: Survey
@@ -216,40 +194,30 @@ class FilteringBatchReader(BatchReader):
         """The ranges without what the filters exclude."""
         begins: dict[str, dict[str, Cursor]] = {}
         ends: dict[str, dict[str, Cursor]] = {}
+        asked = self._stretch
+        if asked.is_empty:
+            return Vector(begins), Vector(ends)
+        least, greatest = asked.least_id, asked.greatest_id
         for stream, regions in end.cursors.items():
             for region, stop in regions.items():
-                if not self._wants("stream", stream) or not self._wants("region", region):
+                if not asked.has("stream", stream) or not asked.has("region", region):
                     continue
                 begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
                 head = heads[stream][region]
-                if "ts" in self._least:
-                    found = survey.locate(stream, region, head, f"{self._least['ts']}-0")
+                if least is not None:
+                    found = survey.locate(stream, region, head, "{}-{}".format(*least))
                     begin = found if begin.behind(found) else begin
-                if "ts" in self._most:
-                    found = survey.locate(stream, region, head, f"{self._most['ts'] + 1}-0")
+                if greatest is not None:
+                    above = next_id("{}-{}".format(*greatest))
+                    found = survey.locate(stream, region, head, above)
                     stop = found if found.behind(stop) else stop
                 if not stop.by_id:
-                    low = max(begin.position, self._least.get("position", 0))
-                    high = min(stop.position, self._most.get("position", stop.position) + 1)
+                    low, high = asked.positions(begin.position, stop.position)
                     begin, stop = replace(begin, position=low), replace(stop, position=high)
                 if begin.behind(stop):
                     begins.setdefault(stream, {})[region] = begin
                     ends.setdefault(stream, {})[region] = stop
         return Vector(begins), Vector(ends)
-
-    def _wants(self, column: str, name: str) -> bool:
-        return column not in self._names or name in self._names[column]
-
-
-def _number(value: object) -> int | None:
-    """A filter's literal: whole milliseconds of a time (rounded down), or the number itself."""
-    if isinstance(value, dt.datetime):
-        zoned = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (zoned - _EPOCH) // dt.timedelta(milliseconds=1)
-    return value if isinstance(value, int) else None
-
-
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 # ------------------------------------------------------------------------------------------ stream

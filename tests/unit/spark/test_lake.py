@@ -51,6 +51,6 @@ def test_an_overlap_is_an_error(tmp_path: Path) -> None:
 
 def test_a_manifest_of_the_future_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_log").mkdir()
-    (tmp_path / "_log" / "0000000000.json").write_text(json.dumps({"format": 2}))
+    (tmp_path / "_log" / "0000000000.json").write_text(json.dumps({"format": 3}))
     with pytest.raises(LakeError, match="does not know"):
         Lake(tmp_path).files()

@@ -5,9 +5,16 @@ from __future__ import annotations
 import click
 
 from anabranch.cli.spark.archive import archive
+from anabranch.cli.spark.audit import audit
+from anabranch.cli.spark.compact import compact
 from anabranch.cli.spark.doctor import doctor
+from anabranch.cli.spark.generate import generate
+from anabranch.cli.spark.idmp_audit import idmp_audit
 from anabranch.cli.spark.ingest import ingest
+from anabranch.cli.spark.lag import lag
 from anabranch.cli.spark.replay import replay
+from anabranch.cli.spark.verify import verify
+from anabranch.cli.spark.windows import windows
 
 __all__ = ["command"]
 
@@ -22,5 +29,17 @@ def command() -> None:
     """The group itself has nothing to do."""
 
 
-for _each in (doctor, ingest, archive, replay):
+for _each in (
+    doctor,
+    generate,
+    ingest,
+    archive,
+    compact,
+    verify,
+    replay,
+    windows,
+    audit,
+    idmp_audit,
+    lag,
+):
     command.add_command(_each)

@@ -18,6 +18,7 @@ __all__ = ["replay"]
 \b
 Example:
   anabranch spark replay lake/ -u redis://other:6379
+  anabranch spark replay lake/ --prefix again: --since-ms 1718000000000 --speed 10
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
@@ -26,6 +27,11 @@ Example:
 @click.option("--until-ms", type=int, help="Only IDs before this time.")
 @click.option("--prefix", default="", help="Put this before the names of streams.")
 @click.option("--new-ids", is_flag=True, help="Do not keep IDs.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    help="10: ten times as fast as it was written; 0 or none: as fast as possible.",
+)
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @source_options
 @common

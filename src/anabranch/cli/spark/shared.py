@@ -16,33 +16,54 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["common", "fail", "given", "run", "source_options"]
+__all__ = [
+    "common",
+    "connected",
+    "fail",
+    "given",
+    "region_urls",
+    "regions_option",
+    "run",
+    "session_options",
+    "show",
+    "source_options",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 _PROBLEM_CHARS_MAX = 2000
 
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_url = click.option(
+    "-u",
+    "url",
+    default="redis://127.0.0.1:6379",
+    show_default=True,
+    envvar="ANABRANCH_URL",
+    help="Server, as the workers see it.",
+)
+
+
 def common(command: _Command) -> _Command:
-    """Give a sub-command the options that all have: --url, --master and --json."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option(
-            "--master",
-            default="local[2,4]",
-            show_default=True,
-            help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
-        ),
-        click.option(
-            "-u",
-            "url",
-            default="redis://127.0.0.1:6379",
-            show_default=True,
-            envvar="ANABRANCH_URL",
-            help="Server, as the workers see it.",
-        ),
-    ):
-        command = option(command)
-    return command
+    """Give a sub-command the options of those that talk to a server: --url, --master, --json."""
+    return session_options(_url(command))
+
+
+def session_options(command: _Command) -> _Command:
+    """Give a sub-command the options that all have: --master and --json."""
+    master = click.option(
+        "--master",
+        default="local[2,4]",
+        show_default=True,
+        help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+    )
+    return _json(master(command))
+
+
+def connected(command: _Command) -> _Command:
+    """Give a sub-command that needs no session the options --url and --json."""
+    return _json(_url(command))
 
 
 def given(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -61,8 +82,35 @@ source_options = click.option(
 )
 
 
-def run(master: str, job: Callable[[SparkSession], Any], *, as_json: bool) -> None:
-    """Run a job in a session of its own and print its result; failures become exit code 1."""
+regions_option = click.option(
+    "--region-urls", "urls", metavar="JSON", help="Name to address of every region."
+)
+
+
+def region_urls(text: str | None) -> dict[str, str] | None:
+    """What --region-urls said."""
+    if text is None:
+        return None
+    try:
+        urls = json.loads(text)
+    except ValueError as problem:
+        raise click.UsageError(f"--region-urls is no JSON: {problem}") from None
+    if not isinstance(urls, dict) or not all(isinstance(each, str) for each in urls.values()):
+        raise click.UsageError('--region-urls is an object: {"eu": "redis://eu:6379", ...}')
+    return urls
+
+
+def run(
+    master: str,
+    job: Callable[[SparkSession], _Result],
+    *,
+    as_json: bool,
+    in_words: Callable[[_Result], str] | None = None,
+) -> _Result:
+    """Run a job in a session of its own, print its result and return it.
+
+    `in_words` says it to people; by default each value is a line. Failures become exit code 1.
+    """
     logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
     try:
         from anabranch.spark import session  # noqa: PLC0415 - what others do without
@@ -73,15 +121,25 @@ def run(master: str, job: Callable[[SparkSession], Any], *, as_json: bool) -> No
     except AnabranchError as problem:
         fail(str(problem))
     try:
-        result = asdict(job(spark))
+        result = job(spark)
     except Exception as problem:  # Spark wraps ours in its own
         fail(_told(problem))
     finally:
         spark.stop()
+    if in_words is None or as_json:
+        show(result, as_json=as_json)
+    else:
+        print(in_words(result))
+    return result
+
+
+def show(result: Any, *, as_json: bool) -> None:
+    """Print what a job returned: a dataclass."""
+    values = asdict(result)
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(values))
         return
-    for name, value in result.items():
+    for name, value in values.items():
         shown = ", ".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else value
         print(f"{name.replace('_', ' ')}: {shown}")
 

@@ -55,22 +55,27 @@ def archive(
     root = Path(lake).absolute()
     place = str(checkpoint or root / "_checkpoint")
     spark.dataSource.register(LakeSink)
-    before = {each.path for each in Lake(root).files()}
+    known = len(Lake(root).manifests())
+    query = ""
 
     def start() -> StreamingQuery:
+        nonlocal query
         reader = spark.readStream.format("anabranch").options(
             **{"startingOffsets": "earliest", **(options or {})}
         )
         writer = reader.load().writeStream.format("anabranch-lake").option("path", str(root))
         writer = writer.option("checkpointLocation", place)
-        if once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{interval_s} seconds").start()
+        interval = {"availableNow": True} if once else {"processingTime": f"{interval_s} seconds"}
+        started = writer.trigger(**interval).start()
+        query = str(started.id)  # of the checkpoint, so the same in every start
+        return started
 
     run = supervise(start, failures_max=0 if once else 10)
     found = Lake(root)
     files = found.files()
-    added = [each for each in files if each.path not in before]
+    # Others may have published meanwhile, and `compact` may have replaced what this run added.
+    ours = (each for each in found.manifests()[known:] if each.query == query)
+    added = [each for manifest in ours for each in manifest.files]
     return Archived(
         entries=sum(each.rows for each in added),
         files=len(added),

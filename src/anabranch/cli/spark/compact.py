@@ -1,0 +1,72 @@
+"""``anabranch spark compact``: the files of a lake into larger ones."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from anabranch.cli.spark.shared import run, session_options
+
+__all__ = ["compact"]
+
+
+@click.command(
+    help="""Merge small neighbouring files of a LAKE, and remove those merged some time ago.
+
+Readers and 'archive' may run meanwhile. It can be interrupted at any moment and run again. Exits
+with 1 if there are files that are not as they were written; these are left alone.
+
+\b
+Example:
+  anabranch spark compact lake/ --target-mib 256 --grace-s 86400
+""",
+)
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option("--streams", help="Comma-separated; all by default.")
+@click.option(
+    "--target-mib",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    help="Largest size of a merged file.",
+)
+@click.option(
+    "--grace-s",
+    type=click.FloatRange(min=0),
+    default=3600,
+    show_default=True,
+    help="How long merged files stay for who is reading them, in seconds.",
+)
+@click.option("--dry-run", is_flag=True, help="Count only.")
+@session_options
+def compact(
+    master: str,
+    as_json: bool,
+    lake: Path,
+    streams: str | None,
+    target_mib: int,
+    grace_s: float,
+    dry_run: bool,
+) -> None:
+    """The files of a lake into larger ones."""
+    from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415
+
+    def progress(made: int, planned: int) -> None:
+        print(f"{made} of {planned} files made", file=sys.stderr)
+
+    done = run(
+        master,
+        lambda spark: job(
+            spark,
+            lake,
+            target_bytes=target_mib << 20,
+            grace_s=grace_s,
+            streams=streams.split(",") if streams else None,
+            dry_run=dry_run,
+            progress=progress,
+        ),
+        as_json=as_json,
+    )
+    raise SystemExit(1 if done.problems else 0)

@@ -1,0 +1,47 @@
+"""``anabranch spark generate``: made-up events into a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anabranch.cli.spark.shared import fail, show
+from anabranch.errors import AnabranchError
+
+__all__ = ["generate"]
+
+
+@click.command(
+    help="""Make events up and write them to FILE (.parquet or .jsonl), the same for a seed.
+
+Few keys have most events, nights are quiet, keys burst, clocks are off, events arrive out of order
+and one in a hundred twice.
+
+\b
+Example:
+  anabranch spark generate events.parquet --rows 1000000 --seed 7
+  anabranch spark ingest events.parquet --stream events
+""",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--rows", type=int, default=1_000_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--keys", type=int, default=1_000, show_default=True)
+@click.option("--days", type=int, default=1, show_default=True)
+@click.option("--split", is_flag=True, help="A file for each site: FILE-eu, FILE-us, FILE-ap.")
+@click.option("--dry-run", is_flag=True, help="Only count, and tell the SHA-256.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def generate(file: Path, as_json: bool, split: bool, dry_run: bool, **shape: Any) -> None:
+    """Made-up events into a file."""
+    try:
+        from anabranch.spark.jobs.generate import generate as job  # noqa: PLC0415
+        from anabranch.spark.samples import Shape  # noqa: PLC0415
+
+        result = job(file, Shape(**shape), split=split, dry_run=dry_run)
+    except ImportError as problem:
+        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+    except (AnabranchError, OSError) as problem:
+        fail(str(problem))
+    show(result, as_json=as_json)

@@ -1,0 +1,59 @@
+"""``anabranch spark verify``: does a lake hold what it says it holds?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.spark.shared import run, session_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.verify import Verified
+
+__all__ = ["verify"]
+
+
+@click.command(
+    help="""Read all files of a LAKE again and compare them with its manifests.
+
+Looks at digests, counts and order within files, and for files that are missing, for gaps and for
+overlaps between them. Exits with 0 if all is well, with 1 if there is a finding.
+
+\b
+Example:
+  anabranch spark verify lake/ --allow-gaps
+""",
+)
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option("--allow-gaps", is_flag=True, help="Missing positions are no finding.")
+@session_options
+def verify(master: str, as_json: bool, lake: Path, allow_gaps: bool) -> None:
+    """Does a lake hold what it says it holds?"""
+    from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415
+
+    def progress(read: int, files: int) -> None:
+        print(f"{read} of {files} files read", file=sys.stderr)
+
+    done = run(
+        master,
+        lambda spark: job(spark, lake, allow_gaps=allow_gaps, progress=progress),
+        as_json=as_json,
+        in_words=_in_words,
+    )
+    raise SystemExit(1 if done.findings else 0)
+
+
+def _in_words(done: Verified) -> str:
+    lines = [f"{each.kind} {each.where}: {each.what}" for each in done.findings]
+    lines.append(
+        f"{done.files} files, {done.entries} entries, {done.nbytes} bytes: "
+        f"{len(done.findings)} findings, {len(done.gaps)} gaps"
+    )
+    if done.undigested:
+        lines.append(f"{done.undigested} files have no digest: altered values would not be seen")
+    if done.unlisted:
+        lines.append(f"{done.unlisted} files are not published")
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""``anabranch spark windows``: counts, sums and percentiles for each window and key."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.spark.shared import common, given, run, source_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.windows import Step
+
+__all__ = ["windows"]
+
+
+@click.command(
+    help="""Count, sum and rank the entries of STREAMS (separated by commas) by window and key.
+
+Results go to a stream (--into) or to Parquet files (--lake), each row once. A window is told when
+the watermarks of all regions have passed its end; until then it is open, and kept in the
+checkpoint for the next run.
+
+\b
+Example:
+  anabranch spark windows orders --size '1 hour' --key city --value amount --lake hours/
+""",
+)
+@click.argument("streams")
+@click.option("--into", help="Stream to write to; needs --checkpoint.")
+@click.option("--lake", type=click.Path(path_type=Path), help="Directory to write to.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="Directory that remembers how far it is. [default: LAKE/_checkpoint]",
+)
+@click.option("--size", default="1 minute", show_default=True)
+@click.option("--slide", help="Distance of two windows. [default: their size]")
+@click.option("--delay", default="10 seconds", show_default=True, help="Of the watermarks.")
+@click.option("--time", default="ts", show_default=True, help="Field with the time (ISO 8601).")
+@click.option("--key", help="Field, or: stream, region.")
+@click.option("--value", help="Field with numbers.")
+@click.option("--kind", default="decimal(18,6)", show_default=True, help="Type of the values.")
+@click.option("--percentiles", default="50,95,99", show_default=True)
+@click.option("--unique", help="Field that tells events apart: repetitions count once.")
+@click.option("--regions", help="Comma-separated. [default: those there are]")
+@click.option("--after-ms", type=int, help="Only windows that end after this time.")
+@click.option(
+    "--once/--follow",
+    default=True,
+    show_default=True,
+    help="End when all there is has been read, or go on until interrupted.",
+)
+@click.option("--dry-run", is_flag=True, help="Count what there is, and write nothing.")
+@source_options
+@common
+def windows(
+    url: str,
+    master: str,
+    as_json: bool,
+    streams: str,
+    percentiles: str,
+    regions: str | None,
+    pairs: tuple[str, ...],
+    **more: Any,
+) -> None:
+    """Counts, sums and percentiles for each window and key."""
+    try:
+        parts = tuple(float(each) / 100 for each in percentiles.split(",") if each)
+    except ValueError:
+        raise click.UsageError(f"--percentiles takes numbers, not {percentiles!r}") from None
+    options = given(pairs)
+    grouping = {
+        name: more.pop(name)
+        for name in ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
+    }
+
+    def job(spark: Any) -> Any:
+        from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415
+        from anabranch.spark.jobs.windows import windows as job_  # noqa: PLC0415
+
+        return job_(
+            spark,
+            streams,
+            Windowing(percentiles=parts, **grouping),
+            url=url,
+            regions=regions.split(",") if regions is not None else None,
+            progress=_tell,
+            options=options,
+            **more,
+        )
+
+    run(master, job, as_json=as_json)
+
+
+def _tell(step: Step) -> None:
+    print(
+        f"batch {step.batch}: {step.entries} entries, {step.windows} windows closed",
+        file=sys.stderr,
+    )

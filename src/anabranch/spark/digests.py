@@ -1,0 +1,179 @@
+"""Digests of stretches of a region's log: which spans of time are alike in two replicas?
+
+A bucket is a span of time of the IDs. Its digest is how many entries it has and the sum of their
+128-bit hashes: equal contents give equal digests in whatever pieces and order they were read.
+Entries travel as the server keeps them (AB.EXPORT); an entry's bytes hold its ID and its fields, so
+they are what is hashed.
+
+Executors do this (`anabranch.spark.digest_source`); what comes back is a row for each bucket of
+each piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from xxhash import xxh3_128_digest
+
+from anabranch.spark.blocks import Export, parse_export
+from anabranch.spark.client import Client
+from anabranch.spark.heads import stream_key
+
+__all__ = [
+    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "entries_between", "summary", "tasks_of",
+]  # fmt: skip
+
+Id = tuple[int, int]
+"""Milliseconds and sequence number."""
+
+Place = tuple[int, str]
+"""Which of the streams that are looked at, and whose log of it: an origin."""
+
+_EXPORT_BYTES: Final = 2 << 20
+_MASK: Final = (1 << 64) - 1
+LEFT_OUT: Final = -1
+"""Stands for a bucket: entries outside the IDs that are compared."""
+_Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of one origin's log on one replica, and what of it counts."""
+
+    replica: int
+    stream: int
+    key: str
+    origin: str
+    first: int
+    stop: int
+    """Positions ``[first, stop)``."""
+    low: Id
+    high: Id
+    """IDs from the one to the other, both included."""
+    width: int
+    """Milliseconds of a bucket."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What one replica has in a span of time of one log."""
+
+    entries: int = 0
+    high: int = 0
+    low: int = 0
+    """Halves of the sum of hashes, each modulo 2**64."""
+    first: int = -1
+    last: int = -1
+    """Positions of its first and last entry on that replica."""
+
+    def add(self, entries: int, high: int, low: int, first: int, last: int) -> None:
+        """What another piece has of it."""
+        self.entries += entries
+        self.high = (self.high + high) & _MASK
+        self.low = (self.low + low) & _MASK
+        self.first = first if self.first < 0 else min(first, self.first)
+        self.last = max(last, self.last)
+
+    @property
+    def digest(self) -> tuple[int, int, int]:
+        """Equal for equal contents."""
+        return self.entries, self.high, self.low
+
+
+def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
+    """Share pieces out among tasks, in equal numbers of positions; long pieces are cut."""
+    total = sum(each.stop - each.first for each in pieces)
+    share = max(-(-total // max(tasks, 1)), 1)
+    shared: list[list[Piece]] = [[]]
+    room = share
+    for piece in pieces:
+        at = piece.first
+        while at < piece.stop:
+            if not room:
+                shared.append([])
+                room = share
+            stop = min(at + room, piece.stop)
+            shared[-1].append(replace(piece, first=at, stop=stop))
+            room -= stop - at
+            at = stop
+    return [each for each in shared if each]
+
+
+def summary(piece: Piece, client: Client) -> dict[int, Bucket]:
+    """The buckets of one piece; those of entries that do not count are under -1."""
+    found: dict[int, Bucket] = {}
+    for export in _exports(client, piece.key, piece.origin, piece.first, piece.stop):
+        inside = _within(export, piece.low, piece.high)
+        count = int(inside.sum())
+        if count < len(export):
+            found.setdefault(LEFT_OUT, Bucket()).entries += len(export) - count
+        if not count:
+            continue
+        words = _hashes(export)[inside]
+        positions = export.positions[inside]
+        numbers = export.ms[inside] // piece.width
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1))
+        stops = np.append(starts[1:], count)
+        sums = np.add.reduceat(words, starts)  # modulo 2**64, as it should be
+        for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+            found.setdefault(int(numbers[start]), Bucket()).add(
+                stop - start,
+                int(sums[row, 0]),
+                int(sums[row, 1]),
+                int(positions[start]),
+                int(positions[stop - 1]),
+            )
+    return found
+
+
+def entries_between(
+    client: Client, key: str, origin: str, first: int, last: int, low: Id, high: Id
+) -> dict[Id, bytes]:
+    """ID and hash of the entries at positions `first` to `last` that count; empty without key."""
+    found: dict[Id, bytes] = {}
+    for export in _exports(client, key, origin, first, last + 1):
+        inside = _within(export, low, high)
+        raw = _hashes(export)[inside].tobytes()
+        ids = zip(export.ms[inside].tolist(), export.seq[inside].tolist(), strict=True)
+        found.update((each, raw[16 * row : 16 * row + 16]) for row, each in enumerate(ids))
+    return found
+
+
+def _exports(client: Client, key: str, origin: str, first: int, stop: int) -> Iterator[Export]:
+    at = first
+    while at < stop:
+        (reply,) = client.pipeline(
+            [("AB.EXPORT", stream_key(key), origin, at, stop, "MAXBYTES", _EXPORT_BYTES)],
+            repeatable=True,
+        )
+        if isinstance(reply, Exception):
+            if "no such key" in str(reply):
+                return  # deleted meanwhile: what that means is found out later
+            raise client.refusal(reply)
+        export = parse_export(reply)
+        if len(export):
+            yield export
+        if export.next_position <= at:
+            return
+        at = export.next_position
+
+
+def _within(export: Export, low: Id, high: Id) -> npt.NDArray[np.bool_]:
+    ms, seq = export.ms, export.seq
+    above = (ms > low[0]) | ((ms == low[0]) & (seq >= np.uint64(low[1])))
+    below = (ms < high[0]) | ((ms == high[0]) & (seq <= np.uint64(high[1])))
+    within: npt.NDArray[np.bool_] = above & below
+    return within
+
+
+def _hashes(export: Export) -> _Words:
+    """Both halves of each entry's hash."""
+    data = export.data[0].tobytes() if len(export.data) == 1 else b"".join(export.data)
+    ends = export.ends.tolist()
+    raw = b"".join([xxh3_128_digest(data[low:high]) for low, high in pairwise([0, *ends])])
+    return np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)

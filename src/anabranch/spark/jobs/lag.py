@@ -1,0 +1,271 @@
+"""Do consumer groups keep up? Their lag and what they have pending, sampled, and where it tends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.spark.client import Client, connect
+from anabranch.spark.heads import Survey, stream_key
+from anabranch.spark.lag_plot import check_plot, draw_lag
+from anabranch.spark.offsets import parse_id
+from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.replicas import facts_of, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["GroupLag", "Lagged", "Sample", "lag", "sample", "table_of"]
+
+_COLUMNS: Final = (
+    "at timestamp, region string, stream string, group string, lag bigint, pending bigint, "
+    "pending_age_ms bigint, pending_idle_ms bigint"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One group at one moment."""
+
+    at_ms: int
+    """By the server's clock."""
+    region: str
+    """The name that was given to the server; empty without one."""
+    stream: str
+    group: str
+    lag: int | None
+    """Entries it has not been given yet. None: the server does not know (Redis, after XDEL)."""
+    pending: int
+    """Entries it was given and has not acknowledged."""
+    pending_age_ms: int | None
+    """Since the time in the lowest pending ID; None if nothing is pending."""
+    pending_idle_ms: int | None
+    """Since that entry was last delivered."""
+
+    @property
+    def name(self) -> str:
+        """Stream, group and region."""
+        return f"{self.stream} {self.group}" + (f" at {self.region}" if self.region else "")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """What the samples of one group say."""
+
+    region: str
+    stream: str
+    group: str
+    last: int | None
+    max: int | None
+    slope: float | None
+    """Entries a second by which the lag grows: the straight line through all samples."""
+    catches_up_s: float | None
+    """When it will have caught up at this rate; 0 if it has. None: never, or not known."""
+    never: bool
+    """It lags, and does not catch up at this rate."""
+    pending: int
+    pending_max: int
+    pending_age_ms: int | None
+    pending_idle_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """All groups that were seen."""
+
+    samples: int
+    seconds: float
+    """From the first sample to the last."""
+    groups: tuple[GroupLag, ...]
+
+
+def lag(
+    spark: SparkSession | None,
+    *,
+    samples: int = 10,
+    interval_s: float = 1.0,
+    region_urls: Mapping[str, str] | None = None,
+    streams: Sequence[str] = (),
+    pattern: str | None = None,
+    groups: Sequence[str] = (),
+    table: str | Path | None = None,
+    plot: str | Path | None = None,
+    progress: Callable[[Sequence[Sample]], None] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Lagged:
+    """Look `samples` times, every `interval_s` seconds, and say where the lag of each group tends.
+
+    `region_urls`: name to address of several servers, since each region delivers for itself; by
+    default there is the one of the option ``url``. `streams`: keys; all that match `pattern`, or
+    all, if none is named; `groups`: only these. `table`: a directory of Parquet files to append the
+    samples to, which needs `spark`. `plot`: a picture, ``.svg`` or ``.png``. `progress` gets each
+    round. An interrupt ends the sampling early. `options` are connection options of a read. Raises
+    `ServerUnreachable`, `ServerRefused`, `OptionError`, `PlotError` and what Spark raises.
+    """
+    if table is not None and spark is None:
+        raise OptionError("a table of samples needs a Spark session")
+    if plot is not None:
+        check_plot(Path(plot))
+    found: list[Sample] = []
+    rounds = sample(samples, interval_s, region_urls, streams, pattern, groups, options)
+    try:
+        for some in rounds:
+            found += some
+            if progress is not None:
+                progress(some)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    if table is not None and spark is not None:
+        table_of(spark, found).write.mode("append").parquet(str(table))
+    if plot is not None:
+        draw_lag(found, Path(plot))
+    by_group: dict[tuple[str, str, str], list[Sample]] = {}
+    for each in found:
+        by_group.setdefault((each.region, each.stream, each.group), []).append(each)
+    times = {each.at_ms for each in found}
+    return Lagged(
+        samples=len(found),
+        seconds=(max(times) - min(times)) / 1000 if times else 0.0,
+        groups=tuple(_judged(by_group[place]) for place in sorted(by_group)),
+    )
+
+
+def table_of(spark: SparkSession, samples: Sequence[Sample]) -> DataFrame:
+    """Samples as a table, ``at`` being the time of each."""
+    rows = [
+        (
+            datetime.fromtimestamp(each.at_ms / 1000, UTC),
+            *(each.region, each.stream, each.group, each.lag),
+            *(each.pending, each.pending_age_ms, each.pending_idle_ms),
+        )
+        for each in samples
+    ]
+    return spark.createDataFrame(rows, _COLUMNS)
+
+
+# --------------------------------------------------------------------------------------- sampling
+
+
+def sample(
+    samples: int,
+    interval_s: float,
+    region_urls: Mapping[str, str] | None = None,
+    streams: Sequence[str] = (),
+    pattern: str | None = None,
+    groups: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+) -> Iterator[list[Sample]]:
+    """What `lag` looks at, round by round; see there."""
+    what = {"subscribe": ",".join(streams)} if streams else {"subscribePattern": pattern or "*"}
+    read = ReadOptions.parse({**(options or {}), **what})
+    with ExitStack() as stack:
+        surveys = []
+        for region, url in (region_urls or {"": read.server.url}).items():
+            server = replace(read.server, url=url)
+            client = stack.enter_context(connect(server))
+            surveys.append((region, client, Survey(replace(read, server=server), client)))
+        begin = time.monotonic()
+        for number in range(samples):
+            time.sleep(max(begin + number * interval_s - time.monotonic(), 0))
+            yield [
+                each
+                for region, client, survey in surveys
+                for each in _look(region, client, survey.streams(), groups)
+            ]
+
+
+def _look(
+    region: str, client: Client, streams: Sequence[str], groups: Sequence[str]
+) -> Iterator[Sample]:
+    keys = [stream_key(each) for each in streams]
+    (seconds, us), *replies = _replies(
+        client, [("TIME",), *(("XINFO", "GROUPS", key) for key in keys)]
+    )
+    now_ms = int(seconds) * 1000 + int(us) // 1000
+    exact = _exact_lags(client, keys)
+    rows = [
+        (stream, key, facts, text_of(facts["name"]))
+        for stream, key, reply in zip(streams, keys, replies, strict=True)
+        for facts in map(facts_of, reply or ())
+        if not groups or text_of(facts["name"]) in groups
+    ]
+    oldest = _replies(
+        client, [("XPENDING", key, facts["name"], "-", "+", 1) for _, key, facts, _ in rows]
+    )
+    for (stream, key, facts, group), pending in zip(rows, oldest, strict=True):
+        age_ms = idle_ms = None
+        if pending:
+            entry_id, _, idle_ms, _ = pending[0]
+            age_ms = max(now_ms - parse_id(entry_id.decode())[0], 0)
+        yield Sample(
+            *(now_ms, region, stream, group),
+            exact.get((key, facts["name"]), facts.get("lag")),
+            *(facts["pending"], age_ms, idle_ms),
+        )
+
+
+def _exact_lags(client: Client, keys: Sequence[bytes]) -> dict[tuple[bytes, bytes], int]:
+    """Our server always knows; see AB.LAG."""
+    if not client.has_bulk:
+        return {}
+    replies = _replies(client, [("AB.LAG", key) for key in keys])
+    return {
+        (key, facts["name"]): facts["lag"]
+        for key, reply in zip(keys, replies, strict=True)
+        for facts in map(facts_of, reply or ())
+    }
+
+
+def _replies(client: Client, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
+    """Replies to commands that only read; None where key or group went away meanwhile."""
+    replies = client.pipeline(commands, repeatable=True) if commands else []
+    for at, reply in enumerate(replies):
+        if isinstance(reply, Exception):
+            if "no such key" not in str(reply) and not str(reply).startswith("NOGROUP"):
+                raise client.refusal(reply)
+            replies[at] = None
+    return replies
+
+
+# ---------------------------------------------------------------------------------------- judging
+
+
+def _judged(samples: Sequence[Sample]) -> GroupLag:
+    newest = samples[-1]
+    known = [(each.at_ms / 1000, each.lag) for each in samples if each.lag is not None]
+    slope = _slope(known)
+    catches_up_s: float | None = None
+    if newest.lag == 0:
+        catches_up_s = 0.0
+    elif newest.lag is not None and slope is not None and slope < 0:
+        catches_up_s = newest.lag / -slope
+    return GroupLag(
+        *(newest.region, newest.stream, newest.group),
+        last=newest.lag,
+        max=max((count for _, count in known), default=None),
+        slope=slope,
+        catches_up_s=catches_up_s,
+        never=bool(newest.lag) and slope is not None and slope >= 0,
+        pending=newest.pending,
+        pending_max=max(each.pending for each in samples),
+        pending_age_ms=newest.pending_age_ms,
+        pending_idle_ms=newest.pending_idle_ms,
+    )
+
+
+def _slope(points: Sequence[tuple[float, int]]) -> float | None:
+    """By least squares; None without two different times."""
+    if not points:
+        return None
+    middle = sum(at for at, _ in points) / len(points)
+    mean = sum(count for _, count in points) / len(points)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    if not spread:
+        return None
+    return sum((at - middle) * (count - mean) for at, count in points) / spread

@@ -1,0 +1,427 @@
+"""Counts, sums and percentiles for each window of time and each key, told once, when it is closed.
+
+A window is closed when the watermarks of all regions have passed its end: each region's is the
+latest time it has shown, less a delay. So a region that was cut off holds results back, and what it
+brings when it is healed is in them. What is told of a window does not depend on the order in which
+entries came or tasks ended: sums are of decimal or whole numbers, percentiles are exact. So a
+batch that is repeated after a crash is the same again, and the sink recognises it.
+
+A run that ends (`once`) leaves windows open whose end no watermark has passed: they are in the
+checkpoint, and a later run goes on with them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.client import connect
+from anabranch.spark.heads import Survey
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.parts import PartsSink
+from anabranch.spark.regions import read_by_region
+from anabranch.spark.supervise import supervise
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Step", "Windowed", "Windowing", "WindowsError", "windows"]
+
+_DEFINITION: Final = "windows.json"
+_ENTRIES_MAX: Final = 1_000_000  # of each region in a batch: what is in one batch is in memory
+_RESERVED: Final = {"ts": "timestamp", "seq": "bigint", "position": "bigint"}
+_EXACT: Final = re.compile(r"(tiny|small|big)?int|integer|long|decimal(\(\d+(, *\d+)?\))?", re.I)
+_LISTENER_S: Final = 10.0
+
+
+class WindowsError(AnabranchError):
+    """Windows that cannot be made so; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """What is counted. All runs with one checkpoint need the same."""
+
+    size: str = "1 minute"
+    slide: str | None = None
+    """Windows begin so far apart, and overlap if that is less than their size."""
+    delay: str = "10 seconds"
+    """How far an entry may lie behind the latest time that its own region has shown."""
+    time: str = "ts"
+    """``ts``, the time in the ID, or a field (ISO 8601). Entries without one are in no window."""
+    key: str | None = None
+    """A field, ``stream`` or ``region``."""
+    value: str | None = None
+    """A field with numbers: what is summed."""
+    kind: str = "decimal(18,6)"
+    """Type of the values: decimal or whole numbers. Others are no values, and counted as such."""
+    percentiles: tuple[float, ...] = (0.5, 0.95, 0.99)
+    unique: str | None = None
+    """A field that tells events apart: entries with the same value of it count as one."""
+
+    def __post_init__(self) -> None:
+        """Raises `WindowsError`."""
+        if not _EXACT.fullmatch(self.kind.strip()):
+            raise WindowsError(
+                f"values cannot be {self.kind}: a sum must not depend on the order of its parts, "
+                "or a batch that is repeated after a crash would differ; take bigint or decimal"
+            )
+        if not all(0 <= each <= 1 for each in self.percentiles):
+            raise WindowsError("percentiles are given as parts of 1, such as 0.99")
+
+    @property
+    def schema(self) -> str:
+        """The columns to read, as Spark writes them."""
+        columns = {self.time: "timestamp"}
+        if self.value is not None:
+            columns.setdefault(self.value, self.kind)
+        for name in (self.key, self.unique):
+            if name is not None:
+                columns.setdefault(name, _RESERVED.get(name, "string"))
+        return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One batch, for whoever watches."""
+
+    batch: int
+    entries: int
+    windows: int
+    late: int
+    watermark_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """What this run did."""
+
+    entries: int
+    """Entries read."""
+    untimed: int
+    """Of these, entries without a time."""
+    windows: int
+    """Rows written: one for each closed window and key."""
+    late: int
+    """More than 0 if entries came too late for their window, or repeated one so late. Entries of
+    one task, window and key count as one here."""
+    watermark_ms: int | None
+    """All windows that end here or before are told; None while a region has shown nothing."""
+    regions: tuple[str, ...]
+    starts: int
+    """How often the query had to be started."""
+    dry_run: bool
+
+
+def windows(
+    spark: SparkSession,
+    streams: str,
+    windowing: Windowing,
+    *,
+    url: str,
+    into: str | None = None,
+    lake: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    regions: Iterable[str] | None = None,
+    after_ms: int | None = None,
+    once: bool = True,
+    interval_s: float = 10.0,
+    dry_run: bool = False,
+    progress: Callable[[Step], None] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Windowed:
+    """Aggregate streams (keys, separated by commas) into stream `into`, or Parquet files in `lake`.
+
+    Columns: ``window_start``, ``window_end``, ``key``, ``count``, and of the values ``sum``,
+    ``without`` (entries that have none), ``p50`` ... Each row is written once, whatever dies.
+    With `once` it ends when it has read all that there was; else it goes on, a batch every
+    `interval_s` seconds, until the query is stopped, and starts again after failures. The
+    checkpoint, a directory of this machine, is by default in the lake.
+
+    The regions are those that the streams have at the first start, or `regions`. When one has
+    joined, the next start is refused: begin with a new checkpoint, and with `after_ms` tell only
+    windows that end after this time, so that none is told twice. With `dry_run` nothing is written
+    or remembered: all there is counts, as if all windows were closed. Raises `WindowsError`, what
+    Spark raises, and `GaveUp`.
+    """
+    if (into is None) == (lake is None):
+        raise WindowsError("give one of: a stream to write to, a directory to write to")
+    if checkpoint is None and lake is None and not dry_run:
+        raise WindowsError("a checkpoint directory is needed to write into a stream")
+    given = {
+        "url": url, "startingOffsets": "earliest", "maxEntriesPerTrigger": str(_ENTRIES_MAX),
+        **(options or {}),
+    }  # fmt: skip
+    wanted = None if regions is None else tuple(sorted(set(regions)))
+    if dry_run:
+        names = wanted or _present(streams, given)
+        return _dry_run(spark, streams, windowing, names, after_ms, given)
+    place = Path(checkpoint) if checkpoint is not None else Path(str(lake)) / "_checkpoint"
+    place = place.absolute()
+    names = _settled(place, streams, windowing, wanted, given)
+    spark.dataSource.register(PartsSink)
+    watch = _Watch(progress)
+
+    def start() -> StreamingQuery:
+        table = read_by_region(
+            spark,
+            streams,
+            watermark=windowing.delay,
+            event_time=windowing.time,
+            regions=names,
+            schema=windowing.schema,
+            **given,
+        )
+        rows = _told(_observed(table, windowing), windowing, after_ms, streaming=True)
+        writer = rows.writeStream.queryName(watch.name).option("checkpointLocation", str(place))
+        if into is not None:
+            # The rows of a partition are the same in every attempt, their order is not.
+            writer = writer.format("anabranch").options(
+                url=url, stream=into, deterministicOrder="sort"
+            )
+        else:
+            writer = writer.format("anabranch-parts").option(
+                "path", str(Path(str(lake)).absolute())
+            )
+        if once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{interval_s} seconds").start()
+
+    spark.streams.addListener(watch)
+    try:
+        run = supervise(start, failures_max=0 if once else 10)
+        watch.wait()
+    finally:
+        spark.streams.removeListener(watch)
+    return watch.result(names, run.starts, _watermark(place))
+
+
+def _watermark(place: Path) -> int | None:
+    """The watermark of the last batch that was committed; None if it never moved."""
+    batches = [int(each.name) for each in place.glob("commits/[0-9]*") if each.name.isdigit()]
+    if not batches:
+        return None
+    facts = (place / "offsets" / str(max(batches))).read_text("utf-8").splitlines()[1]
+    return json.loads(facts)["batchWatermarkMs"] or None
+
+
+# ------------------------------------------------------------------------------------ the regions
+
+
+def _present(streams: str, given: Mapping[str, str]) -> tuple[str, ...]:
+    """The regions that the streams have now; raises `WindowsError` if there are none."""
+    options = ReadOptions.parse({"subscribe": streams, **given})
+    with connect(options.server) as client:
+        heads = Survey(options, client).heads()
+    found = {region for regions in heads.values() for region in regions}
+    if not found:
+        raise WindowsError(
+            f"{streams}: nothing was ever written there, so its regions are not known; name them"
+        )
+    return tuple(sorted(found))
+
+
+def _settled(
+    place: Path,
+    streams: str,
+    windowing: Windowing,
+    wanted: tuple[str, ...] | None,
+    given: Mapping[str, str],
+) -> tuple[str, ...]:
+    """The regions of this query, which the first start settles together with all else."""
+    said: dict[str, Any] = {"streams": streams, **asdict(windowing)}
+    said["percentiles"] = list(windowing.percentiles)
+    path = place / _DEFINITION
+    if not path.exists():
+        names = wanted or _present(streams, given)
+        place.mkdir(parents=True, exist_ok=True)
+        draft = place / f".{uuid.uuid4().hex}.tmp"
+        draft.write_text(json.dumps({**said, "regions": names}, indent=1), "utf-8")
+        draft.rename(path)
+        return names
+    kept = json.loads(path.read_text("utf-8"))
+    names = tuple(kept["regions"])
+    differing = [name for name, value in said.items() if kept.get(name) != value]
+    if differing:
+        changes = ", ".join(f"{name} {kept.get(name)!r} -> {said[name]!r}" for name in differing)
+        raise WindowsError(f"{place} is of other windows ({changes}): take a new checkpoint")
+    if wanted is not None:
+        if wanted != names:
+            raise WindowsError(f"{place} is of regions {_listed(names)}: take a new checkpoint")
+    elif joined := [each for each in _present(streams, given) if each not in names]:
+        raise WindowsError(
+            f"{place} is of regions {_listed(names)}, and {_listed(joined)} joined since: run "
+            "these windows once more for the old regions by name, then take a new checkpoint, "
+            "telling only windows after the watermark at which they ended"
+        )
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(each or "(none)" for each in names)
+
+
+# ---------------------------------------------------------------------------------------- the plan
+
+
+def _observed(table: DataFrame, windowing: Windowing) -> DataFrame:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    untimed = f.count_if(_column(windowing.time).isNull())
+    return table.observe("read", f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
+
+
+def _told(
+    table: DataFrame, windowing: Windowing, after_ms: int | None, *, streaming: bool
+) -> DataFrame:
+    """The rows to write."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    if windowing.unique is not None:
+        columns = [windowing.unique]
+        if streaming:
+            table = table.dropDuplicatesWithinWatermark(columns)
+        else:
+            table = table.dropDuplicates(columns)
+    window = f.window(_column(windowing.time), windowing.size, windowing.slide)
+    groups = [window.alias("window")]
+    if windowing.key is not None:
+        groups.append(_column(windowing.key).alias("key"))
+    figures = [f.count(f.lit(1)).alias("count")]
+    if windowing.value is not None:
+        value = _column(windowing.value)
+        figures += [f.sum(value).alias("sum"), f.count_if(value.isNull()).alias("without")]
+        # One list for all: each percentile by itself would keep all values once more.
+        figures.append(f.percentile(value, list(windowing.percentiles)).alias("percentiles"))
+    rows = table.groupBy(*groups).agg(*figures)
+    names = [name for name in ("key", "count", "sum", "without") if name in rows.columns]
+    rows = rows.select(
+        f.col("window.start").alias("window_start"),
+        f.col("window.end").alias("window_end"),
+        *names,
+        *(
+            f.col("percentiles")[at].alias(f"p{100 * each:g}".replace(".", "_"))
+            for at, each in enumerate(windowing.percentiles)
+            if windowing.value is not None
+        ),
+    )
+    if after_ms is not None:
+        rows = rows.where(f.col("window_end") > f.timestamp_millis(f.lit(after_ms)))
+    return rows.observe("told", f.count(f.lit(1)).alias("windows")) if streaming else rows
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    return f.col(f"`{name.replace('`', '``')}`")
+
+
+def _dry_run(
+    spark: SparkSession,
+    streams: str,
+    windowing: Windowing,
+    names: tuple[str, ...],
+    after_ms: int | None,
+    given: Mapping[str, str],
+) -> Windowed:
+    from pyspark.sql import Observation  # noqa: PLC0415 - heavy
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    reader = spark.read.format("anabranch").options(**given).schema(windowing.schema)
+    table = reader.options(subscribe=streams, regions=",".join(names)).load()
+    read = Observation()
+    untimed = f.count_if(_column(windowing.time).isNull())
+    table = table.observe(read, f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
+    count = _told(table, windowing, after_ms, streaming=False).count()
+    found = read.get
+    return Windowed(found["entries"], found["untimed"], count, 0, None, names, 1, dry_run=True)
+
+
+# ---------------------------------------------------------------------------------------- progress
+
+
+class _Watch(StreamingQueryListener):
+    """Adds up what Spark tells after each batch of one query."""
+
+    def __init__(self, report: Callable[[Step], None] | None) -> None:
+        self.name = f"windows-{uuid.uuid4().hex}"
+        self._report = report
+        self._running: set[str] = set()
+        self._ended = threading.Condition()
+        self._sums = dict.fromkeys(("entries", "untimed", "windows", "late"), 0)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Remember which run is ours."""
+        if event.name == self.name:
+            with self._ended:
+                self._running.add(str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Add."""
+        step = event.progress
+        if step.name != self.name:
+            return
+        told: dict[str, int] = {"entries": 0, "untimed": 0, "windows": 0}
+        for row in step.observedMetrics.values():
+            told.update(row.asDict())
+        told["late"] = sum(each.numRowsDroppedByWatermark for each in step.stateOperators)
+        for name, value in told.items():
+            self._sums[name] += value
+        if self._report is not None:
+            self._report(
+                Step(
+                    step.batchId,
+                    told["entries"],
+                    told["windows"],
+                    told["late"],
+                    _milliseconds(step.eventTime.get("watermark")),
+                )
+            )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Spark tells this last."""
+        with self._ended:
+            self._running.discard(str(event.runId))
+            self._ended.notify_all()
+
+    def wait(self) -> None:
+        """Until all is told of a query that has ended; Spark tells it on a thread of its own."""
+        with self._ended:
+            self._ended.wait_for(lambda: not self._running, _LISTENER_S)
+
+    def result(self, names: tuple[str, ...], starts: int, watermark_ms: int | None) -> Windowed:
+        """What all batches did."""
+        return Windowed(
+            **self._sums,
+            watermark_ms=watermark_ms,
+            regions=names,
+            starts=starts,
+            dry_run=False,
+        )
+
+
+def _milliseconds(text: str | None) -> int | None:
+    """A time of a progress report; None for the beginning of time."""
+    if text is None:
+        return None
+    return round(datetime.fromisoformat(text).timestamp() * 1000) or None

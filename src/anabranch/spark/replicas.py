@@ -1,0 +1,204 @@
+"""Several regions' servers side by side: who they are, where they stand, what each has heard of.
+
+What one region shows and another does not may simply be under way. That is decided by tokens: a
+token says what a region has applied, and a region that has waited for it (AB.WAITFOR) has applied
+all of that too. So a thing that was missing *before* a token was taken, and is still shown by a
+region that has that token behind it, is missing for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.client import Client, ServerRefused, connect
+from anabranch.spark.options import OptionError, ServerOptions
+
+__all__ = ["Replica", "ReplicaError", "Replicas", "facts_of", "text_of"]
+
+_GOSSIP_PORT_ABOVE: Final = 10_000
+
+
+class ReplicaError(AnabranchError):
+    """Regions that cannot be compared; the text says why and what to give."""
+
+
+@dataclass(slots=True)
+class Replica:
+    """One region's server, as the driver talks to it."""
+
+    name: str
+    number: int
+    """The region's number; 0 on a server without regions."""
+    options: ServerOptions
+    client: Client
+
+    def call(self, *words: bytes | str | int) -> Any:
+        """One command that only reads."""
+        return self.client.command(*words, repeatable=True)
+
+    def has(self, token: bytes, deadline: float) -> bool:
+        """Wait until everything of a token is applied; `deadline` is of the monotonic clock."""
+        left_ms = max(round((deadline - time.monotonic()) * 1000), 1)  # 0 would be for ever
+        reply = self.client.command(
+            *("AB.WAITFOR", token, left_ms), repeatable=True, wait_ms=left_ms
+        )
+        return reply is not None
+
+    def call_all(self, commands: Sequence[Iterable[bytes | str | int]]) -> list[Any]:
+        """Several; an error reply is raised, but for keys that do not exist: None then."""
+        replies = self.client.pipeline(commands, repeatable=True) if commands else []
+        for at, reply in enumerate(replies):
+            if isinstance(reply, Exception):
+                if "no such key" not in str(reply):
+                    raise self.client.refusal(reply)
+                replies[at] = None
+        return replies
+
+
+class Replicas:
+    """Connections to all regions that are compared; use it in ``with``."""
+
+    def __init__(
+        self, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
+    ) -> None:
+        """`urls`: name to address. None finds the regions by asking `server`; see `discover`.
+
+        `least`: so many there must be. With 1 a server of its own will do.
+        """
+        self._server = server
+        self._urls = dict(urls) if urls is not None else None
+        self._least = least
+        self._stack = ExitStack()
+        self.all: list[Replica] = []
+
+    def __enter__(self) -> Self:
+        """Connected; raises `ReplicaError`, `ServerUnreachable`."""
+        try:
+            urls = self._urls
+            if urls is None:
+                urls = discover(self._server, alone=self._least == 1)
+            for name, url in urls.items():
+                options = replace(self._server, url=url)
+                client = self._stack.enter_context(connect(options))
+                if not client.has_bulk:
+                    raise ReplicaError(
+                        f"{name}: the server at {client.address} is no Anabranch server"
+                    )
+                number = facts_of(client.command("AB.INFO", repeatable=True))["region"]
+                self.all.append(Replica(name, number, options, client))
+            _check_distinct(self.all, self._least)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Give the connections back."""
+        self._stack.__exit__(kind, error, traceback)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order in which they were given."""
+        return tuple(each.name for each in self.all)
+
+    def streams(self, wanted: Sequence[str], pattern: str | None) -> list[str]:
+        """The keys to look at: those that are named, else those of a pattern, in any region."""
+        if wanted:
+            return list(dict.fromkeys(wanted))
+        found: set[str] = set()
+        for each in self.all:
+            at = b"0"
+            while True:
+                at, keys = each.call(
+                    *("SCAN", at, "MATCH", pattern or "*", "COUNT", 1000, "TYPE", "stream")
+                )
+                found.update(map(text_of, keys))
+                if at == b"0":
+                    break
+        return sorted(found)
+
+    def tokens(self) -> list[bytes]:
+        """What each has applied now."""
+        return [each.call("AB.TOKEN") for each in self.all]
+
+    def settle(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
+        """Wait until all have applied what the tokens say, but not longer than `seconds`.
+
+        ``result[a][b]``: whether a has applied everything that b's token covers.
+        """
+        deadline = time.monotonic() + seconds
+        return [[each.has(token, deadline) for token in tokens] for each in self.all]
+
+
+def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
+    """Name and address of every region of the cluster that a server belongs to.
+
+    Members know each other's gossip addresses; clients are taken to be served by the port 10000
+    below, as it is unless ``gossip-port`` was set. `alone`: a server of its own is an answer as
+    well, under the name ``""``. Raises `ReplicaError`.
+    """
+    with connect(server) as client:
+        if alone and client.has_bulk and not facts_of(client.command("AB.INFO"))["region"]:
+            return {"": server.url}
+        try:
+            rows = client.command("AB.REGION", "LIST", repeatable=True)
+        except ServerRefused as error:
+            raise ReplicaError(
+                f"{error}. Name the servers to compare: regionUrls is a JSON object, such as "
+                '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
+            ) from None
+    found = {}
+    parts = urlsplit(server.url)
+    for facts in map(facts_of, rows):
+        if facts["state"] == b"removed":
+            continue
+        if facts["state"] == b"myself":
+            found[text_of(facts["name"])] = server.url
+            continue
+        host, _, port = text_of(facts["address"]).rpartition(":")
+        number = int(port) - _GOSSIP_PORT_ABOVE
+        if number <= 0:
+            raise ReplicaError(
+                f"region {text_of(facts['name'])} has gossip port {port}, which does not tell the "
+                "port for clients: give regionUrls"
+            )
+        login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+        found[text_of(facts["name"])] = urlunsplit(
+            parts._replace(netloc=f"{login}{f'[{host}]' if ':' in host else host}:{number}")
+        )
+    return found
+
+
+def _check_distinct(replicas: Sequence[Replica], least: int) -> None:
+    if len(replicas) < least:
+        raise OptionError("there is one region only: two are needed to compare")
+    numbers = [each.number for each in replicas]
+    twice = {number for number in numbers if number and numbers.count(number) > 1}
+    if twice:
+        names = ", ".join(each.name for each in replicas if each.number in twice)
+        raise OptionError(f"{names} are the same region: give the address of each region once")
+
+
+def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
+    """A map of the protocol by its names."""
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def text_of(raw: bytes) -> str:
+    """A key or a name, whatever bytes it has; `stream_key` undoes it."""
+    return raw.decode("utf-8", "surrogateescape")

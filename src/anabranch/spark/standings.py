@@ -1,0 +1,134 @@
+"""What one region's server says of streams: how far each origin's log goes, and which groups.
+
+An *origin* is a region in one epoch; its name is the region's number, with the epoch if that is not
+the first (``1``, ``1.2``), and empty on a server without regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from anabranch.spark.blocks import parse_export
+from anabranch.spark.digests import Id
+from anabranch.spark.heads import stream_key
+from anabranch.spark.offsets import parse_id
+from anabranch.spark.replicas import Replica, facts_of, text_of
+
+__all__ = ["NOWHERE", "GroupState", "Log", "Standing", "group_state", "standings"]
+
+NOWHERE: Final[Id] = (0, 0)
+"""Below every entry."""
+
+_AT_ONCE: Final = 500  # streams asked for in one pipeline
+
+GroupState = tuple[Any, Any]
+"""Creations and acknowledgements of a group, as AB.INFO tells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The log of one origin, in one stream, on one replica."""
+
+    first: int
+    next: int
+    """Positions of the first live entry and of the next one to come."""
+    trimmed: int
+    """How many positions, from the first ever, trimming has passed."""
+    newest: Id
+    """Of the newest entry it ever had, live or not, since the key was last deleted."""
+    first_id: Id | None
+    """Of the first live entry."""
+
+    @property
+    def horizon(self) -> Id:
+        """Nothing below was kept by trimming."""
+        if self.first_id is not None:
+            return self.first_id
+        return self.newest[0] + 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One stream on one replica."""
+
+    logs: dict[str, Log] = field(default_factory=dict)
+    groups: frozenset[str] = frozenset()
+
+    def newest(self, origin: str) -> Id:
+        """How far the log of an origin goes; `NOWHERE` if there is none."""
+        log = self.logs.get(origin)
+        return NOWHERE if log is None else log.newest
+
+
+def standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]:
+    """One for each stream, None where it does not exist. Raises `ServerRefused`."""
+    found: list[Standing | None] = []
+    for at in range(0, len(streams), _AT_ONCE):
+        found += _standings(replica, streams[at : at + _AT_ONCE])
+    return found
+
+
+def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]:
+    keys = [stream_key(each) for each in streams]
+    infos = replica.call_all([("AB.INFO", key) for key in keys])
+    heads = replica.call("AB.OFFSETS", "STREAMS", *keys)
+    firsts = iter(
+        replica.call_all(
+            [
+                ("AB.EXPORT", key, origin, first, first + 1, "MAXBYTES", 1)
+                for key, rows in zip(keys, heads, strict=True)
+                for origin, _, first, stop, *_ in rows or ()
+                if first < stop
+            ]
+        )
+    )
+    found: list[Standing | None] = []
+    for info, rows in zip(infos, heads, strict=True):
+        if info is None or rows is None:  # a key that went away in between counts as gone
+            for _, _, first, stop, *_ in rows or ():
+                if first < stop:
+                    next(firsts)
+            found.append(None)
+            continue
+        facts = facts_of(info)
+        newest = {
+            _origin(each["region"], each["epoch"]): parse_id(each["last-id"].decode())
+            for each in map(facts_of, facts["origins"])
+        }
+        logs = {}
+        for raw, incarnation, first, stop, _, _, trimmed in rows:
+            origin = raw.decode()
+            first_id = _first_id(next(firsts)) if first < stop else None
+            logs[origin] = Log(
+                first, stop, trimmed - incarnation, newest.get(origin, NOWHERE), first_id
+            )
+        groups = frozenset(text_of(facts_of(each)["name"]) for each in facts["groups"])
+        found.append(Standing(logs, groups))
+    return found
+
+
+def _origin(region: int, epoch: int) -> str:
+    if not region:
+        return ""
+    return f"{region}.{epoch}" if epoch else str(region)
+
+
+def _first_id(reply: bytes | None) -> Id | None:
+    export = None if reply is None else parse_export(reply)
+    if export is None or not len(export):
+        return None
+    return int(export.ms[0]), int(export.seq[0])
+
+
+def group_state(replica: Replica, stream: str) -> tuple[Any, dict[str, GroupState]]:
+    """From one moment: the replica's vector, and what every region must know of each group."""
+    key = stream_key(stream)
+    *_, replies = replica.call_all([("MULTI",), ("AB.INFO",), ("AB.INFO", key), ("EXEC",)])
+    region, info = replies
+    states: dict[str, GroupState] = {}
+    if not isinstance(info, Exception):
+        for each in map(facts_of, facts_of(info)["groups"]):
+            states[text_of(each["name"])] = (each["creations"], each["acknowledged"])
+    return facts_of(region)["vector"], states

@@ -1,0 +1,314 @@
+"""Have all regions the same: differences are found, and what is under way is none."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from anabranch.effects import kinds
+from anabranch.spark.jobs.audit import audit
+from anabranch.spark.options import OptionError
+from anabranch.spark.replicas import ReplicaError
+from tests.spark.diverging import rewrite_log
+from tests.spark.reading import fill, fill_at, talking, url
+from tests.spark.test_regions import part
+from tests.support.inspection import wait_until
+from tests.support.region_processes import RegionProcesses
+from tests.support.servers import AnabranchServer
+
+pytestmark = pytest.mark.timeout(300)
+
+NAMES = ("eu", "us")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
+    place = tmp_path_factory.mktemp("audited")
+    with RegionProcesses(place, NAMES, "--appendfsync", "always") as processes:
+        yield processes
+
+
+@pytest.fixture
+def regions(cluster):
+    cluster.heal()
+    for server in cluster.servers:
+        cluster.call(server, "FLUSHALL")
+    wait_until(cluster.converged, "all have applied the same", 30)
+    return cluster
+
+
+@pytest.fixture
+def other() -> Iterator[AnabranchServer]:
+    with AnabranchServer() as server:
+        yield server
+
+
+def urls(*servers: Any, names: tuple[str, ...] = NAMES) -> dict[str, str]:
+    return {name: url(each) for name, each in zip(names, servers, strict=True)}
+
+
+def shown(done: Any) -> set[tuple[str, str, str, tuple[str, ...]]]:
+    return {(each.kind, each.stream, each.what, each.regions) for each in done.findings}
+
+
+# -- two servers that ought to have the same ---------------------------------------------------
+
+
+def test_what_differs_is_found_with_its_id(spark, ours, other):
+    times = list(range(1000, 61_000, 100))
+    for server in (ours, other):
+        fill_at(server, "s", times)
+        fill_at(server, "alike", times)
+    with talking(other) as client:
+        client.xdel("s", "20000-0")
+        client.execute_command("XADD", "s", "70000-0", "n", "extra")
+        client.xgroup_create("s", "workers", "0")
+        # Its number of entries is the same in both.
+        client.xdel("s", "60900-0")
+        client.execute_command("XADD", "s", "70001-0", "n", "value")
+    with talking(ours) as client:
+        client.execute_command("XADD", "s", "70000-1", "n", "extra")
+        client.execute_command("XADD", "s", "70001-0", "n", "other")
+        client.execute_command("XADD", "only-here", "1-0", "n", 1)
+        client.xgroup_create("alike", "readers", "0")
+    said: list[str] = []
+    done = audit(spark, region_urls=urls(ours, other), progress=said.append, bucket_ms=5_000)
+    assert said[0] == "3 streams in eu, us"
+    assert shown(done) == {
+        ("missing", "s", "20000-0", ("us",)),
+        ("missing", "s", "60900-0", ("us",)),
+        ("missing", "s", "70000-1", ("us",)),
+        ("extra", "s", "70000-0", ("us",)),
+        ("content", "s", "70001-0", ("us",)),
+        ("missing", "only-here", "1-0", ("us",)),
+        ("group missing", "s", "workers", ("eu",)),
+        ("group missing", "alike", "readers", ("us",)),
+    }
+    assert not done.converged
+    assert done.streams == 3
+    assert done.buckets_differing < done.buckets
+    few = audit(spark, region_urls=urls(ours, other), limit=1, bucket_ms=100)
+    assert len(few.findings) == 1
+    assert few.more
+
+
+def test_entries_below_the_latest_trimming_are_not_compared(spark, ours, other):
+    for server in (ours, other):
+        fill_at(server, "s", list(range(1, 501)))
+    with talking(other) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", 200)
+    done = audit(spark, region_urls=urls(ours, other))
+    assert done.converged
+    assert done.entries == (200, 200)
+    assert done.not_compared == 300
+    with talking(ours) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", 100)
+        client.xdel("s", "450-0")
+    done = audit(spark, region_urls=urls(ours, other))
+    assert shown(done) == {("extra", "s", "450-0", ("us",))}
+    # Where both have trimmed alike, everything counts, the very first entry as well.
+    with talking(other) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", 100)
+        client.xdel("s", "450-0", "401-0")
+    done = audit(spark, region_urls=urls(ours, other), streams=["s"])
+    assert shown(done) == {("missing", "s", "401-0", ("us",))}
+
+
+def test_regions_are_told_apart_or_refused(spark, ours, plain):
+    with pytest.raises(OptionError, match="one region only"):
+        audit(spark, region_urls={"eu": url(ours)})
+    with pytest.raises(ReplicaError, match="no Anabranch server"):
+        audit(spark, region_urls=urls(ours, plain))
+    with pytest.raises(ReplicaError, match="regionUrls"):
+        audit(spark, options={"url": url(ours)})
+
+
+# -- regions ---------------------------------------------------------------------------------
+
+
+def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spark, regions):
+    stop = threading.Event()
+
+    def write(server, seed):
+        with talking(server) as client:
+            step = 0
+            while not stop.is_set():
+                step += 1
+                added = client.xadd("s", {"n": step})
+                client.xadd(f"t{step % 5}", {"n": step})
+                if step % 3 == seed:
+                    client.xdel("s", added)
+                if step % 20 == 0:
+                    client.xtrim("t1", maxlen=10, approximate=False)
+                    client.delete("t2")
+                    with suppress(redis.ResponseError):  # the other region did so already
+                        client.xgroup_create("t3", f"g{step % 3}", "0", mkstream=True)
+                if step % 30 == 0:
+                    with suppress(redis.ResponseError):
+                        client.xgroup_destroy("t3", f"g{step % 4}")
+
+    for server in regions.servers:
+        fill(server, "s", 500)
+    threads = [
+        threading.Thread(target=write, args=(server, seed))
+        for seed, server in enumerate(regions.servers)
+    ]
+    for each in threads:
+        each.start()
+    try:
+        for _ in range(3):
+            done = audit(spark, region_urls=urls(*regions.servers), bucket_ms=50, settle_s=20)
+            assert done.findings == ()
+            assert min(done.entries) > 900
+    finally:
+        stop.set()
+        for each in threads:
+            each.join()
+    wait_until(regions.converged, "all have applied the same", 30)
+    done = audit(spark, region_urls=urls(*regions.servers))
+    assert done.converged
+    assert done.not_compared == done.undecided == 0
+    assert len(set(done.entries)) == 1
+
+
+def test_what_parted_regions_have_not_heard_of_is_no_divergence(spark, regions):
+    eu, us = regions.servers
+    ids = fill(eu, "s", 300)
+    fill(us, "s", 300)
+    wait_until(regions.converged, "all have applied the same", 30)
+    part(regions)
+    fill(eu, "s", 100)
+    fill(us, "fresh", 10)
+    with talking(us) as client:
+        client.xdel("s", ids[10])
+        client.xgroup_create("s", "g", "0")
+        client.execute_command("XTRIM", "s", "MAXLEN", 500)
+    done = audit(spark, region_urls=urls(eu, us), settle_s=0.2)
+    assert done.findings == ()
+    assert done.converged
+    assert done.not_compared >= 100
+    assert done.undecided > 0
+    regions.heal()
+    wait_until(regions.converged, "all have applied the same", 30)
+    done = audit(spark, region_urls=urls(eu, us))
+    assert (done.converged, done.undecided, done.not_compared) == (True, 0, 0)
+
+
+def test_a_region_whose_disk_lies_is_found_out(spark, regions):
+    eu, us = regions.servers
+    fill(eu, "s", 500)
+    fill(us, "s", 500)
+    with talking(eu) as client:
+        numbers = {}
+        for name in ("changed", "lost", "moved"):
+            numbers[name] = client.xadd("s", {"n": name}).decode()
+        victim = client.xadd("victim", {"n": 1}).decode()
+        client.xgroup_create("s", "readers", "0")
+        client.xgroup_create("s", "both", "0")
+        moved = client.xadd("moved", {"n": 1}).decode()
+    wait_until(regions.converged, "all have applied the same", 30)
+    assert audit(spark, region_urls=urls(eu, us)).converged
+    us.kill()
+    lost = []
+
+    def change(batch, effect):
+        if isinstance(effect, kinds.AddRun):
+            if b"changed" in effect.data:
+                effect.data = effect.data.replace(b"changed", b"CHANGED")
+            elif b"lost" in effect.data:
+                lost.append((batch.origin, batch.first))
+            elif effect.key == b"victim":
+                ((origin, number),) = lost
+                return kinds.RemoveNumbers(
+                    *(0, b"s", [(origin, [number - 1, number])], []),
+                    dereferenced=True,
+                    trimmed=False,
+                )
+            elif effect.key == b"moved":
+                effect.key = b"elsewhere"
+        elif isinstance(effect, kinds.CreateGroup):
+            if effect.group == b"readers":
+                effect.group = b"READERS"
+            else:
+                effect.start = 1 << 64
+        return effect
+
+    rewrite_log(us.directory / "data" / "appendonlydir", change)
+    us.start()
+    wait_until(regions.converged, "all have applied the same", 60)
+    done = audit(spark, region_urls=urls(eu, us))
+    assert shown(done) == {
+        ("content", "s", numbers["changed"], ("us",)),
+        ("missing", "s", numbers["lost"], ("us",)),
+        ("missing", "victim", victim, ("us",)),
+        ("missing", "moved", moved, ("us",)),
+        ("extra", "elsewhere", moved, ("us",)),
+        ("group missing", "s", "readers", ("us",)),
+        ("group missing", "s", "READERS", ("eu",)),
+        ("group differs", "s", "both", ("us",)),
+    }
+    assert {each.origin for each in done.findings} == {"1", ""}
+    assert done.undecided == 0
+    regions.call(us, "DEL", "s", "elsewhere", "victim", "moved")
+
+
+def test_what_two_regions_accepted_is_told_if_asked(spark, regions):
+    eu, us = regions.servers
+    part(regions)
+    for server in (eu, us):
+        with talking(server) as client:
+            client.execute_command("XADD", "s", "IDMP", "p", "once", "*", "f", "v")
+    regions.heal()
+    wait_until(regions.converged, "all have applied the same", 30)
+    assert audit(spark, region_urls=urls(eu, us)).findings == ()
+    done = audit(spark, region_urls=urls(eu, us), idempotence=True)
+    assert done.converged
+    assert shown(done) == {("written twice", "s", "idempotent ID once of p", ("1", "2"))}
+
+
+class Kept:
+    """The session, which nobody else may stop."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        return
+
+
+def test_the_command_tells_by_its_exit_code(spark, ours, other, monkeypatch):
+    from anabranch.cli.spark import command
+
+    monkeypatch.setattr("anabranch.spark.sessions.session", lambda *_: Kept(spark))
+    for server in (ours, other):
+        fill_at(server, "s", [1, 2, 3])
+    words = ["audit", "--region-urls", json.dumps(urls(ours, other))]
+    done = CliRunner().invoke(command, words)
+    assert (done.exit_code, done.stdout) == (
+        0,
+        "converged: 1 streams, entries compared: 3 of eu, 3 of us\n",
+    )
+    with talking(other) as client:
+        client.xdel("s", "2-0")
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 1
+    assert done.stdout.splitlines() == [
+        "missing: s 2-0: us",
+        "DIVERGED: 1 streams, entries compared: 3 of eu, 2 of us",
+    ]
+    done = CliRunner().invoke(command, [*words, "--json"])
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (found["kind"], found["what"], found["regions"]) == ("missing", "2-0", ["us"])
+    refused = CliRunner().invoke(command, ["audit", "--region-urls", "eu=redis://eu"])
+    assert refused.exit_code == 2
+    assert "is no JSON" in refused.stderr

@@ -1,0 +1,294 @@
+"""Streams into a lake, merged, verified, and back: the same streams, whoever dies on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark import dying_step
+from tests.spark.test_sink import entries, fill, url, values
+from tests.support.servers import REPOSITORY, AnabranchServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 2000
+
+
+@pytest.fixture
+def other() -> Iterator[AnabranchServer]:
+    """An empty server to replay into."""
+    with AnabranchServer() as server:
+        yield server
+
+
+def digests(server: AnabranchServer, *keys: str) -> list[bytes]:
+    with server.client() as client:
+        _, found = client.call("AB.DIGEST", *keys)
+    return [each for _, each in found]
+
+
+def archived(spark: SparkSession, server: AnabranchServer, lake: Path, **options: str) -> Any:
+    from anabranch.spark.jobs.archive import archive
+
+    given = {"url": url(server), "subscribe": "s,t", "maxEntriesPerTrigger": "500", **options}
+    return archive(spark, lake, options=given)
+
+
+def fill_both(server: AnabranchServer) -> None:
+    """Stream s as it comes, stream t over three days, with all that bytes can be."""
+    fill(server, "s", ROWS)
+    with server.client() as client:
+        client.pipeline(
+            [
+                ("XADD", "t", f"{each * 500_000}-{each}", "a", b"\x00\xff\r\n", "", f"{each}")
+                for each in range(1, 501)
+            ]
+        )
+
+
+@pytest.mark.timeout(240)
+def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
+    spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.replay import replay
+    from anabranch.spark.jobs.verify import verify
+    from anabranch.spark.lake import Lake
+
+    fill_both(ours)
+    assert archived(spark, ours, tmp_path).entries == ROWS + 500
+    before = Lake(tmp_path).files()
+    seen: list[tuple[int, int]] = []
+    done = compact(spark, tmp_path, grace_s=0, progress=lambda *said: seen.append(said))
+    after = Lake(tmp_path).files()
+    days = {Path(each.path).parent for each in before}
+    assert len(before) > len(after) == len(days)
+    assert (done.problems, done.removed, seen[-1]) == ((), done.merged, (done.made, done.made))
+    assert not any((tmp_path / each.path).exists() for each in set(before) - set(after))
+    found = verify(spark, tmp_path)
+    assert (found.findings, found.entries, found.undigested) == ((), ROWS + 500, 0)
+    for _ in range(2):
+        replay(spark, tmp_path, url=url(other))
+        assert digests(other, "s", "t") == digests(ours, "s", "t")
+    assert None not in digests(other, "s", "t")
+
+
+@pytest.mark.timeout(240)
+def test_merging_beside_a_running_archive_and_readers(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.replay import table_of
+    from anabranch.spark.jobs.verify import verify
+    from anabranch.spark.lake import Lake, LakeSink
+
+    fill(ours, "s", 500)
+    spark.dataSource.register(LakeSink)
+    source = spark.readStream.format("anabranch").option("url", url(ours))
+    source = source.options(subscribe="s", startingOffsets="earliest", maxEntriesPerTrigger="100")
+    sink = source.load().writeStream.format("anabranch-lake").option("path", str(tmp_path))
+    query = sink.option("checkpointLocation", str(tmp_path / "_checkpoint")).start()
+    try:
+        merged = rows = 0
+        while merged < 3:
+            rows += 500
+            deadline = time.monotonic() + 100
+            while sum(each.rows for each in Lake(tmp_path).files()) < rows:
+                assert query.isActive, query.exception()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            reader = table_of(spark, tmp_path)  # from before, and read after
+            fill(ours, "s", 500)
+            merged += compact(spark, tmp_path).made > 0
+            assert reader.count() >= rows
+            assert reader.dropDuplicates(["id"]).count() == reader.count()
+    finally:
+        query.stop()
+    archived(spark, ours, tmp_path)
+    assert verify(spark, tmp_path).findings == ()
+    ids = [row.id for row in table_of(spark, tmp_path).orderBy("position").collect()]
+    assert ids == [entry_id for entry_id, _ in entries(ours, "s")]
+
+
+def test_gaps_of_what_was_deleted_are_told(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.verify import verify
+    from anabranch.spark.lake import Gap
+
+    fill(ours, "s", 600)
+    archived(spark, ours, tmp_path)
+    fill(ours, "s", 10)
+    with ours.client() as client:
+        for entry_id, _ in entries(ours, "s")[600:604]:
+            client.call("XDEL", "s", entry_id)
+    done = archived(spark, ours, tmp_path)
+    gap = Gap("s", "", 600, 605)
+    assert (done.entries, done.gaps) == (6, (gap,))
+    compact(spark, tmp_path)
+    found = verify(spark, tmp_path)
+    assert (found.gaps, [each.kind for each in found.findings]) == ((gap,), ["gap"])
+
+
+@pytest.mark.timeout(240)
+def test_speed_is_kept_and_a_second_run_waits_for_nothing(
+    spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.replay import replay
+
+    with ours.client() as client:
+        for number in range(30):
+            key = "st"[number % 2]
+            client.call("XADD", key, f"{1_000_000 + 400 * number}-1", "n", str(number))
+    archived(spark, ours, tmp_path, maxEntriesPerTrigger="10")
+    replay(spark, tmp_path, url=url(other), keep_ids=False, speed=4)
+    came = sorted(
+        (int(entry_id.partition("-")[0]), int(words[1]))
+        for key in ("s", "t")
+        for entry_id, words in entries(other, key)
+    )
+    assert [number for _, number in came] == list(range(30))  # over both streams
+    times = [ms for ms, _ in came]
+    # 11.6 s went by when they were written, and 2.9 s are planned; the first may have been late.
+    assert times[-1] - times[0] > 2000
+    assert times[15] - times[0] > 750
+    # Runs that would take hours if they waited for what is there.
+    compact(spark, tmp_path, grace_s=0)
+    for speed in (0.001, 0, None):
+        replay(spark, tmp_path, url=url(other), keep_ids=False, speed=speed)
+    assert (len(entries(other, "s")), len(entries(other, "t"))) == (15, 15)
+    for speed in (1000, 0.001):
+        replay(spark, tmp_path, url=url(other), prefix="old:", speed=speed)
+    assert entries(other, "old:s") == entries(ours, "s")
+    assert entries(other, "old:t") == entries(ours, "t")
+    with pytest.raises(ValueError, match="from 0 on"):
+        replay(spark, tmp_path, url=url(other), speed=-1)
+
+
+# ----------------------------------------------------------------------------------- the commands
+
+
+def command(*words: str, dying: str | None = None, place: Path) -> subprocess.Popen[str]:
+    """``anabranch spark ...``, in a session of its own; `dying`: see `dying_step`."""
+    paths = [str(REPOSITORY / "src")]
+    more = {}
+    if dying is not None:
+        hook = place / "hook"
+        hook.mkdir(exist_ok=True)
+        shutil.copy(dying_step.__file__, hook / "sitecustomize.py")
+        (place / "tally").unlink(missing_ok=True)
+        paths.insert(0, str(hook))
+        more = {"DYING_STEP": f"{dying}|{place / 'tally'}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "spark", *words],
+        env={**os.environ, "PYTHONPATH": ":".join(paths), **more},
+        cwd=place,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_jobs_that_are_killed_are_completed_by_the_next_run(
+    spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.replay import replay, table_of
+    from anabranch.spark.jobs.verify import verify
+    from anabranch.spark.lake import Lake
+
+    fill_both(ours)
+    lake = tmp_path / "lake"
+
+    def dies(step: str, *words: str) -> None:
+        job = command(*words, dying=step, place=tmp_path)
+        said = job.communicate(timeout=120)
+        assert job.returncode == -signal.SIGKILL, said
+
+    def rows() -> int:
+        ids = [(row.stream, row.id) for row in table_of(spark, lake).collect()]
+        assert len(ids) == len(set(ids))
+        assert verify(spark, lake).findings == ()
+        return len(ids)
+
+    archive = ("archive", str(lake), "--streams", "s,t", "-u", url(ours))
+    # A worker that has written a file, and the driver that is about to publish the second batch.
+    dies("link|.parquet|2", *archive, "-o", "maxEntriesPerTrigger=500")
+    dies("link|_log|1", *archive, "-o", "maxEntriesPerTrigger=500")
+    assert 0 < rows() < ROWS + 500
+    assert archived(spark, ours, lake).total == rows() == ROWS + 500
+
+    # A worker with a merged file, the driver about to publish them, and while it removes others.
+    files = len(Lake(lake).files())
+    for step in ("link|.parquet|1", "link|_log|0"):
+        dies(step, "compact", str(lake), "--grace-s", "0")
+        assert (len(Lake(lake).files()), rows()) == (files, ROWS + 500)
+    dies("unlink|.parquet|2", "compact", str(lake), "--grace-s", "0")
+    assert (len(Lake(lake).files()) < files, rows()) == (True, ROWS + 500)
+    done = compact(spark, lake, grace_s=0)
+    assert (done.made, done.removed > 0, rows()) == (0, True, ROWS + 500)
+    assert verify(spark, lake).unlisted == 0
+
+    # A replay in the middle of its rows.
+    for ids in ([], ["--new-ids", "--prefix", "new:"]):
+        key = "new:s" if ids else "s"
+        words = ("replay", str(lake), "-u", url(other), "-o", "maxRowsInFlight=5", *ids)
+        job = command(*words, place=tmp_path)
+        try:
+            with other.client() as client:
+                deadline = time.monotonic() + 100
+                while int(client.call("XLEN", key)[1]) < 100:
+                    assert job.poll() is None, job.communicate()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.002)
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.communicate()
+        with other.client() as client:
+            assert int(client.call("XLEN", key)[1]) < ROWS
+    replay(spark, lake, url=url(other))
+    assert digests(other, "s", "t") == digests(ours, "s", "t")
+    replay(spark, lake, url=url(other), keep_ids=False, prefix="new:")
+    assert values(other, "new:s") == list(range(ROWS))
+    assert [words for _, words in entries(other, "new:t")] == [
+        words for _, words in entries(ours, "t")
+    ]
+
+
+@pytest.mark.timeout(240)
+def test_verify_exits_with_1_if_there_is_a_finding(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.verify import verify
+    from anabranch.spark.lake import Lake
+
+    fill_both(ours)
+    lake = tmp_path / "lake"
+    archived(spark, ours, lake)
+    assert verify(spark, lake).findings == ()
+    first, second, *_ = Lake(lake).files()
+    (lake / first.path).unlink()
+    data = bytearray((lake / second.path).read_bytes())
+    data[len(data) // 2] ^= 1
+    (lake / second.path).write_bytes(data)
+    job = command("verify", str(lake), "--json", place=tmp_path)
+    said, _ = job.communicate(timeout=200)
+    assert job.returncode == 1
+    found = {each["where"]: each["kind"] for each in json.loads(said)["findings"]}
+    assert found == {first.path: "missing", second.path: "altered"}
