@@ -1,7 +1,8 @@
 """Regions beside the formulas: what each shows, and what it has to show.
 
-All of it is asked for with commands, as a client would; only the self-checks of streams look
-inside.
+There are two looks at a region. :meth:`Comparison.check` asks for everything with commands, as a
+client would. :meth:`Comparison.glance` reads the keyspace, which costs a fraction, and only the
+keys that may have changed since the last look.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any, Final
 
-from anabranch.simulator.formulas import NEVER, Key, Shown
+from anabranch.commands.table import COMMANDS
+from anabranch.simulator import looking
+from anabranch.simulator.checks import difference, due_of
+from anabranch.simulator.formulas import NEVER, Shown
 from anabranch.stream.stream import Stream
 from tests.active_active.readers import GroupReader, token_of
 from tests.support.mesh import Mesh, Node
@@ -34,6 +38,19 @@ _SHARED_FIGURES: Final = {
 }
 
 
+_USED: Final = [
+    command
+    for command in COMMANDS
+    if command.group in ("stream", "transactions")
+    or command.name
+    in {
+        "copy", "del", "exists", "expire", "flushall", "persist", "pexpire", "pexpiretime",
+        "rename", "renamenx",
+    }
+]  # fmt: skip
+"""A table of few commands is quickly made, and there is one for each region of each history."""
+
+
 def id_of(text: bytes) -> int:
     ms, _, seq = text.partition(b"-")
     return int(ms) << 64 | int(seq)
@@ -54,11 +71,27 @@ class Comparison:
     def __init__(self, regions: int, mode: str, conflict: str) -> None:
         self.mode = mode
         self.conflict = conflict
-        self.mesh = Mesh(regions, xadd_id_uniqueness_mode=mode, idmp_conflict=conflict)
-        self.readers: dict[tuple[int, Key, bytes], GroupReader] = {}
+        self.mesh = Mesh(
+            regions,
+            _USED,
+            databases=1,
+            xadd_id_uniqueness_mode=mode,
+            idmp_conflict=conflict,
+        )
+        self.readers: dict[int, dict[tuple[bytes, bytes], GroupReader]] = {
+            number: {} for number in self.mesh.nodes
+        }
+        """By region, key and group."""
         self.reached: Counter[str] = Counter()
         self.is_copied = False
         """Whether entries may be there twice, because RENAME or COPY wrote them again."""
+        self.touched: set[tuple[int, bytes]] = set()
+        """Regions and keys where commands may have changed what only their region knows."""
+        self._glanced: dict[tuple[int, bytes], Shown] = {}
+        """What a region's key was last compared with."""
+        self._glanced_at: dict[int, int] = {}
+        """Where the logs of regions ended then: what is not written there has not changed."""
+        self._due: dict[Shown, dict[str, Any]] = {}
 
     def node(self, number: int) -> Node:
         return self.mesh.nodes[number]
@@ -67,7 +100,10 @@ class Comparison:
         return self.mesh.history.shown((0, key), node.vector)
 
     def reader(self, node: Node, key: bytes, group: bytes, shown: Shown) -> GroupReader:
-        reader = self.readers.setdefault((node.number, (0, key), group), GroupReader())
+        readers = self.readers[node.number]
+        reader = readers.get((key, group))
+        if reader is None:
+            reader = readers[key, group] = GroupReader()
         reader.look(shown, group)
         return reader
 
@@ -76,59 +112,127 @@ class Comparison:
         """Whether the deadline has come: the key is hidden, whether or not it was removed."""
         return shown.deadline <= node.clock.us // 1000
 
-    def check(self, node: Node) -> None:
-        """Compare a region with the formulas, key by key."""
+    def glance_all(self) -> None:
+        """At every region."""
+        for node in self.mesh.nodes.values():
+            self.glance(node)
+
+    def glance(self, node: Node) -> None:
+        """Compare with the formulas what may have changed in a region since it was last seen."""
+        written = node.log.end
+        if written == self._glanced_at.get(node.number) and not self.touched:
+            return
+        self._glanced_at[node.number] = written
+        streams: Any = node.region.keyspace.databases[0].values
         for key in KEYS:
-            self.check_key(node, key)
+            place = node.number, key
+            shown = self.shown(node, key)
+            if shown is self._glanced.get(place) and place not in self.touched:
+                continue
+            self._glanced[place] = shown
+            self.touched.discard(place)
+            stream = streams.get(key)
+            found = None if stream is None else looking.visible_stream(stream)
+            due = self._due.get(shown)
+            if due is None and shown.exists:
+                due = self._due[shown] = due_of(shown)
+            assert found == due, f"{key!r} in region {node.number}: {difference(found, due)}"
+            if self.mode == "strict" and not self.is_copied:
+                ids = {entry.entry_id for entry in shown.entries}
+                assert len(ids) == len(shown.entries), f"one ID twice in {key!r}"
+            if stream is not None and shown.groups:
+                self._glance_at_groups(node, key, stream, shown)
+
+    def _glance_at_groups(self, node: Node, key: bytes, stream: Stream, shown: Shown) -> None:
+        for name, group in looking.groups(stream):
+            reader = self.reader(node, key, name, shown)
+            lag = stream.count_for(group)
+            self._check_lag(shown, name, reader, lag)
+            pending = {
+                (origin, entry.number)
+                for origin, each in group.pending.items()
+                for entry in each.entries.values()
+            }
+            for entry in shown.entries:
+                assert entry.dot not in pending or not (
+                    shown.is_acknowledged(name, entry, reader.ignored)
+                    and not reader.may_be_open(shown, name, entry)
+                ), f"{entry.dot} in {name!r} of {key!r} is pending, though acknowledged"
+
+    @staticmethod
+    def _check_lag(shown: Shown, group: bytes, reader: GroupReader, lag: int) -> None:
+        most = len(reader.deliverable(shown, group))
+        least = len(reader.deliverable(shown, group, sure=True)) if reader.is_vague else most
+        assert least <= lag <= most, f"{group!r}: lag {lag} instead of {least} to {most}"
+
+    def check(self, node: Node) -> dict[bytes, Any]:
+        """Ask a region for everything, and compare it with the formulas, key by key.
+
+        What it returns must be the same of every region with the same effects.
+        """
+        found = {key: self.check_key(node, key) for key in KEYS}
         for value in node.region.keyspace.databases[0].values.values():
             if isinstance(value, Stream):
                 value.check()
+        return found
 
-    def check_key(self, node: Node, key: bytes) -> None:
+    def check_key(self, node: Node, key: bytes) -> Any:
+        """The same of one key."""
         shown = self.shown(node, key)
-        exists = node.do("EXISTS", key)
+        exists, entries, figures, deadline, groups = node.ask(
+            ("EXISTS", key),
+            ("XRANGE", key, "-", "+"),
+            ("XINFO", "STREAM", key),
+            ("PEXPIRETIME", key),
+            ("XINFO", "GROUPS", key),
+        )
         if not shown.exists or self.is_over(node, shown):
             assert not exists, f"{key!r} is still there"
-            return
+            return None
         assert exists, f"{key!r} is not there"
-        got = entries_of(node.do("XRANGE", key, "-", "+"))
+        got = entries_of(entries)
         due = [(entry.entry_id, token_of(entry)) for entry in shown.entries]
         assert sorted(got) == sorted(due), f"{key!r} has {got} instead of {due}"
         assert [i for i, _ in got] == [i for i, _ in due], f"{key!r} is out of order"
         if self.mode == "strict" and not self.is_copied:
             assert len({entry_id for entry_id, _ in got}) == len(got), "one ID twice"
-        info = pairs(node.do("XINFO", "STREAM", key))
+        info = pairs(figures)
         assert info[b"length"] == len(due)
         assert id_of(info[b"last-generated-id"]) == shown.last_id, "last-generated-id"
         assert id_of(info[b"max-deleted-entry-id"]) == shown.max_deleted_id, "max-deleted-entry-id"
         assert info[b"entries-added"] == shown.entries_added, (
             f"entries-added {info[b'entries-added']} instead of {shown.entries_added}"
         )
-        deadline = node.do("PEXPIRETIME", key)
         assert deadline == (-1 if shown.deadline == NEVER else shown.deadline), "deadline"
-        self._check_groups(node, key, shown)
+        rows = [pairs(row) for row in groups]
+        self._check_groups(node, key, shown, rows)
+        shared = {name: value for name, value in info.items() if name in _SHARED_FIGURES}
+        return entries, shared, [row[b"name"] for row in rows], deadline
 
-    def _check_groups(self, node: Node, key: bytes, shown: Shown) -> None:
-        rows = [pairs(row) for row in node.do("XINFO", "GROUPS", key)]
+    def _check_groups(
+        self, node: Node, key: bytes, shown: Shown, rows: list[dict[bytes, Any]]
+    ) -> None:
         names = [row[b"name"] for row in rows]
         assert names == sorted(shown.groups), f"{key!r} has {names}, not {sorted(shown.groups)}"
         for row in rows:
             group = row[b"name"]
             reader = self.reader(node, key, group, shown)
             lag = row[b"lag"]
-            lags = [len(reader.deliverable(shown, group, sure=sure)) for sure in (True, False)]
-            assert lags[0] <= lag <= lags[1], f"{group!r} of {key!r}: lag {lag} instead of {lags}"
+            self._check_lag(shown, group, reader, lag)
             assert row[b"entries-read"] == shown.entries_added - lag
-            consumers = [pairs(each) for each in node.do("XINFO", "CONSUMERS", key, group)]
-            total, *_, by_consumer = node.do("XPENDING", key, group)
+            consumers, (total, *_, by_consumer), open_entries = node.ask(
+                ("XINFO", "CONSUMERS", key, group),
+                ("XPENDING", key, group),
+                ("XPENDING", key, group, "-", "+", 10_000),
+            )
             held = {name: int(count) for name, count in by_consumer or ()}
             assert sum(held.values()) == total == row[b"pending"]
-            assert held == {c[b"name"]: c[b"pending"] for c in consumers if c[b"pending"]}
-            self._check_pending(node, key, group, shown, reader)
+            holders = {c[b"name"]: c[b"pending"] for c in map(pairs, consumers)}
+            assert held == {name: count for name, count in holders.items() if count}
+            self._check_pending(group, shown, reader, {id_of(row[0]) for row in open_entries})
 
-    def _check_pending(
-        self, node: Node, key: bytes, group: bytes, shown: Shown, reader: GroupReader
-    ) -> None:
+    @staticmethod
+    def _check_pending(group: bytes, shown: Shown, reader: GroupReader, pending: set[int]) -> None:
         """Nothing is pending that was acknowledged: by IDs, where those are unique."""
         acknowledged: set[int] = set()
         still_open: set[int] = set()
@@ -136,34 +240,17 @@ class Comparison:
             done = shown.is_acknowledged(group, entry, reader.ignored)
             done = done and not reader.may_be_open(shown, group, entry)
             (acknowledged if done else still_open).add(entry.entry_id)
-        rows = node.do("XPENDING", key, group, "-", "+", 10_000)
-        pending = {id_of(row[0]) for row in rows}
         wrong = pending & (acknowledged - still_open)
         assert not wrong, f"pending, though acknowledged: {wrong}"
 
-    def visible(self, node: Node) -> dict[bytes, Any]:
-        """Everything that regions with the same effects must show alike."""
-        found = {}
-        for key in KEYS:
-            if not node.do("EXISTS", key):
-                continue
-            info = pairs(node.do("XINFO", "STREAM", key))
-            found[key] = (
-                node.do("XRANGE", key, "-", "+"),
-                {name: value for name, value in info.items() if name in _SHARED_FIGURES},
-                [pairs(row)[b"name"] for row in node.do("XINFO", "GROUPS", key)],
-                node.do("PEXPIRETIME", key),
-            )
-        return found
-
-    def check_equals(self) -> None:
-        """Regions that have applied the same effects show the same."""
+    def check_all(self) -> None:
+        """Ask all regions, and compare those that have applied the same effects."""
         nodes = list(self.mesh.nodes.values())
+        found = {node.number: self.check(node) for node in nodes}
         for node, other in pairwise(nodes):
             if node.vector == other.vector and node.clock.us == other.clock.us:
-                one, two = self.visible(node), self.visible(other)
-                if node.vector == other.vector:  # looking may have removed what had expired
-                    assert one == two, f"regions {node.number} and {other.number} differ"
+                one, two = found[node.number], found[other.number]
+                assert one == two, f"regions {node.number} and {other.number} differ"
 
     def everything(self, node: Node) -> dict[bytes, Any]:
         """All that a region shows of its keys, its own part of groups included."""

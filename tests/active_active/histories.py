@@ -8,24 +8,39 @@ fails fails again; ``--shrink`` then leaves out events as long as it does, and p
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate, repeat
 from typing import Any, Final
 
-from tests.active_active.comparison import GROUPS, KEYS, id_of
+from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
+from tests.active_active.comparison import GROUPS, KEYS
 from tests.active_active.life import Event, Life
 from tests.support.mesh import Node
 
-__all__ = ["History", "play", "shrunk"]
+__all__ = ["History", "Outcome", "play", "run_range", "shrunk"]
 
 Command = tuple[Any, ...]
 
-_FAULTS: Final = 0.03
-_CHECK_EVERY: Final = 4
+COMMANDS: Final = 100
+"""In each history, before everything is healed."""
+
+CHUNK: Final = 50
+"""Histories that a process runs before it is given others."""
+
+SAY_EVERY: Final = 5000
+"""Histories between two lines about how far a long run has come."""
+
+GLANCE_EVERY: Final = 8
+"""Events between two looks at the regions: what goes wrong mostly stays wrong until then."""
 
 
 class History:
@@ -39,23 +54,32 @@ class History:
         self.mode = chance.choice(["strict", "strict", "semi-strict", "liberal"])
         self.conflict = chance.choice(["collapse", "collapse", "collapse", "keep"])
         self.keys = chance.sample(KEYS, chance.choice([1, 2, 3, 3]))
-        self.steps = chance.choice([40, 80, 160])
         self.life = Life(self.regions, self.mode, self.conflict)
         self.events: list[Event] = []
         self._tokens = 0
+        self._groups: dict[tuple[int, bool], list[tuple[bytes, bytes]]] = {}
+        """What there is now to aim at in each region: groups, and those with pending entries."""
         self._restarts = chance.random() < 0.5
+        self._fails = chance.random() < 0.5
         self._joins = chance.random() < 0.7
         self._expires = chance.random() < 0.4
         makers = [maker for maker, _ in _MIX]
         weights = [weight * chance.choice([0.05, 0.2, 1, 1, 4]) for _, weight in _MIX]
-        self._makers: list[Callable[[History, Node, bytes], Command | None]] = makers
-        self._weights = weights
+        self._in_units = [add, add, delete_entries, delete, create, destroy]
+        if chance.random() < 0.5:  # little is removed, so that groups grow old
+            weights = [
+                w * (0.1 if maker in _REMOVING else 1)
+                for w, maker in zip(weights, makers, strict=True)
+            ]
+            self._in_units = [add, add, add, delete_entries, create]
         if chance.random() < 0.7:  # entries that are there twice blunt some of the checks
             for rewriting in (rename, copy):
-                self._weights[makers.index(rewriting)] = 0
+                weights[makers.index(rewriting)] = 0
         if not self._expires:
             for timing in (expire, persist):
-                self._weights[makers.index(timing)] = 0
+                weights[makers.index(timing)] = 0
+        self._makers: list[Callable[[History, Node, bytes], Command | None]] = makers
+        self._weights = list(accumulate(weights))
 
     def run(self) -> None:
         """All of it; AssertionError, with the events in :attr:`events`, if anything is wrong."""
@@ -63,29 +87,41 @@ class History:
             if self.chance.random() < 0.5:
                 number = self.chance.choice(list(self.life.mesh.nodes))
                 self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
-        for _ in range(self.steps):
+        while self.life.commands < COMMANDS:
             self._happen(self._event())
         self.life.finish()
 
     def _happen(self, event: Event) -> None:
         self.events.append(event)
         self.life.run(event)
-        if len(self.events) % _CHECK_EVERY == 0:
-            for node in self.life.mesh.nodes.values():
-                self.life.check(node)
-            self.life.check_equals()
+        if len(self.events) % GLANCE_EVERY == 0:
+            self.life.glance_all()
 
     # -- choosing -----------------------------------------------------------------------------
 
     def _event(self) -> Event:
+        self._groups.clear()
         chance = self.chance
         numbers = list(self.life.mesh.nodes)
         dice = chance.random()
         number = chance.choice(numbers)
+        if self._fails and chance.random() < 0.08:
+            return self._at_risk(number)
+        if self.events and self.events[-1][0] == "fail" and dice < 0.5:
+            # what is done before anything was heard again is what hurts
+            number = self.events[-1][1]
+            create_or = chance.choice([create, create, add, destroy])
+            command = create_or(self, self.life.node(number), chance.choice(self.keys))
+            if command is not None:
+                return "do", number, *command
         if dice < 0.55:
             return self._command(number)
         if dice < 0.60:
             return "read", number, chance.randrange(len(self.life.wanderers))
+        staged = self.life.mesh.stagings
+        if staged and chance.random() < 0.1:
+            target = chance.choice(list(staged))
+            return ("give up", target) if chance.random() < 0.1 else ("more", target, 2)
         one, other = chance.sample(numbers, 2)
         if dice < 0.87:
             return "send", one, other, chance.getrandbits(32)
@@ -94,69 +130,88 @@ class History:
         if dice < 0.95:
             return "cut", one, other
         if dice < 0.97 and self._joins:
-            if chance.random() < 0.5:
-                return "state", one, other
-            return "forget", one, chance.getrandbits(32)
+            return chance.choice([
+                ("state", one, other),
+                ("begin", one, other),
+                ("forget", one, chance.getrandbits(32)),
+            ])  # fmt: skip
         if dice < 0.98 and self._restarts:
             return chance.choice(["snapshot", "restart"]), number
         return "pass", number, chance.choice([1, 1, 2, 5, 30])
+
+    def _at_risk(self, number: int) -> Event:
+        """Power fails sooner or later, and others may have been told of what is not on the disk."""
+        chance = self.chance
+        happens = chance.choices(["tell", "sync", "fail"], [3, 2, 1])[0]
+        if happens != "tell":
+            return happens, number
+        other = chance.choice([each for each in self.life.mesh.nodes if each != number])
+        return "tell", number, other
 
     def _command(self, number: int) -> Event:
         chance = self.chance
         node = self.life.node(number)
         if chance.random() < 0.05:
             commands = [
-                self._made(chance.choice([add, add, delete_entries, delete, create, destroy]), node)
+                chance.choice(self._in_units)(self, node, chance.choice(self.keys))
                 for _ in range(chance.randint(2, 4))
             ]
             return "unit", number, *(command for command in commands if command)
+        nodes = self.life.mesh.nodes
         while True:
-            (maker,) = chance.choices(self._makers, self._weights)
-            others = [each for each in self.life.mesh.nodes if each != number]
-            for where in (number, *chance.sample(others, len(others))):  # there may be a target
-                command = self._made(maker, self.life.node(where))
+            (maker,) = chance.choices(self._makers, cum_weights=self._weights)
+            key = chance.choice(self.keys)
+            for step in range(self.regions):  # there may be a target elsewhere
+                where = (number + step - 1) % self.regions + 1
+                command = maker(self, nodes[where], key)
                 if command is not None:
                     return "do", where, *command
-
-    def _made(
-        self, maker: Callable[[History, Node, bytes], Command | None], node: Node
-    ) -> Command | None:
-        return maker(self, node, self.chance.choice(self.keys))
 
     def token(self) -> bytes:
         """A value that no other XADD has."""
         self._tokens += 1
         return b"v%d" % self._tokens
 
-    def ids(self, node: Node, key: bytes) -> list[bytes]:
-        """The IDs of a key's entries."""
-        return [entry_id for entry_id, _ in node.do("XRANGE", key, "-", "+")]
-
     def some_ids(self, node: Node, key: bytes) -> list[bytes]:
-        """Some of them, never none if there are any."""
-        ids = sorted(set(self.ids(node, key)), key=id_of)
-        return self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
+        """Some IDs of a key's entries, never none if there are any."""
+        stream = _streams(node).get(key)
+        if stream is None:
+            return []
+        ids = sorted(
+            {i for block, low, high in stream.spans(MIN_ID, MAX_ID) for i in block.ids[low:high]}
+        )
+        some = self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
+        return list(map(text, some))
 
     def group(self, node: Node, *, pending: bool = False) -> tuple[bytes, bytes] | None:
         """A key and a group that are there, mostly."""
-        found = []
-        for key in KEYS:
-            if node.do("EXISTS", key):
-                rows = node.do("XINFO", "GROUPS", key)
-                found += [(key, row[1]) for row in rows if not pending or row[5]]
+        found = self._groups.get((node.number, pending))
+        if found is None:
+            found = self._groups[node.number, pending] = [
+                (key, name)
+                for key, stream in sorted(_streams(node).items())
+                for name in sorted(stream.groups)
+                if not pending or stream.groups[name].pending_count
+            ]
         if found and self.chance.random() < 0.95:
             return self.chance.choice(found)
         return None
 
     def pending_ids(self, node: Node, key: bytes, group: bytes) -> list[bytes]:
         """Some IDs that are pending, in any order."""
-        ids = sorted({row[0] for row in node.do("XPENDING", key, group, "-", "+", 100)}, key=id_of)
+        holder = _streams(node)[key].groups[group]
+        ids = [text(i) for i in sorted({i for x in holder.pending.values() for i in x.entries})]
         dice = self.chance.random()
         if dice < 0.2:
             return ids
         if dice < 0.5:
             return ids[len(ids) // 2 :]  # what is before them stays open
         return self.chance.sample(ids, min(len(ids), self.chance.randint(1, 3)))
+
+
+def _streams(node: Node) -> Mapping[bytes, Any]:
+    """What there is to aim at, without asking: that would be a command of its own."""
+    return node.region.keyspace.databases[0].values
 
 
 # -- commands -------------------------------------------------------------------------------------
@@ -309,6 +364,10 @@ _MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]
 ]  # fmt: skip
 """How often each is chosen where nothing is out of the ordinary."""
 
+_REMOVING: Final = frozenset(
+    {delete, flush, destroy, trim, delete_entries, delete_entries_how, expire, rename, copy}
+)
+
 
 # -- again, and with less -------------------------------------------------------------------------
 
@@ -319,9 +378,7 @@ def play(history: History, events: Sequence[Event]) -> Exception | None:
     try:
         for event in events:
             life.run(event)
-            for node in life.mesh.nodes.values():
-                life.check(node)
-            life.check_equals()
+            life.glance_all()
         life.finish()
     except Exception as problem:
         return problem
@@ -366,41 +423,110 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+@dataclass
+class Outcome:
+    """What came of a range of seeds."""
+
+    histories: int = 0
+    commands: int = 0
+    seconds: float = 0
+    """Of processor time."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """By seed, where and how."""
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Outcome) -> None:
+        """Take another range to this one."""
+        self.histories += other.histories
+        self.commands += other.commands
+        self.seconds += other.seconds
+        self.failed |= other.failed
+        self.reached.update(other.reached)
+
+
+def run_range(seeds: range, regions: int | None = None) -> Outcome:
+    """The histories of these seeds, in this process."""
+    outcome = Outcome()
+    started = time.process_time()
+    for seed in seeds:
+        history = History(seed, regions)
+        try:
+            history.run()
+        except Exception as problem:
+            outcome.failed[seed] = f"{type(problem).__name__} at {_place(problem)}: {problem}"
+        outcome.histories += 1
+        outcome.commands += history.life.commands
+        outcome.reached.update(history.life.reached)
+    gc.collect()
+    outcome.seconds = time.process_time() - started
+    return outcome
+
+
+def _collect_seldom() -> None:
+    """Each history leaves a heap of cycles: one sweep for many is enough."""
+    gc.freeze()
+    gc.disable()
+
+
+def _ranges(first: int, last: int) -> list[range]:
+    return [range(low, min(low + CHUNK, last + 1)) for low in range(first, last + 1, CHUNK)]
+
+
+def _outcomes(ranges: list[range], regions: int | None, jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        _collect_seldom()
+        yield from (run_range(seeds, regions) for seeds in ranges)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_collect_seldom) as pool:
+        yield from pool.map(run_range, ranges, repeat(regions))
+
+
+def _explain(history: History) -> None:
+    """Print few events that fail as a history did."""
+    with suppress(Exception):
+        history.run()
+    events = shrunk(history)
+    say(f"  {history.regions} regions, {history.mode}, {history.conflict}")
+    for event in events:
+        say(f"  {event!r},")
+    found = play(history, events)
+    say("".join(traceback.format_exception(found)[-4:]) if found else "  -> nothing")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1-1000", help="A-B, both included")
     parser.add_argument("--regions", type=int, help="2 to 255; without it, some of each")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
     parser.add_argument("--shrink", action="store_true", help="print few events that fail")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first failure")
     chosen = parser.parse_args(arguments)
     low, _, high = chosen.seeds.partition("-")
-    reached: Counter[str] = Counter()
-    failed = 0
-    count = 0
+    ranges = _ranges(int(low), int(high or low))
+    total = Outcome()
     started = time.monotonic()
-    for seed in range(int(low), int(high or low) + 1):
-        history = History(seed, chosen.regions)
-        count += 1
-        try:
-            history.run()
-        except Exception as problem:
-            failed += 1
-            say(f"seed {seed}: {type(problem).__name__} at {_place(problem)}: {problem}")
+    for done, outcome in enumerate(_outcomes(ranges, chosen.regions, chosen.jobs), 1):
+        total.add(outcome)
+        for seed, sentence in outcome.failed.items():
+            say(f"seed {seed}: {sentence}")
             if chosen.shrink:
-                events = shrunk(history)
-                say(f"  {history.regions} regions, {history.mode}, {history.conflict}")
-                for event in events:
-                    say(f"  {event!r},")
-                found = play(history, events)
-                say("".join(traceback.format_exception(found)[-4:]) if found else "  -> nothing")
-            if not chosen.go_on:
-                break
-        reached.update(history.life.reached)
-    spent = time.monotonic() - started
-    for name, times in sorted(reached.items()):
+                _explain(History(seed, chosen.regions))
+        if total.failed and not chosen.go_on:
+            break
+        if done % (SAY_EVERY // CHUNK) == 0:
+            say(f"up to seed {ranges[done - 1][-1]}: {_figures(total, time.monotonic() - started)}")
+    for name, times in sorted(total.reached.items()):
         say(f"{times:8} {name}")
-    say(f"{count} histories, {failed} failed, {count / spent * 60:.0f} a minute")
-    return int(failed > 0)
+    say(_figures(total, time.monotonic() - started))
+    return int(bool(total.failed))
+
+
+def _figures(total: Outcome, spent_s: float) -> str:
+    return (
+        f"{total.histories} histories, {total.commands} commands, {len(total.failed)} failed; "
+        f"{total.histories / spent_s * 60:.0f} a minute, "
+        f"{total.seconds / total.histories * 1000:.1f} ms of processor time each"
+    )
 
 
 if __name__ == "__main__":

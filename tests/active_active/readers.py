@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from anabranch.simulator.formulas import Added, Dot, Shown, Vector
 
 __all__ = ["GroupReader", "token_of"]
+
+_NONE: Final[frozenset[Dot]] = frozenset()
 
 
 def token_of(entry: Added) -> bytes:
@@ -24,7 +27,7 @@ def token_of(entry: Added) -> bytes:
 class GroupReader:
     """One region's own knowledge of a group."""
 
-    creations: frozenset[Dot] = frozenset()
+    creations: frozenset[Dot] = _NONE
     """The live ones when last looked at; when none of them is left, it is another group."""
     delivered: set[Dot] = field(default_factory=set)
     place: dict[int, int] = field(default_factory=dict)
@@ -38,7 +41,9 @@ class GroupReader:
 
     def look(self, shown: Shown, group: bytes) -> None:
         """Notice that the group was removed, and maybe created again, since the last time."""
-        creations = frozenset(fact.dot for fact in shown.groups.get(group, ()))
+        creations = shown.creations.get(group, _NONE)
+        if creations is self.creations:
+            return
         if self.creations.isdisjoint(creations):
             self.delivered.clear()
             self.place.clear()

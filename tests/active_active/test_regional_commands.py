@@ -36,9 +36,9 @@ def test_digests_lags_and_counts_in_histories(first: int) -> None:
 
 
 def watch(history: History, reached: Counter[str]) -> History:
-    """Have more looked at whenever the life looks whether its regions are alike."""
+    """Have more looked at whenever the life looks at its regions."""
     life = history.life
-    looks = life.check_equals
+    looks = life.glance_all
 
     def look() -> None:
         compare_digests(life, reached)
@@ -48,7 +48,7 @@ def watch(history: History, reached: Counter[str]) -> History:
                     compare_counts(life, node, key, reached)
         looks()
 
-    life.check_equals = look  # type: ignore[method-assign]
+    life.glance_all = look  # type: ignore[method-assign]
     return history
 
 

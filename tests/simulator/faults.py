@@ -1,15 +1,20 @@
-"""Mistakes built into the product, each a broken rule, to see whether the simulator notices.
+"""Mistakes built into the product, each a broken rule: ``python -m tests.simulator.faults``.
 
-Each is a patch and a place to look: which faults bring it to light, and within how many seeds that
-must happen. A mistake that is not found is a hole in the checks, or in what the runs come to.
+Each is a patch, who has to notice it (random histories of regions, or the simulator with certain
+faults), and within how many seeds. A mistake that is not found is a hole in the checks, or in what
+the runs come to. As a program this tries all of them and prints a table of the seeds it took.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
-from collections.abc import Callable
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import pytest
@@ -19,20 +24,26 @@ from anabranch.effects import join, kinds, merge, merge_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, vectors
+from anabranch.replication.greeting import Greeter
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
-from anabranch.replication.replicator import Replicator
 from anabranch.replication.vectors import RowTable
 from anabranch.server.lifetime import Lifetime
+from anabranch.simulator.simulation import simulate
 from anabranch.stream import joining, regional_id
 from anabranch.stream.shared_group import Run, SharedGroup
 from anabranch.stream.shared_log import SharedLog
+from tests.active_active.histories import History
 
-__all__ = ["MISTAKES", "STUBBORN", "Mistake"]
+__all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
 
 Patch = pytest.MonkeyPatch
 
 MERGE: Final[dict[Any, Any]] = merge.MERGE
+
+
+MINUTES: Final = 0.1
+"""Of virtual time in each run of the simulator."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,33 @@ class Mistake:
     build_in: Callable[[Patch], None]
     within: int
     """So many seeds find it."""
-    faults: tuple[str, ...] = ("partition",)
-    """What has to go wrong for it to matter."""
-    is_quick: bool = False
-    """Whether every run of the tests tries it."""
+    by: Literal["histories", "simulator"] = "histories"
+    faults: tuple[str, ...] = ()
+    """What has to go wrong in the simulator for it to matter."""
+
+
+def first_seed(mistake: Mistake) -> int | None:
+    """The seed that finds a mistake; None if none of those does that are allowed.
+
+    A seed that goes wrong without it as well finds something else.
+    """
+    for seed in range(1, mistake.within + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            mistake.build_in(patch)
+            is_found = _goes_wrong(mistake, seed)
+        if is_found and not _goes_wrong(mistake, seed):
+            return seed
+    return None
+
+
+def _goes_wrong(mistake: Mistake, seed: int) -> bool:
+    if mistake.by == "simulator":
+        return simulate(seed, minutes=MINUTES, faults=mistake.faults).problem is not None
+    try:
+        History(seed).run()
+    except Exception:
+        return True
+    return False
 
 
 # -- forgetting -----------------------------------------------------------------------------------
@@ -198,6 +232,15 @@ def ids_by_the_clock(patch: Patch) -> None:
     patch.setattr(stream_add, "automatic_id", lambda own, now_ms, last: made(own, now_ms, 0))
 
 
+def epochs_share_ids(patch: Patch) -> None:
+    made = regional_id.next_sequence
+    patch.setattr(regional_id, "next_sequence", lambda own, after: made(own & 0xFF, after))
+
+
+def epochs_meet_in_ids(patch: Patch) -> None:
+    patch.setattr(regional_id, "_EPOCHS", 1)
+
+
 def no_collapse(patch: Patch) -> None:
     for module in (merge_stream, join):
         patch.setattr(module, "note_collapses", lambda *arguments: None)
@@ -219,7 +262,7 @@ def former_lives_kept(patch: Patch) -> None:
 
 
 def former_life_not_told(patch: Patch) -> None:
-    patch.setattr(Replicator, "_known_epoch", lambda self, theirs: -1)
+    patch.setattr(Greeter, "_known_epoch", lambda self, theirs, now_ms: -1)
 
 
 def epoch_kept(patch: Patch) -> None:
@@ -249,44 +292,84 @@ def snapshot_freezes_nothing(patch: Patch) -> None:
 
 
 MISTAKES: Final = (
-    Mistake("marks are forgotten at once", marks_at_once, 5, is_quick=True),
-    Mistake("DEL spares groups it has not seen", del_spares_unseen_groups, 5, is_quick=True),
-    Mistake("DEL takes whatever is there", del_takes_whatever_is_there, 5, is_quick=True),
-    Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 5, is_quick=True),
-    Mistake("the deadline that comes last wins", expiry_last_wins, 40),
-    Mistake("the newest deletion is not kept", max_deleted_not_kept, 5, is_quick=True),
-    Mistake("acknowledgements are for any creation", ack_for_any_creation, 30),
-    Mistake("entries still pending are acknowledged", open_entries_are_acknowledged, 30),
-    Mistake(
-        "what is acknowledged elsewhere stays pending", acknowledged_stays_pending, 10,
-        is_quick=True,
-    ),
-    Mistake("a creation forgets marks", creation_forgets_marks, 5, is_quick=True),
-    Mistake("all regions use the same sequence numbers", one_sequence_class, 10, is_quick=True),
-    Mistake(
-        "IDs follow the clock alone", ids_by_the_clock, 5, ("partition", "skew"), is_quick=True
-    ),
-    Mistake(
-        "effects do not wait for their causes", no_causal_wait, 10, ("partition", "delay"),
-        is_quick=True,
-    ),
-    Mistake("effects leave before they are synced", own_before_synced, 20, ("power",)),
-    Mistake("the epoch is kept after a power failure", epoch_kept, 5, ("power",), is_quick=True),
-    Mistake("a join drops what the other has not seen", join_drops, 40, ("limits", "partition")),
-)  # fmt: skip
-"""Found in a fifth of the seeds that are allowed here, or fewer."""
-
-STUBBORN: Final = (
-    Mistake("rows tell what is applied, not what is on disk", rows_not_durable, 1000, ("power",)),
-    Mistake("rows count though they tell of what is not here", have_ignored, 1000),
-    Mistake("rows of former lives count", former_rows_count, 1000, ("power", "partition")),
-    Mistake("runs begin where the group does", runs_from_the_start, 1000),
-    Mistake("what was given up counts as acknowledged", given_up_is_acknowledged, 1000),
+    # forgetting
+    Mistake("marks are forgotten at once", marks_at_once, 10),
+    Mistake("rows tell what is applied, not what is on disk", rows_not_durable, 1500),
+    Mistake("rows count though they tell of what is not here", have_ignored, 1500),
+    Mistake("rows of former lives count", former_rows_count, 1500),
+    # removals
+    Mistake("DEL spares groups it has not seen", del_spares_unseen_groups, 10),
+    Mistake("DEL takes whatever is there", del_takes_whatever_is_there, 10),
+    Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 10),
+    Mistake("the deadline that comes last wins", expiry_last_wins, 100),
+    Mistake("the newest deletion is not kept", max_deleted_not_kept, 10),
+    # groups
+    Mistake("acknowledgements are for any creation", ack_for_any_creation, 100),
+    Mistake("runs begin where the group does", runs_from_the_start, 500),
+    Mistake("what was given up counts as acknowledged", given_up_is_acknowledged, 500),
     Mistake("SETID leaves runs open", setid_leaves_runs_open, 1000),
-    Mistake("nobody removes what another region accepted, too", no_collapse, 1000),
-    Mistake("what came of former lives is kept", former_lives_kept, 1000, ("power", "partition")),
-    Mistake("nobody is told of a former life", former_life_not_told, 1000, ("membership",)),
-    Mistake("a join brings back what was removed", join_resurrects, 1000, ("limits", "partition")),
-    Mistake("a snapshot shows several moments", snapshot_freezes_nothing, 1000, ("crash",)),
-)
-"""Not found in ten seeds: they need a rare meeting of events, and many runs."""
+    Mistake("entries still pending are acknowledged", open_entries_are_acknowledged, 100),
+    Mistake("what is acknowledged elsewhere stays pending", acknowledged_stays_pending, 100),
+    Mistake("a creation forgets marks", creation_forgets_marks, 20),
+    # IDs
+    Mistake("all regions use the same sequence numbers", one_sequence_class, 10),
+    Mistake("IDs follow the clock alone", ids_by_the_clock, 10),
+    Mistake("epochs do not differ in their IDs", epochs_share_ids, 1000),
+    Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 2000),
+    Mistake("nobody removes what another region accepted, too", no_collapse, 50),
+    # exchange
+    Mistake(
+        "effects do not wait for their causes", no_causal_wait, 10, "simulator",
+        ("partition", "delay"),
+    ),
+    Mistake("effects leave before they are synced", own_before_synced, 20, "simulator", ("power",)),
+    Mistake("the epoch is kept after a power failure", epoch_kept, 5, "simulator", ("power",)),
+    Mistake(
+        "what came of former lives is kept", former_lives_kept, 200, "simulator",
+        ("blackout", "partition", "delay"),
+    ),
+    Mistake(
+        "nobody is told of a former life", former_life_not_told, 200, "simulator", ("membership",)
+    ),
+    # states
+    Mistake("a join drops what the other has not seen", join_drops, 20),
+    Mistake("a join brings back what was removed", join_resurrects, 50),
+    Mistake("a snapshot shows several moments", snapshot_freezes_nothing, 100),
+)  # fmt: skip
+
+
+# -- as a program ---------------------------------------------------------------------------------
+
+
+def _seldom_collected() -> None:
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
+
+
+def _found(number: int) -> int | None:
+    return first_seed(MISTAKES[number])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2, help="so many processes")
+    parser.add_argument("--only", default="", help="mistakes with this in their names")
+    chosen = parser.parse_args(arguments)
+    numbers = [n for n, each in enumerate(MISTAKES) if chosen.only in each.name]
+    print("| Mistake | found by | seeds it took | allowed |")  # noqa: T201
+    print("|---|---|---|---|")  # noqa: T201
+    missed = 0
+    with ProcessPoolExecutor(chosen.jobs, initializer=_seldom_collected) as pool:
+        for number, seed in zip(numbers, pool.map(_found, numbers), strict=True):
+            mistake = MISTAKES[number]
+            missed += seed is None
+            by = mistake.by
+            if mistake.faults:
+                by += ": " + ", ".join(mistake.faults)  # type: ignore[assignment]
+            took = "**not found**" if seed is None else seed
+            print(f"| {mistake.name} | {by} | {took} | {mistake.within} |", flush=True)  # noqa: T201
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,28 +11,40 @@ Every batch is encoded and decoded, so what arrives is what a wire would bring.
 from __future__ import annotations
 
 import io
+import random
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from copy import copy
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
 
+import hiredis
+
+from anabranch.commands.spec import Command
+from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
-from anabranch.keyspace.replica import Member, Replica
-from anabranch.oplog.batch import Batch, decode_batch, effects_in, wire_form
+from anabranch.keyspace.replica import Member, Replica, epoch_of
+from anabranch.oplog.batch import Batch, decode_batch, is_local, span, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import recover
-from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
+from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 from anabranch.region.region import Region
 from anabranch.region.turn import Turn
+from anabranch.replication.frames import Row
+from anabranch.replication.interface import Local
+from anabranch.replication.membership import Membership
+from anabranch.replication.vectors import RowTable, maximum
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.formulas import History, Vector
-from tests.support.region_harness import FakeClock, FakeHost, decode_all
+from tests.support.region_harness import FakeClock, FakeHost
 from tests.support.transcript import REGION_NAMES
 
 __all__ = ["Mesh", "NamedMesh", "Node", "Unit"]
 
 SEGMENT_BYTES: Final = 4096
-"""Small, so that logs have several files."""
+"""Small, so that logs have several files; a new one begins with a sync, never between two."""
 
 START_MS: Final = 1_000
 """What clocks show at first."""
@@ -54,90 +66,177 @@ class Unit(NamedTuple):
         )
 
     def decoded(self) -> list[Batch]:
-        return [decode_batch(data) for data in self.batches]
+        batches = [decode_batch(data) for data in self.batches]
+        last = batches[-1]
+        assert [batch.continues for batch in batches] == [batch is not last for batch in batches]
+        assert all(batch.dependencies == self.dependencies for batch in batches)
+        return batches
+
+
+def _first_of(unit: Unit) -> int:
+    return unit.first
+
+
+class Staging:
+    """A state on its way, as it was when it began; its region goes on meanwhile."""
+
+    def __init__(self, giver: Node, known: Vector) -> None:
+        """``known`` is what its taker had applied."""
+        self.giver = giver
+        self.vector = dict(giver.vector)
+        self._region = giver.region
+        places = giver.replica.touches.beyond(known)
+        self.is_partial = places is not None
+        self._snapshot = Snapshot(self._region.keyspace, Contents(1), places)
+        self._region.watch_changes(self._snapshot.before)
+        self._bodies = self._snapshot.bodies()
+        self._parts = [self._snapshot.header()]
+        self.go_on(1)
+
+    def go_on(self, records: int) -> bool:
+        """Some more of it arrives; whether that is all."""
+        some = list(islice(self._bodies, records))
+        self._parts += map(framed, some)
+        return len(some) < records
+
+    def end(self) -> bytes:
+        """What has arrived; nothing more will."""
+        self._region.unwatch_changes(self._snapshot.before)
+        self._snapshot.release()
+        return b"".join(self._parts)
 
 
 class Node:
     """One region and what it exchanges."""
 
-    def __init__(self, mesh: Mesh, number: int, settings: Settings) -> None:
+    def __init__(
+        self, mesh: Mesh, number: int, settings: Settings, commands: Sequence[Command]
+    ) -> None:
         self.mesh = mesh
         self.number = number
         self.settings = settings
+        self._commands = commands
+        self._reader = hiredis.Reader()
         self.clock = FakeClock(START_MS)
         self.storage = MemoryStorage()
         self._states = 0
+        self.held: dict[tuple[int, int], Unit] = {}
+        """What came before its causes, by its first dot."""
         self._start()
         self.kept: defaultdict[int, list[Unit]] = defaultdict(list)
         """By origin, what can be sent on: everything above ``base``."""
         self.base: dict[int, int] = {}
-        self.held: dict[tuple[int, int], Unit] = {}
-        """What came before its causes, by its first dot."""
-        self.rows: dict[int, dict[int, int]] = {}
-        """What the others had applied when they last told, as far as that counts."""
-        self.news: dict[int, dict[int, int]] = {}
-        """The same where it does not count yet: it speaks of effects that are not here."""
+        self._version = 0
         self.issued: list[kinds.Effect] = []
 
     def _start(self) -> None:
         """Begin with what the disk holds."""
         self.host = FakeHost()
-        self.region = Region(self.settings, self.clock, self.host)
+        self.region = Region(self.settings, self.clock, self.host, self._commands)
         self.host.persistence.region = self.region
+        assert self.region.replica is not None
+        self.replica: Replica = self.region.replica
+        self.vector: dict[int, int] = self.replica.vector
         *_, report = recover(self.storage, self.region.keyspace)
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
         self.turn = Turn(self.region.replica)
         self.turn.next_number = report.next_number
         self.region.context.record = self.turn.effects.append
-        self.log = OpLog(self.storage, report.segments, end=report.end, segment_bytes=SEGMENT_BYTES)
+        self.log = OpLog(self.storage, report.segments, end=report.end, segment_bytes=1 << 30)
+        self.log.secure()
+        self.rows = RowTable()
+        self.membership = Membership(cast("Local", self))
+        self.membership.hear([self.origin, *self.vector])
+        self.durable = dict(self.vector)
 
     def restart(self) -> None:
         """Stop, nothing lost, and start again. What waits for a cause is forgotten."""
-        members = dict(self.replica.members)
         self.log.close()
         self.held.clear()
+        for target, staging in list(self.mesh.stagings.items()):
+            if self.number in (target, staging.giver.number):
+                self.mesh.give_up(target)
         self._start()
-        self.replica.members.update(members)
+        self.replica.members.update(self.mesh.members)
+
+    def sync(self) -> None:
+        """Have everything on the disk."""
+        sync = self.log.begin_sync()
+        sync.run()
+        self.log.finish_sync(sync)
+        self.durable = dict(self.vector)
+        if self.log.segments and self.log.segments[-1].size >= SEGMENT_BYTES:
+            self.log.begin_segment()
+
+    def fail(self) -> None:
+        """Lose power, and with it all that was not synced; go on in a new epoch."""
+        self.storage = self.storage.crash(_Least())
+        self.restart()
+        for origin, units in self.kept.items():
+            self.kept[origin] = [u for u in units if u.last <= self.vector.get(origin, 0)]
+        self.region.open_epoch(epoch_of(self.origin) + 1)
+        self.end_turn()
+        self.sync()
+        self.membership.hear([self.origin])
 
     def snapshot(self) -> None:
         """Have the next start begin with the state of now."""
+        self.sync()
         self.log.begin_segment()
         position = self.log.end
         contents = Contents(position, self.number, 0, self.turn.next_number)
         self._write(snapshot_name(position), self.state(contents))
 
-    def state(self, contents: Contents | None = None) -> bytes:
-        """Everything, as a snapshot."""
-        return Snapshot(self.region.keyspace, contents or Contents(1)).whole()
+    def state(
+        self,
+        contents: Contents | None = None,
+        places: Iterable[tuple[int, bytes]] | None = None,
+    ) -> bytes:
+        """Everything, or some keys, as a snapshot."""
+        return Snapshot(self.region.keyspace, contents or Contents(1), places).whole()
 
     def _write(self, name: str, data: bytes) -> None:
         file = self.storage.create(name)
         file.write(data)
+        file.sync()
         file.close()
+        self.storage.sync()
+
+    # -- as membership sees us ----------------------------------------------------------------
 
     @property
-    def replica(self) -> Replica:
-        replica = self.region.replica
-        assert replica is not None
-        return replica
+    def origin(self) -> int:
+        """Under which our effects are numbered now."""
+        return self.replica.own
 
     @property
-    def vector(self) -> dict[int, int]:
-        return self.replica.vector
+    def members(self) -> dict[int, Member]:
+        """Of the cluster: all there are, though nobody has admitted them."""
+        return self.mesh.members
+
+    @property
+    def removed(self) -> dict[int, int]:
+        """Nobody ever is."""
+        return self.replica.removed
 
     # -- commands -----------------------------------------------------------------------------
 
     def do(self, *args: object) -> Any:
         """A command in a turn of its own; its reply. Error replies are raised."""
-        words = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in args]
-        self.region.execute(self.session, [words])
-        self.end_turn()
-        data = b"".join(self.session.outbox)
-        self.session.outbox.clear()
-        (reply,) = decode_all(data)
+        (reply,) = self.ask(args)
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+    def ask(self, *commands: Sequence[object]) -> list[Any]:
+        """Commands in one turn; their replies, errors too."""
+        self.region.execute(self.session, [list(map(_word, words)) for words in commands])
+        self.end_turn()
+        self._reader.feed(b"".join(self.session.outbox))
+        self.session.outbox.clear()
+        replies = [self._reader.gets() for _ in commands]
+        assert self._reader.gets() is False
+        return replies
 
     def tick(self) -> None:
         """Time passed."""
@@ -146,27 +245,27 @@ class Node:
 
     def end_turn(self) -> None:
         """Number what was done and keep it, to be sent."""
+        effects = [effect for effect in self.turn.effects if not effect.local]
         taken = self.turn.take_batches(self.clock.us // 1000)
-        if taken:
-            self.log.append(b"".join(taken))
-        sent = [wire_form(data) for data in taken if not decode_batch(data).is_local]
-        batches = [decode_batch(data) for data in sent]
-        if not batches:
+        if not taken:
             return
-        first, last = batches[0], batches[-1]
-        assert [batch.continues for batch in batches] == [batch is not last for batch in batches]
-        unit = Unit(first.origin, first.first, last.last, first.dependencies, tuple(sent))
-        assert unit.last == self.vector[unit.origin], "a number is missing"
-        self.kept[unit.origin].append(unit)
-        for batch in batches:
-            effects = effects_in(batch)
-            self.issued += effects
-            self.mesh.history.read(batch.origin, batch.first, batch.dependencies, effects)
+        self.log.append(b"".join(taken))
+        if not effects:
+            return
+        sent = tuple(wire_form(data) for data in taken if not is_local(data))
+        origin, first, _, _ = span(sent[0])
+        last = span(sent[-1]).last
+        assert last == self.vector[origin], "a number is missing"
+        dependencies = {other: count for other, count in self.vector.items() if other != origin}
+        self.kept[origin].append(Unit(origin, first, last, dependencies, sent))
+        self.issued += effects
+        self.mesh.history.read(origin, first, dependencies, effects)
 
     # -- what arrives -------------------------------------------------------------------------
 
     def receive(self, unit: Unit) -> None:
         """Apply a unit and whatever waited for it; hold it until it can be."""
+        self._hear([unit.origin])
         self.held[unit.origin, unit.first] = unit
         while (ready := next(self._ready(), None)) is not None:
             self.region.merge(ready.decoded())
@@ -184,12 +283,12 @@ class Node:
                 del self.held[dot]
                 yield unit
 
-    def join(self, state: bytes) -> None:
+    def join(self, state: bytes, *, partial: bool = False) -> None:
         """Join another region's state, which then lies beside the log, to what is here."""
         self._states += 1
         name = f"state-{self._states}"
         self._write(name, state)
-        self.region.join(io.BytesIO(state), name, name)
+        self.region.join(io.BytesIO(state), name, name, partial=partial)
         self.end_turn()
 
     def can_serve(self, vector: Vector) -> bool:
@@ -201,8 +300,7 @@ class Node:
         return [
             unit
             for origin, units in sorted(self.kept.items())
-            for unit in units
-            if unit.first > vector.get(origin, 0)
+            for unit in units[bisect_right(units, vector.get(origin, 0), key=_first_of) :]
         ]
 
     def forget(self, origin: int, number: int) -> None:
@@ -213,40 +311,71 @@ class Node:
 
     # -- what may be forgotten ----------------------------------------------------------------
 
-    def hear_row(self, number: int, vector: Vector) -> None:
-        """A region tells what it has applied; that counts once it is all here."""
-        self.news[number] = dict(vector)
-        self.stabilise()
+    def row(self) -> Row:
+        """How far we are."""
+        self._version += 1
+        have = dict(self.vector)
+        for unit in self.held.values():
+            have[unit.origin] = max(unit.last, have.get(unit.origin, 0))
+        if self.number in self.mesh.stagings:
+            have = maximum(have, self.mesh.stagings[self.number].vector)
+        applied, durable = dict(self.vector), dict(self.durable)
+        return Row(self.number, self.origin, self._version, applied, durable, have, 1, [])
 
-    def stabilise(self) -> None:
-        """Have the region forget what was remembered for members that know it by now."""
-        own = self.vector
-        for number, row in list(self.news.items()):
-            if all(own.get(origin, 0) >= count for origin, count in row.items()):
-                self.rows[number] = self.news.pop(number)
-        if len(self.rows) == len(self.mesh.nodes) - 1:
-            self.region.keyspace.forget_stable(
-                {
-                    origin: min([count, *(row.get(origin, 0) for row in self.rows.values())])
-                    for origin, count in own.items()
-                }
-            )
+    def hear_rows(self, rows: Iterable[Row]) -> None:
+        """How far others are; the region forgets what it remembered for who knows it by now."""
+        for row in rows:
+            if row.region != self.number:
+                self.rows.note(row, 0)
+            self._hear([row.origin, *row.applied, *row.durable, *row.have])
+        stable = self.rows.stable(self.vector, self.durable, self.membership)
+        if stable:
+            self.region.keyspace.forget_stable(stable)
+
+    def _hear(self, origins: Iterable[int]) -> None:
+        """Of what waits here of former lives only what somebody has applied will come again."""
+        self.membership.hear(origins)
+        if self.membership.has_news:
+            self.membership.has_news = False
+            for dot in [dot for dot in self.held if self.membership.is_former(dot[0])]:
+                del self.held[dot]
+
+
+class _Least(random.Random):
+    """Chance that leaves as little of an unsynced disk as there may be."""
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+
+def _word(arg: object) -> bytes:
+    return arg if isinstance(arg, bytes) else str(arg).encode()
 
 
 class Mesh:
     """Regions and links; ``history`` is everything that was ever done."""
 
-    def __init__(self, count: int = 3, **settings: object) -> None:
+    def __init__(
+        self, count: int = 3, commands: Sequence[Command] = COMMANDS, **settings: object
+    ) -> None:
         self.history = History()
         self.nodes: dict[int, Node] = {}
         self.cut_links: set[frozenset[int]] = set()
+        self.stagings: dict[int, Staging] = {}
+        """By who gets them."""
         self.joined: list[int] = []
         """Regions that have joined a state, since somebody last emptied this."""
+        common = Settings(**settings)
         for number in range(1, count + 1):
-            self.nodes[number] = Node(self, number, Settings(region_id=number, **settings))
-        members = {number: Member(f"r{number}", "", 0) for number in self.nodes}
+            own = copy(common)
+            own.region_id = number
+            self.nodes[number] = Node(self, number, own, commands)
+        self.members = {number: Member(f"r{number}", "", 0) for number in self.nodes}
         for node in self.nodes.values():
-            node.replica.members.update(members)
+            node.replica.members.update(self.members)
 
     def is_up(self, one: int, other: int) -> bool:
         """Whether two regions can talk."""
@@ -258,6 +387,8 @@ class Mesh:
         The target gets the source's state if effects are no longer there to be sent.
         """
         giver, taker = self.nodes[source], self.nodes[target]
+        if giver.vector == taker.vector:
+            return 0
         if not giver.can_serve(taker.vector):
             self.send_state(source, target)
             return 1
@@ -267,9 +398,24 @@ class Mesh:
         return sum(taker.vector.values()) - before
 
     def send_state(self, source: int, target: int) -> None:
-        """A region joins what another has to what it has itself."""
-        giver, taker = self.nodes[source], self.nodes[target]
-        taker.join(giver.state())
+        """A region joins what another has, or what differs of that, to what it has itself."""
+        self.begin_state(source, target)
+        while not self.go_on(target, 1000):
+            pass
+
+    def begin_state(self, source: int, target: int) -> None:
+        """A region begins to get another's state, instead of what it was getting."""
+        self.give_up(target)
+        self.stagings[target] = Staging(self.nodes[source], self.nodes[target].vector)
+
+    def go_on(self, target: int, records: int) -> bool:
+        """More of it arrives, and is joined when it is whole; whether it was."""
+        staging = self.stagings[target]
+        if not staging.go_on(records):
+            return False
+        del self.stagings[target]
+        taker = self.nodes[target]
+        taker.join(staging.end(), partial=staging.is_partial)
         self.joined.append(target)
         for origin, number in taker.vector.items():
             units = taker.kept[origin]
@@ -278,10 +424,18 @@ class Mesh:
                 taker.base[origin] = number
         for unit in list(taker.held.values()):
             taker.receive(unit)
+        return True
+
+    def give_up(self, target: int) -> None:
+        """What a region was getting comes to nothing."""
+        staging = self.stagings.pop(target, None)
+        if staging is not None:
+            staging.end()
 
     def send_row(self, source: int, target: int) -> None:
-        """A region tells another what it has applied."""
-        self.nodes[target].hear_row(source, self.nodes[source].vector)
+        """A region tells another how far it is, and what it has heard of the rest."""
+        giver = self.nodes[source]
+        self.nodes[target].hear_rows([giver.row(), *giver.rows.rows.values()])
 
     def settle(self, numbers: Sequence[int] | None = None) -> None:
         """Everything travels between these regions, over links that are up; then rows do."""
@@ -289,6 +443,8 @@ class Mesh:
         pairs = [(a, b) for a in among for b in among if a != b and self.is_up(a, b)]
         while sum(self.send(source, target) for source, target in pairs):
             pass
+        for number in among:
+            self.nodes[number].sync()
         for _ in range(2):
             for source, target in pairs:
                 self.send_row(source, target)

@@ -192,11 +192,13 @@ class ToyRegion:
         self.stable_now = vector
         self.world.check_stable(self)
 
-    def state(self) -> Iterator[bytes]:
+    def state(
+        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
+    ) -> tuple[Iterator[bytes], bool]:
         data = msgspec.msgpack.encode(
             [list(self.batches.items()), list(self.members.items()), list(self.removed.items())]
         )
-        return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)])
+        return iter([data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]), False
 
     def stage(self, chunk: bytes | None) -> None:
         if self.trouble:
@@ -207,7 +209,8 @@ class ToyRegion:
             assert self.staged is not None
             self.staged += chunk
 
-    def join(self, vector: dict[int, int]) -> None:
+    def join(self, vector: dict[int, int], *, partial: bool) -> None:
+        assert not partial
         assert self.staged is not None
         batches, members, removed = msgspec.msgpack.decode(self.staged)
         self.staged = None
@@ -255,6 +258,9 @@ class ToyRegion:
         self.world.last_epoch[self.number] = epoch_of(self.origin)
         self._issue(kinds.OpenEpoch(previous))
         self.sync()
+
+    def expelled(self, reason: str) -> None:
+        self.note("removed", reason=reason)
 
     def note(self, event: str, **facts: Any) -> None:
         self.notes.append((event, facts))

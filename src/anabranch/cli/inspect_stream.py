@@ -15,6 +15,7 @@ from anabranch.cli.inspect_values import (
     when,
 )
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.server.disk import Directory
@@ -28,9 +29,15 @@ __all__ = ["recovered", "stream_in", "stream_lines", "stream_object"]
 Figures = dict[str, Any]
 
 
-def recovered(directory: Directory, databases: int) -> tuple[Keyspace, Recovery]:
-    """Everything the directory holds; raises what recovery raises."""
+def recovered(
+    directory: Directory, databases: int, replica: Replica | None = None
+) -> tuple[Keyspace, Recovery]:
+    """Everything the directory holds; raises what recovery raises.
+
+    Where it is that of a region, ``replica`` is given, and is completed as well.
+    """
     keyspace = Keyspace(databases)
+    keyspace.replica = replica
     report = Recovery()
     progress: Progress | None = None
     try:

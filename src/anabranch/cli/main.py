@@ -17,6 +17,7 @@ __all__ = ["main", "server_main"]
 _SUBCOMMANDS = {
     "serve": "Run the server.",
     "cluster": "Run several regions on this machine; cut, kill and heal them.",
+    "region": "Give others what only a removed region had.",
     "config": "Show the settings a start would have, and where each comes from.",
     "health": "Ask a running server for a sign of life; exit 0 or 1.",
     "import": "Restore keys of an RDB file or of a running Redis in a server.",

@@ -9,24 +9,21 @@ A position counts the entries that a region ever added to a key, from the stream
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 from array import array
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from hiredis import ProtocolError, Reader, pack_command
-
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
+from anabranch.commands.bulk_rows import content_of, rows_in
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.stream.block import Block, entry_weight
+from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
@@ -45,18 +42,16 @@ __all__ = ["COMMANDS"]
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
 """What one AB.EXPORT copies: a millisecond or so in which nobody else is served."""
 
+_PACKING_FACTOR: Final = 4
+"""Bytes of blocks that have to be packed first count so many times: they take about as long."""
+
 _VERSION: Final = 2
 _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
 _PACKED, _PLAIN = 0, 1
 _HAS_POSITIONS: Final = 1
-_WIDTHS: Final = {"H": 2, "Q": 8}
 _SWAP: Final = sys.byteorder != "little"
 
-_COUNT: Final = struct.Struct("<I")
-_FIELD_COUNT: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
-_BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
-_INVALID_PAYLOAD: Final = "ERR invalid payload"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
 
 
@@ -162,10 +157,30 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
             if size >= bytes_max and chunks:
                 reached = base + block.position(first)
                 break
-            chunk = _chunk(block, first, stop, base)
-            size += len(chunk[-1])
-            parts += chunk
             chunks += 1
+            ids = block.ids
+            if (
+                type(ids) is PackedIds
+                and stop - first == len(ends := block.ends)
+                and block.positions is None
+                and not _SWAP
+            ):  # all of a block as it is, which is nearly all of what is read: no calls for that
+                data = block.data
+                size += len(data)
+                position = base + block.first_position
+                parts += (
+                    _CHUNK.pack(
+                        stop, _PACKED, ends.itemsize, 0, 0, ids.base_ms, position, 0, len(data)
+                    ),
+                    ids.words.tobytes(),
+                    ends.tobytes(),
+                    data,
+                )
+                continue
+            to_pack = block.parts is not None and not block.is_open
+            chunk = _chunk(block, first, stop, base)
+            size += len(chunk[-1]) * (_PACKING_FACTOR if to_pack else 1)
+            parts += chunk
     parts[1] = _HEADER.pack(_VERSION, 0, 0, chunks, max(reached, 0))
     parts[0] = b"$%d\r\n" % sum(map(len, parts))
     parts.append(b"\r\n")
@@ -200,7 +215,7 @@ def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
     header = _CHUNK.pack(
         high - low,
         form,
-        _WIDTHS[ends.typecode],
+        ends.itemsize,
         flags,
         0,
         base_ms,
@@ -234,7 +249,8 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
     """AB.IMPORT key [PRODUCER pid BATCH b EXPECT n] [MAXLEN | MINID [= | ~] threshold] payload."""
     key, payload = args[1], args[-1]
     producer, rule = _import_options(ctx, args)
-    parts = _field_parts(payload)
+    ends, data = content_of(payload)
+    rows = rows_in(ends, data) if ends else ()
     stream = ctx.stream(key)
     known = None
     if producer is not None:
@@ -243,25 +259,28 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
             return ctx.reply([-1, known.rows, known.crc])
         if producer.expected != known.rows:
             return ctx.reply([0, known.rows, known.crc])
-    if not parts:
+    if not rows:
         return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
     if stream is None:
         stream = ctx.create_stream(key)
-    ids = _new_ids(ctx, stream, len(parts))
+    ids = _new_ids(ctx, stream, len(rows))
     if ids[-1] > MAX_ID:
         raise CommandError(_EXHAUSTED)
-    ctx.emit(_run(ctx, key, stream, ids, parts))
-    ctx.changes += len(parts)
-    rows, crc = len(parts), 0
+    limits = _limits(ctx)
+    tail = stream.local.tail
+    newest = (limits[0], 0) if tail is None else (tail.slots, tail.weight)
+    ctx.emit(rows.added(ctx.db.index, key, ids, newest, limits))
+    ctx.changes += len(rows)
+    count, crc = len(rows), 0
     if producer is not None and known is not None:
-        rows += known.rows
-        crc = crc32(memoryview(payload)[_COUNT.size * (1 + len(parts)) :], known.crc)
+        count += known.rows
+        crc = crc32(data, known.crc)
         ctx.emit(
-            kinds.Accept(ctx.db.index, key, producer.pid, producer.batch, rows, crc, ctx.now_ms)
+            kinds.Accept(ctx.db.index, key, producer.pid, producer.batch, count, crc, ctx.now_ms)
         )
     if rule.maxlen is not None or rule.minid is not None:
         trim_stream(ctx, key, rule)
-    return ctx.reply([1, rows, crc, text(ids[0]), text(ids[-1])])
+    return ctx.reply([1, count, crc, text(ids[0]), text(ids[-1])])
 
 
 def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
@@ -269,6 +288,8 @@ def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
     if ctx.replica is None:
         first = max(ctx.now_id, stream.last_id + 1)
         return range(first, first + count)
+    if ctx.clock_refusal:
+        raise CommandError(ctx.clock_refusal)
     first = automatic_id(ctx.replica.own, ctx.now_ms, stream.last_id)
     return range(first, first + count * MODULUS, MODULUS)
 
@@ -305,97 +326,10 @@ def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
     return record
 
 
-def _field_parts(payload: bytes) -> list[tuple[bytes, int]]:
-    """The rows of a payload and how many words each has; checked to be what stands on the wire."""
-    if len(payload) < _COUNT.size:
-        raise CommandError(_INVALID_PAYLOAD)
-    (count,) = _COUNT.unpack_from(payload)
-    data_at = _COUNT.size * (1 + count)
-    if len(payload) < data_at:
-        raise CommandError(_INVALID_PAYLOAD)
-    ends = array("I")
-    ends.frombytes(payload[_COUNT.size : data_at])
-    if _SWAP:
-        ends.byteswap()
-    if (ends[-1] if count else 0) != len(payload) - data_at:
-        raise CommandError(_INVALID_PAYLOAD)
-    rows = []
-    reader = Reader()
-    for low, high in pairwise([0, *ends]):
-        part = payload[data_at + low : data_at + high]
-        words = _words_in(reader, part)
-        if not words:
-            raise CommandError(_INVALID_PAYLOAD)
-        rows.append((part, words))
-    return rows
-
-
-def _words_in(reader: Reader, part: bytes) -> int:
-    r"""How many bulk strings these bytes are, ``*2n\r\n`` before them; 0 if they are not.
-
-    Written again by who writes requests they must be the same bytes: that is strict, and quick.
-    """
-    head = _FIELD_COUNT.match(part)
-    if head is None:
-        return 0
-    words = int(head[1])
-    # The count is looked at first: the reader makes room for as many as it is told.
-    if words % 2 or words * _BULK_BYTES_MIN > len(part):
-        return 0
-    reader.feed(part)
-    try:
-        return words if pack_command(tuple(reader.gets())) == part else 0
-    except (ProtocolError, TypeError):
-        return 0
-
-
-def _run(
-    ctx: Context, key: bytes, stream: Stream, ids: range, rows: list[tuple[bytes, int]]
-) -> kinds.AddRun:
-    """The effect that adds these rows with consecutive IDs, divided into nodes as XADD would."""
-    weights = [entry_weight(len(part), words) for part, words in rows]
-    heads = _heads(ids)
-    fragments = [head + part for head, (part, _) in zip(heads, rows, strict=True)]
-    return kinds.AddRun(
-        ctx.db.index,
-        key,
-        list(ids),
-        b"".join(fragments),
-        list(map(len, fragments)),
-        weights,
-        _opening(ctx, stream, weights),
-    )
-
-
-def _heads(ids: range) -> list[bytes]:
-    """What stands before an entry's fields, for IDs that ascend evenly."""
-    ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
-    if ids[-1] >> SEQ_BITS != ms:  # they go over into the next millisecond
-        texts_of = [text(entry_id) for entry_id in ids]
-        return [b"*2\r\n$%d\r\n%b\r\n" % (len(each), each) for each in texts_of]
-    ends = [b"%d\r\n" % seq for seq in range(low, low + ids[-1] - ids[0] + 1, ids.step)]
-    begins = {
-        size: b"*2\r\n$%d\r\n%d-" % (len(b"%d-" % ms) + size - 2, ms)
-        for size in range(len(ends[0]), len(ends[-1]) + 1)
-    }
-    return [begins[len(end)] + end for end in ends]
-
-
-def _opening(ctx: Context, stream: Stream, weights: list[int]) -> list[int]:
-    """Which of the new entries open a node."""
+def _limits(ctx: Context) -> tuple[int, int]:
+    """How many entries a node may have, and how heavy it may be."""
     settings = ctx.settings
-    entries_max = settings.stream_node_max_entries or 1 << 62
-    bytes_max = settings.stream_node_max_bytes or 1 << 62
-    tail = stream.local.tail
-    slots, filled = (entries_max, 0) if tail is None else (len(tail.ids) + tail.gaps, tail.weight)
-    opens = []
-    for index, weight in enumerate(weights):
-        filled += weight
-        if slots >= entries_max or filled >= bytes_max:
-            opens.append(index)
-            slots, filled = 0, weight
-        slots += 1
-    return opens
+    return settings.stream_node_max_entries or 1 << 62, settings.stream_node_max_bytes or 1 << 62
 
 
 def ledger(ctx: Context, args: list[bytes]) -> bytes:

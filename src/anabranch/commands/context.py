@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
     from anabranch.region.region import Region
+    from anabranch.replication.inquiry import Inquiry
 
 __all__ = ["Context"]
 
@@ -68,6 +69,8 @@ class Context:
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         # blocked until more of the log is on the disk, here or in other regions, or applied there
         self.safety_waiters: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
+        # blocked until something is found out that takes more than one message
+        self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
         # blocked until our vector covers theirs
         self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
         self.session = Session(0, None, "", "")  # nobody, until somebody asks for something
@@ -78,6 +81,7 @@ class Context:
         self.waiter: Waiter | None = None  # set while a blocked command runs again
         self.changes = 0  # what INFO calls rdb_changes_since_last_save
         self.now_id = 0  # the first ID of this millisecond
+        self.clock_refusal = ""  # why our clock makes no IDs; empty as a rule
         self.id_heads_ms = -1  # of the newest ID written out, see XADD
         self.id_heads: list[bytes | None] = []
         self.notify_flags = 0  # keyspace event classes in force, see effects/events.py

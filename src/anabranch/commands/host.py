@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from anabranch.commands.session import Session
     from anabranch.keyspace.replica import Dot
+    from anabranch.keyspace.touches import Place
+    from anabranch.replication.inquiry import Inquiry, Verdict
     from anabranch.replication.peer import PeerFigures
 
 __all__ = ["Clock", "Host", "LinkFault", "Regions"]
@@ -85,6 +87,19 @@ class Regions(Protocol):
     def remove_member(self, region: int, *, force: bool) -> None:
         """Remove a region from the cluster, ``force`` if it cannot be reached: CommandError."""
 
+    def verify(self, region: int, places: list[Place]) -> Verdict:
+        """Compare keys (database and name), or all if none are named, with a region.
+
+        CommandError if it cannot be reached. Who waits for the outcome notes it in
+        :attr:`Context.inquiries`.
+        """
+
+    def repair(self, region: int, place: Place) -> Inquiry:
+        """Take over a key from a region; likewise."""
+
+    def expiries(self) -> Mapping[int, int]:
+        """When certificates end, in seconds since 1970, by region, as far as they are known."""
+
     @property
     def faults(self) -> Mapping[int, LinkFault]:
         """What is done to links, by region; most have none."""
@@ -127,6 +142,9 @@ class Host(Protocol):
 
     def process_info(self) -> dict[str, object]:
         """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
+
+    def give_back_memory(self) -> None:
+        """Return to the system what was freed (MEMORY PURGE)."""
 
     def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
         """Write changed settings back to the configuration file (CONFIG REWRITE)."""

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.commands import texts
 from anabranch.commands.debug import check_allowed
 from anabranch.commands.help import help_row
-from anabranch.commands.spec import Command
+from anabranch.commands.members import cluster, member, other
+from anabranch.commands.spec import Command, KeySpec
+from anabranch.commands.verifying import repair
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
 from anabranch.resp.encode import OK
@@ -22,41 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anabranch.commands.context import Context
-    from anabranch.commands.host import LinkFault, Regions
+    from anabranch.commands.host import LinkFault
     from anabranch.replication.peer import PeerFigures
 
 __all__ = ["COMMANDS"]
 
-_ALONE = (
-    "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
-    "from its start on"
-)
 _NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
-
-
-def _cluster(ctx: Context) -> tuple[Replica, Regions]:
-    """What we know of all regions, and our links to them; an error if there are none."""
-    regions = ctx.host.regions
-    if regions is None or ctx.replica is None:
-        raise CommandError(_ALONE)
-    return ctx.replica, regions
-
-
-def _region(replica: Replica, raw: bytes) -> int:
-    """The number of a member, from its number or its name."""
-    word = raw.decode("utf-8", "replace")
-    for number, member in replica.members.items():
-        if word in {str(number), member.name}:
-            return number
-    raise CommandError(b"ERR No region is called '%b'" % texts.shown(raw)[:128])
-
-
-def _other(replica: Replica, raw: bytes) -> int:
-    """The same; not ourselves."""
-    number = _region(replica, raw)
-    if number == replica.region:
-        raise CommandError("ERR This is the region you are talking to: name another one")
-    return number
 
 
 # -- AB.PEERS ---------------------------------------------------------------------------------
@@ -64,12 +37,17 @@ def _other(replica: Replica, raw: bytes) -> int:
 
 def peers(ctx: Context, _args: list[bytes]) -> bytes:
     """AB.PEERS."""
-    _, regions = _cluster(ctx)
-    faults = regions.faults
-    return ctx.reply([_peer(peer, faults.get(peer.region)) for peer in regions.peers()])
+    _, regions = cluster(ctx)
+    faults, expiries = regions.faults, regions.expiries()
+    return ctx.reply(
+        [
+            _peer(peer, faults.get(peer.region), expiries.get(peer.region))
+            for peer in regions.peers()
+        ]
+    )
 
 
-def _peer(peer: PeerFigures, fault: LinkFault | None) -> Map:
+def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Map:
     counters = peer.counters
     return Map(
         [
@@ -90,6 +68,10 @@ def _peer(peer: PeerFigures, fault: LinkFault | None) -> Map:
             ("connected-ms", _whole(peer.connected_ms)),
             ("last-row-ms", _whole(peer.row_age_ms)),
             ("feature-level", peer.feature_level),
+            ("certificate-expires", expires),
+            ("differing-keys", peer.differing_keys),
+            ("in-flight-keys", peer.in_flight_keys),
+            ("compared-ms", _whole(peer.compared_ms)),
             ("window-used-bytes", peer.window_used_bytes),
             ("held-batches", peer.held_count),
             ("held-bytes", peer.held_bytes),
@@ -140,7 +122,7 @@ def _shown(fault: LinkFault) -> str:
 
 def region_list(ctx: Context, _args: list[bytes]) -> bytes:
     """AB.REGION LIST: members, then those that were removed."""
-    replica, regions = _cluster(ctx)
+    replica, regions = cluster(ctx)
     states = {peer.region: peer.state for peer in regions.peers()}
     states[replica.region] = "myself"
     rows = [
@@ -171,11 +153,11 @@ def _member(replica: Replica, number: int, state: str) -> Map:
 
 def region_remove(ctx: Context, args: list[bytes]) -> bytes:
     """AB.REGION REMOVE region [FORCE]."""
-    replica, regions = _cluster(ctx)
+    replica, regions = cluster(ctx)
     force = len(args) == 4 and args[3].lower() == b"force"
     if len(args) > 3 and not force:
         raise CommandError(texts.SYNTAX)
-    number = _region(replica, args[2])
+    number = member(replica, args[2])
     if number == replica.region:
         raise CommandError(_NOT_ITSELF)
     regions.remove_member(number, force=force)
@@ -184,7 +166,7 @@ def region_remove(ctx: Context, args: list[bytes]) -> bytes:
 
 def region_features(ctx: Context, _args: list[bytes]) -> bytes:
     """AB.REGION FEATURES: what all understand, and who understands least."""
-    replica, regions = _cluster(ctx)
+    replica, regions = cluster(ctx)
     levels = regions.feature_levels()
     low, high = min(levels.values()), max(levels.values())
     rows: list[Any] = []
@@ -202,8 +184,8 @@ def region_features(ctx: Context, _args: list[bytes]) -> bytes:
 def link(ctx: Context, args: list[bytes]) -> bytes:
     """AB.LINK region PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes."""
     check_allowed(ctx, "AB.LINK")
-    replica, regions = _cluster(ctx)
-    number = _other(replica, args[1])
+    replica, regions = cluster(ctx)
+    number = other(replica, args[1])
     known = _FAULTS.get(args[2].lower())
     if known is None:
         raise CommandError(texts.SYNTAX)
@@ -316,6 +298,20 @@ COMMANDS: list[Command] = [
                 group="server",
                 summary="Tells what every member understands, and which hold the others back.",
                 complexity="O(R), R being the regions.",
+                tips=("nondeterministic_output",),
+            ),
+            Command(
+                "repair",
+                repair,
+                arity=5,
+                flags="admin noscript no_multi blocking",
+                categories="admin slow dangerous blocking",
+                keys=(KeySpec("RW update", begin=2),),
+                since="0.1.0",
+                group="server",
+                summary="Takes over another region's version of a key that must not differ.",
+                complexity="O(N), N being the entries.",
+                syntax="key FROM region",
                 tips=("nondeterministic_output",),
             ),
             help_row("0.1.0"),

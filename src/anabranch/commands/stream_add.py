@@ -154,6 +154,8 @@ def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
     replica = ctx.replica
     assert replica is not None
     if options.given_id is None and options.ms is None:
+        if ctx.clock_refusal:
+            raise CommandError(ctx.clock_refusal)
         return automatic_id(replica.own, ctx.now_ms, last)
     if options.given_id is not None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
         return _next_id(options, last, ctx.now_ms)
@@ -220,6 +222,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         last = 0 if stream is None else stream.last_id
         entry_id = ctx.now_id
         if ctx.replica is not None:
+            if ctx.clock_refusal:
+                raise CommandError(ctx.clock_refusal)
             entry_id = automatic_id(ctx.replica.own, now_ms, last)
         elif entry_id <= last:
             entry_id = last + 1
@@ -312,6 +316,7 @@ def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     replica.begin_own()
     effect.position = stream.local.next_position or replica.number
     add_to(ctx.keyspace, stream, effect)
+    replica.touches.recent[effect.db, effect.key, replica.own] = replica.number
     replica.vector[replica.own] = replica.number
     ctx.session.written = replica.dot
     if ctx.record is not None:

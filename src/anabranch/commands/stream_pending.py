@@ -266,11 +266,13 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
         ctx.changes += 1
     claim = _Claim(ctx, key, stream, name, group, consumer)
     for entry_id in ids:
-        for found, entry in stream.claimable(group, entry_id):
+        candidates = stream.claimable(group, entry_id)
+        ghosts = [entry for found, entry in candidates if found is None and entry is not None]
+        if ghosts:  # at once: to forget one may settle the others of this ID
+            ctx.emit(_forgotten(ctx, key, name, group, ghosts))
+            ctx.changes += len(ghosts)
+        for found, entry in candidates:
             if found is None:
-                if entry is not None:
-                    ctx.emit(_forgotten(ctx, key, name, group, [entry]))
-                    ctx.changes += 1
                 continue
             if entry is None and not options.force:
                 continue

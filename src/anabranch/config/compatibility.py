@@ -118,10 +118,6 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("replica-read-only", _SWITCH, "yes", "slave-read-only"),
             ("replica-serve-stale-data", _SWITCH, "yes", "slave-serve-stale-data"),
             ("propagation-error-behavior", _PROPAGATION, "ignore", ""),
-            ("tls-replication", _SWITCH, "no", ""),
-            ("tls-client-cert-file", _TEXT, "", ""),
-            ("tls-client-key-file", _TEXT, "", ""),
-            ("tls-client-key-file-pass", _TEXT, "", ""),
         ],
     ),
     (
@@ -250,7 +246,7 @@ def _rows() -> dict[str, Row]:
                 effect=False,
                 immutable=more.startswith("!"),
                 protected=more == "%",
-                secret=name in {"masterauth", "masteruser", "tls-client-key-file-pass"},
+                secret=name in {"masterauth", "masteruser"},
                 aliases=tuple(filter(None, [more.strip("!%")])),
             )
     for name, kind, default, refused, sentence in _REFUSED:

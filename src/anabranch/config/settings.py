@@ -117,7 +117,7 @@ class Settings:
     )
     tls_ca_cert_file: str = row(
         Text(), "", group="tls",
-        sentence="Certificates that sign those of clients (PEM).",
+        sentence="Certificates that sign those of clients and other regions (PEM).",
     )
     tls_ca_cert_dir: str = row(
         Text(), "", group="tls",
@@ -138,6 +138,22 @@ class Settings:
     tls_prefer_server_ciphers: bool = row(
         YesNo(), "no", group="tls",
         sentence="Let the server's order of ciphers decide.",
+    )
+    tls_replication: bool = row(
+        YesNo(), "no", group="tls", immutable=True,
+        sentence="TLS between regions, both showing certificates that name them.",
+    )
+    tls_client_cert_file: str = row(
+        Text(), "", group="tls",
+        sentence="The certificate to show when dialling another region, if it is another one.",
+    )
+    tls_client_key_file: str = row(
+        Text(), "", group="tls",
+        sentence="Its private key (PEM).",
+    )
+    tls_client_key_file_pass: str = row(
+        Text(), "", group="tls", secret=True,
+        sentence="The password of that key.",
     )
 
     # -- process and logs ---------------------------------------------------------------------
@@ -350,8 +366,22 @@ class Settings:
         sentence="TCP port of the availability API, at the addresses of bind.",
     )
     max_clock_skew_ms: int = row(
-        Integer(0, 86400000), "500", group="regions", unit="milliseconds", immutable=True,
+        Integer(0, 86400000), "500", group="regions", unit="milliseconds",
         sentence="Warn when another region's clock is further off than this.",
+    )
+    digest_interval: int = row(
+        Integer(0, 86400), "60", group="regions", unit="seconds",
+        sentence="Compare digests with every other region this often; 0 only does when asked.",
+    )
+    clock_skew_action: str = row(
+        Choice("warn", "refuse"), "warn", group="regions",
+        sentence="Whether a region whose own clock is further off than max-clock-skew-ms, against "
+        "the median of the others, also refuses to make IDs from it.",
+    )
+    region_expire_after: int = row(
+        Integer(0, 2147483647), "0", group="regions", unit="seconds",
+        sentence="Remove a member that nobody has heard of for so long; 0 never does, less than "
+        "60 counts as 60.",
     )
     xadd_id_uniqueness_mode: str = row(
         Choice("strict", "semi-strict", "liberal"), "strict", group="regions",

@@ -56,8 +56,13 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Carry out one effect; with several regions the replica knows whose it is and when."""
-    table = APPLY if keyspace.replica is None else MERGE
-    table[type(effect)](keyspace, effect)
+    replica = keyspace.replica
+    if replica is None:
+        APPLY[type(effect)](keyspace, effect)
+        return
+    MERGE[type(effect)](keyspace, effect)
+    if not effect.local and (key := getattr(effect, "key", None)) is not None:
+        replica.touches.recent[effect.db, key, replica.origin] = replica.number  # type: ignore[attr-defined]
 
 
 def numbers_of(effect: kinds.Effect) -> int:

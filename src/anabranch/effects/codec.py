@@ -60,6 +60,9 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     one are a fixed step apart. Automatic IDs make a run a millisecond, whatever their number.
     """
     count = len(ids)
+    if isinstance(ids, range) and (ids.step == 1 or count > 2):
+        run = [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ]
+        return [*run, count] if ids.step == 1 else [*run, -count, ids.step]
     found: list[int] = []
     low = 0
     while low < count:

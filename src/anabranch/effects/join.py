@@ -15,15 +15,25 @@ from anabranch.effects.merge_stream import (
     shared_stream,
 )
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.stream.joining import join_dots, join_streams
+from anabranch.stream.joining import join_dots, join_streams, replace_shared
 from anabranch.stream.stream import Stream
 
-__all__ = ["join_keyspaces"]
+__all__ = ["join_keyspaces", "take_key"]
 
 
-def join_keyspaces(ours: Keyspace, theirs: Keyspace) -> None:
-    """Join another state into ours; the other is of no use afterwards."""
+def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
+    """Join another state into ours; the other is of no use afterwards.
+
+    With ``partial`` it lacks keys on which the other region knows of nothing that we do not have.
+    """
     mine, other = replica_of(ours), replica_of(theirs)
+    news = {
+        origin: number
+        for origin, number in other.vector.items()
+        if number > mine.vector.get(origin, 0)
+    }
+    if not partial:
+        mine.touches.note_all(news)
     for database, there in zip(ours.databases, theirs.databases, strict=True):
         db = database.index
         flushes = (
@@ -31,7 +41,8 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace) -> None:
             dict.fromkeys(dot for dot, which in other.flushes.items() if which in (None, db)),
         )
         known = {**there.remembered, **there.values}
-        for key in {*known, *database.values, *database.remembered}:
+        ours_too = () if partial else (*database.values, *database.remembered)
+        for key in {*known, *ours_too}:
             stream = shared_stream(ours, db, key)
             value = known.get(key)
             if value is None:
@@ -45,6 +56,10 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace) -> None:
                 for dots in table.values():
                     if len(dots) > 1:
                         note_collapses(mine, db, key, stream, dots)
+            if partial:
+                mine.touches.note((db, key), news)
+            else:
+                mine.touches.mark((db, key))
             database.changed(key)
     join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
     for region, epoch in other.removed.items():
@@ -60,3 +75,25 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace) -> None:
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)
+
+
+def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
+    """Take over what regions share of a key; theirs is of no use afterwards.
+
+    Both must have applied the same effects on it: then only a mistake made them differ.
+    """
+    mine, other = replica_of(ours), replica_of(theirs)
+    there = theirs.databases[db]
+    source = there.values.get(key) or there.remembered.get(key)
+    fresh = Stream.of_regions(mine.own, *mine.default_limits())
+    if source is not None:
+        assert type(source) is Stream
+        join_streams(fresh, source, {}, other.vector, ({}, {}))
+    stream = shared_stream(ours, db, key)
+    replace_shared(stream, fresh)
+    stream.write_as(mine.own)
+    stream.recount()
+    renew_producers(ours, stream)
+    settle(ours, db, key, stream)
+    mine.touches.mark((db, key))
+    ours.databases[db].changed(key)

@@ -11,6 +11,7 @@ have no number and never leave the region.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
@@ -60,6 +61,7 @@ __all__ = [
     "SetUser",
     "Settle",
     "Swap",
+    "TakeKey",
     "Trim",
 ]
 
@@ -67,8 +69,8 @@ __all__ = [
 EntryId = Annotated[int, Meta(title="entry ID")]
 """An ID as one integer (``stream/entry_id.py``); 128 bits, so the codec has to know of it."""
 
-EntryIds = Annotated[list[int], Meta(title="entry IDs")]
-"""Several of them."""
+EntryIds = Annotated[Sequence[int], Meta(title="entry IDs")]
+"""Several of them; a ``range`` where they ascend evenly."""
 
 
 class Effect(Struct, array_like=True, gc=False):
@@ -553,10 +555,27 @@ class RemoveRegion(Effect, tag=71):
 
 
 class JoinState(Effect, tag=73):
-    """The state of another region was joined to ours; it stands in a file beside the log."""
+    """The state of another region was joined to ours; it stands in a file beside the log.
+
+    If it is ``partial`` keys that do not stand in it are left as they are.
+    """
 
     local = True
 
+    file: str
+    partial: bool = False
+
+
+class TakeKey(Effect, tag=75):
+    """What all regions share of a key was taken over from another one, from a file beside the log.
+
+    That mends a key which differs although both had applied the same.
+    """
+
+    local = True
+
+    db: int
+    key: bytes
     file: str
 
 

@@ -53,4 +53,5 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.EnterCluster: merge_keys.enter_cluster,
     kinds.JoinState: merge_keys.join_state,
     kinds.OpenEpoch: merge_keys.open_epoch,
+    kinds.TakeKey: merge_keys.take_key,
 }

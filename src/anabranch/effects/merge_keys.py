@@ -67,12 +67,14 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`: groups that it did not know of go as well."""
     replica = replica_of(keyspace)
     replica.flushes[replica.dot] = effect.db
+    replica.touches.note_all({replica.origin: replica.number})
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key, value in list(database.values.items()):
                 if value.groups:  # type: ignore[union-attr]  # there are streams only
                     value.groups.clear()  # type: ignore[union-attr]
                     settle(keyspace, database.index, key, value)  # type: ignore[arg-type]
+                    replica.touches.mark((database.index, key))
                     database.changed(key)
 
 
@@ -107,6 +109,10 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
 
 def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
     """See :class:`kinds.JoinState`: who has the file does it (:mod:`anabranch.effects.join`)."""
+
+
+def take_key(keyspace: Keyspace, effect: kinds.TakeKey) -> None:
+    """See :class:`kinds.TakeKey`; the same."""
 
 
 def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:

@@ -39,6 +39,7 @@ class Keyspace:
         replica = self.replica
         assert replica is not None
         replica.stable = stable
+        replica.touches.forget(stable)
         for dot in [dot for dot in replica.flushes if covers(stable, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.marked):

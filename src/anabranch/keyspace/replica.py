@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from anabranch.keyspace.touches import Touches
+
 __all__ = [
     "Dot",
     "Member",
@@ -83,6 +85,7 @@ class Replica:
         "own",
         "removed",
         "stable",
+        "touches",
         "vector",
     )
 
@@ -106,6 +109,7 @@ class Replica:
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         # Entries of ours that another region's duplicate beats: (database, key, dot)
         self.collapses: list[tuple[int, bytes, Dot]] = []
+        self.touches = Touches()
 
     @property
     def region(self) -> int:
@@ -139,6 +143,7 @@ class Replica:
         if region_of(own) == self.region:
             self.own = own
         self.vector.update((origin, number) for origin, number in vector)
+        self.touches.note_all(self.vector)
         self.admissions = {}
         for region, origin, number, *rest in members:
             self.admissions.setdefault(region, {})[origin, number] = Member(*rest)

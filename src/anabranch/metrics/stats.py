@@ -16,7 +16,9 @@ class CommandStats:
 
     def __init__(self) -> None:
         self.histogram = [0] * 64
-        self.reset()
+        self.total_ns = 0
+        self.rejected = 0
+        self.failed = 0
 
     def reset(self) -> None:
         """CONFIG RESETSTAT. The list stays the same: the dispatching loop holds on to it."""

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
-from anabranch.effects.join import join_keyspaces
-from anabranch.effects.kinds import Effect, JoinState
+from anabranch.effects.join import join_keyspaces, take_key
+from anabranch.effects.kinds import Effect, JoinState, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import Batch, effects_in
@@ -243,7 +243,7 @@ def _apply(
             _check_databases(effect, keyspace, shown)
             if replica is None or effect.local:
                 apply(keyspace, effect)
-                if type(effect) is JoinState:
+                if isinstance(effect, JoinState | TakeKey):
                     _join(effect, keyspace, storage)
             else:
                 replica.begin(batch.origin, number, context)
@@ -269,8 +269,8 @@ def _apply(
         report.next_number = batch.first + batch.numbered
 
 
-def _join(effect: JoinState, keyspace: Keyspace, storage: Storage) -> None:
-    """Join a state again from the file it was kept in."""
+def _join(effect: JoinState | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
+    """Join a state, or take a key of it, again from the file it was kept in."""
     replica = keyspace.replica
     assert replica is not None
     theirs = Keyspace(len(keyspace.databases))
@@ -278,4 +278,7 @@ def _join(effect: JoinState, keyspace: Keyspace, storage: Storage) -> None:
     with closing(storage.open(effect.file)) as file:
         for _ in load_snapshot(file, storage.shown(effect.file), theirs):
             pass
-    join_keyspaces(keyspace, theirs)
+    if isinstance(effect, TakeKey):
+        take_key(keyspace, theirs, effect.db, effect.key)
+    else:
+        join_keyspaces(keyspace, theirs, partial=effect.partial)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ref
@@ -136,7 +136,16 @@ class _Taken:
 class Snapshot:
     """A keyspace as it is now, to be written piece by piece."""
 
-    def __init__(self, keyspace: Keyspace, contents: Contents) -> None:
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        contents: Contents,
+        places: Iterable[tuple[int, bytes]] | None = None,
+    ) -> None:
+        """``places`` are database and key of those that are to be in it, if not all.
+
+        Keys that are not there any more are in it as keys of which nothing is known.
+        """
         self.contents = contents
         databases = keyspace.databases
         replica = keyspace.replica
@@ -145,8 +154,15 @@ class Snapshot:
         # By the number a database has now: SWAPDB may change it before we are done.
         self._numbers = [database.index for database in databases]
         self._waiting: list[dict[bytes, Value]] = [
-            {**database.values, **database.remembered} for database in databases
+            {**database.values, **database.remembered} if places is None else {}
+            for database in databases
         ]
+        for db, key in () if places is None else places:
+            value = databases[db].values.get(key) or databases[db].remembered.get(key)
+            if value is None:
+                assert replica is not None
+                value = Stream.of_regions(replica.own, *replica.default_limits())
+            self._waiting[db][key] = value
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
         self._taken: deque[_Taken] = deque()

@@ -23,7 +23,7 @@ from anabranch.commands.table import COMMANDS
 from anabranch.commands.transaction import forget_watches
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
-from anabranch.effects.join import join_keyspaces
+from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
@@ -41,7 +41,7 @@ from anabranch.resp.encode import QUEUED
 
 if TYPE_CHECKING:
     from anabranch.commands.host import Clock, Host
-    from anabranch.commands.spec import CommandFunction
+    from anabranch.commands.spec import Command, CommandFunction
     from anabranch.config.settings import Settings
 
 __all__ = ["Region"]
@@ -56,7 +56,14 @@ ATTENTION_NS = 20_000
 class Region:
     """One region's replica: the pure whole."""
 
-    def __init__(self, settings: Settings, clock: Clock, host: Host) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        host: Host,
+        commands: Sequence[Command] = COMMANDS,
+    ) -> None:
+        """``commands`` are those that it knows."""
         self.settings = settings
         self.clock = clock
         self.host = host
@@ -69,7 +76,7 @@ class Region:
         self.replica = self.keyspace.replica
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
-        self.acl = AclRegistry(settings.requirepass, COMMANDS)
+        self.acl = AclRegistry(settings.requirepass, commands)
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.unfinished: dict[Session, None] = {}  # with requests to go on with next turn
@@ -83,7 +90,7 @@ class Region:
             host=host,
             sessions=self.sessions,
         )
-        self.dispatcher = Dispatcher(COMMANDS, self.context)
+        self.dispatcher = Dispatcher(commands, self.context)
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
         self.rates = Rates()
@@ -377,22 +384,41 @@ class Region:
             self.serve_ready(now_ms)
         self._answer_covered(now_ms)
 
-    def join(self, file: ReadFile, shown: str, name: str) -> None:
+    def join(self, file: ReadFile, shown: str, name: str, *, partial: bool = False) -> None:
         """Join the state of another region, a snapshot that is kept as the file ``name``, to ours.
 
-        ``shown`` is the name for messages. Raises :class:`CorruptLogError`, and nothing has changed
-        then. The log hears of it before it hears of what follows from it.
+        ``shown`` is the name for messages; with ``partial`` keys that do not stand in it stay as
+        they are. Raises :class:`CorruptLogError`, and nothing has changed then. The log hears of it
+        before it hears of what follows from it.
         """
+        theirs = self._loaded(file, shown)
+        self.context.emit(kinds.JoinState(name, partial))
+        join_keyspaces(self.keyspace, theirs, partial=partial)
+        self._joined()
+
+    def take_key(self, file: ReadFile, shown: str, name: str, db: int, key: bytes) -> None:
+        """Take over what regions share of a key from such a file, which may hold nothing else.
+
+        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
+        """
+        theirs = self._loaded(file, shown)
+        self.context.emit(kinds.TakeKey(db, key, name))
+        take_key(self.keyspace, theirs, db, key)
+        self._joined()
+
+    def _loaded(self, file: ReadFile, shown: str) -> Keyspace:
         replica = self.replica
         assert replica is not None
         theirs = Keyspace(len(self.keyspace.databases))
         theirs.replica = Replica(replica.own, replica.default_limits)
         for _ in load_snapshot(file, shown, theirs):
             pass
-        now_ms = self.clock.now_us() // 1000
-        self.context.set_time(now_ms)
-        self.context.emit(kinds.JoinState(name))
-        join_keyspaces(self.keyspace, theirs)
+        self.context.set_time(self.clock.now_us() // 1000)
+        return theirs
+
+    def _joined(self) -> None:
+        """Do what follows from a joined state."""
+        now_ms = self.context.now_ms
         self.collapse()
         if self.keyspace.ready:
             self.serve_ready(now_ms)
@@ -467,6 +493,15 @@ class Region:
             now_ms = self.clock.now_us() // 1000
             for waiter in list(waiting):
                 if waiter in self.keyspace.waiters.active:
+                    self._retry(waiter, now_ms)
+
+    def found_out(self) -> None:
+        """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
+        waiting = self.context.inquiries
+        if waiting:
+            now_ms = self.clock.now_us() // 1000
+            for waiter, inquiry in list(waiting.items()):
+                if inquiry.is_done and waiter in self.keyspace.waiters.active:
                     self._retry(waiter, now_ms)
 
     def replace_contents(self, keyspace: Keyspace) -> None:

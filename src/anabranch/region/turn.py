@@ -58,6 +58,8 @@ class Turn:
     def take_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
         """The same, one by one."""
         effects = self.effects
+        if not effects:
+            return []
         parts = list(_parts(effects))
         dependencies = self._dependencies()
         last = len(parts) - 1

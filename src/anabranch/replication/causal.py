@@ -34,6 +34,8 @@ class Missing(NamedTuple):
     upto: int
     source: int
     """The region that sent what waits, and so must have them."""
+    since_ms: float
+    """When that came."""
 
 
 class CausalBuffer:
@@ -114,11 +116,11 @@ class CausalBuffer:
                 continue
             first = queue[0]
             if first.batch.first > vector.get(origin, 0) + 1:
-                yield Missing(origin, first.batch.first - 1, first.source)
+                yield Missing(origin, first.batch.first - 1, first.source, first.since_ms)
                 continue
             unit, _ = self._head(origin, vector)
             for cause, number in _lacking(unit, vector):
-                yield Missing(cause, number, first.source)
+                yield Missing(cause, number, first.source, first.since_ms)
 
     def lacks_cause(self, origin: int, vector: Mapping[int, int]) -> bool:
         """Whether what is next of an origin is here, but not everything it depends on."""

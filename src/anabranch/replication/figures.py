@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.keyspace.replica import epoch_of
+from anabranch.replication.comparing import Comparer
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import PeerFigures
@@ -20,11 +21,14 @@ ALIVE_MS = 5000.0
 class Figures:
     """Reads all parts of a replicator."""
 
-    def __init__(self, mesh: Mesh, sender: Sender, receiver: Receiver, gossip: Gossip) -> None:
+    def __init__(
+        self, mesh: Mesh, sender: Sender, receiver: Receiver, gossip: Gossip, comparer: Comparer
+    ) -> None:
         self._mesh = mesh
         self._sender = sender
         self._receiver = receiver
         self._gossip = gossip
+        self._comparer = comparer
 
     def _via(self, region: int, now_ms: float) -> list[int]:
         """Regions that have told lately that they are connected with it."""
@@ -41,7 +45,7 @@ class Figures:
             return "removed"
         session = mesh.session_of(region)
         if session is not None:
-            incoming = self._receiver.incoming
+            incoming = self._receiver.joining
             joins = session.outgoing or (incoming is not None and incoming.session is session)
             return "in_sync" if session.in_sync and not joins else "catching_up"
         if self._via(region, now_ms):
@@ -67,6 +71,7 @@ class Figures:
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
         oldest = buffer.oldest_ms(region)
         heard = mesh.rows.heard_ms.get(region)
+        standing = self._comparer.standing.get(region)
         return PeerFigures(
             region=region,
             name=mesh.membership.name(region),
@@ -88,6 +93,9 @@ class Figures:
             feature_level=None if row is None else row.feature_level,
             row_age_ms=None if heard is None else now_ms - heard,
             connected_ms=None if session is None else now_ms - session.up_ms,
+            differing_keys=None if standing is None else standing.differing,
+            in_flight_keys=None if standing is None else standing.in_flight,
+            compared_ms=None if standing is None else now_ms - standing.at_ms,
             counters=peer.counters,
         )
 
@@ -101,7 +109,7 @@ class Figures:
         oldest = buffer.oldest_ms()
         levels = self._gossip.feature_levels()
         states = [self._state(region, now_ms) for region in others]
-        incoming = self._receiver.incoming
+        incoming = self._receiver.joining
         return {
             "region": mesh.region,
             "epoch": epoch_of(mesh.origin),
@@ -124,6 +132,8 @@ class Figures:
             "full_catch_ups": sum(each.full_catch_ups for each in counters),
             "partial_catch_ups": sum(each.partial_catch_ups for each in counters),
             "unknown_frames": unknown_frames,
+            "divergences": self._comparer.divergences,
+            "differing_keys": sum(each.differing for each in self._comparer.standing.values()),
             "feature_level": min(levels.values()),
             "feature_level_held_back_by": _least(levels),
             "unstable_effects": self._unstable(),

@@ -33,13 +33,20 @@ __all__ = [
     "Behind",
     "Bye",
     "Credit",
+    "Differing",
+    "DifferingBucket",
+    "Digests",
     "Fetch",
     "Fetched",
     "FrameType",
     "Hello",
+    "KeyDigest",
+    "Keys",
+    "KeysGet",
     "MemberRecord",
     "Members",
     "Message",
+    "Place",
     "Proof",
     "Reason",
     "Refusal",
@@ -77,6 +84,10 @@ _Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Epoch = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
 Vector = dict[_Origin, _Number]
+_Database = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
+Place = tuple[_Database, bytes]
+"""Database and key."""
 
 
 class FrameType(IntEnum):
@@ -98,6 +109,10 @@ class FrameType(IntEnum):
     STATE = 14
     STATE_END = 15
     BYE = 16
+    DIGESTS = 17
+    DIFFERING = 18
+    KEYS_GET = 19
+    KEYS = 20
 
 
 class Reason(IntEnum):
@@ -126,6 +141,8 @@ class Reason(IntEnum):
     STOPPING = 14
     DAMAGED = 15
     """A frame is not as it was sent."""
+    ELSEWHERE = 16
+    """Another member gives new numbers away: ask that one."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -266,11 +283,20 @@ class Behind(_Message, frozen=True):
 class StateGet(_Message, frozen=True):
     """Send me your state."""
 
+    vector: Vector = {}
+    """What I have applied: keys on which you know nothing else may be left out."""
+    keys: list[Place] = []
+    """Send only these, whatever I have applied; all if there are none."""
+
 
 class StateBegin(_Message, frozen=True):
     """A snapshot follows; ``vector`` is what it contains."""
 
     vector: Vector
+    partial: bool = False
+    """Keys that do not stand in it need not be joined."""
+    touched: Vector = {}
+    """If keys were named: no later effects than these are on them."""
 
 
 class StateEnd(_Message, frozen=True):
@@ -279,17 +305,75 @@ class StateEnd(_Message, frozen=True):
     bytes: _Number
 
 
+class Digests(_Message, frozen=True):
+    """Compare: what I have applied, and then the digests of these buckets; of all if none."""
+
+    request: _Number
+    vector: Vector
+    buckets: list[_Bucket]
+    sums: bytes
+    """16 bytes of each, little-endian."""
+
+
+class DifferingBucket(_Message, frozen=True):
+    """A bucket whose digest is another one here."""
+
+    bucket: _Bucket
+    touched: Vector
+    """No later effects than these are on its keys."""
+
+
+class Differing(_Message, frozen=True):
+    """The answer: what I have applied, and what differs then."""
+
+    request: _Number
+    vector: Vector
+    buckets: list[DifferingBucket]
+    busy: list[_Bucket]
+    """Buckets of which I cannot tell, because they change at present."""
+
+
+class KeysGet(_Message, frozen=True):
+    """Tell me the digests of these keys, or of all keys of a bucket."""
+
+    request: _Number
+    bucket: _Bucket | None
+    keys: list[Place]
+
+
+class KeyDigest(_Message, frozen=True):
+    """A key as it is with the sender; no digest if there is none."""
+
+    db: _Database
+    key: bytes
+    digest: bytes
+    touched: Vector
+    """No later effects than these are on it."""
+
+
+class Keys(_Message, frozen=True):
+    """The answer to :class:`KeysGet`; ``vector`` is what the sender has applied."""
+
+    request: _Number
+    vector: Vector
+    keys: list[KeyDigest]
+    is_last: bool
+    """Whether that was all: there may be several such frames."""
+
+
 class Bye(_Message, frozen=True):
     """I close this link; try again after so long (0: as you like)."""
 
     reason: int
     text: Annotated[str, msgspec.Meta(max_length=1000)]
     retry_after_ms: _Number = 0
+    ask: tuple[_Text, _Port] | None = None
+    """Ask there instead."""
 
 
 Message = (
     Hello | Welcome | Proof | Members | Sub | Rows | Fetch | Fetched | Credit | Behind | StateGet
-    | StateBegin | StateEnd | Bye
+    | StateBegin | StateEnd | Bye | Digests | Differing | KeysGet | Keys
 )  # fmt: skip
 
 _STRUCTS: Final[dict[FrameType, type[Message]]] = {
@@ -307,6 +391,10 @@ _STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.STATE_BEGIN: StateBegin,
     FrameType.STATE_END: StateEnd,
     FrameType.BYE: Bye,
+    FrameType.DIGESTS: Digests,
+    FrameType.DIFFERING: Differing,
+    FrameType.KEYS_GET: KeysGet,
+    FrameType.KEYS: Keys,
 }
 _TYPES: Final = {kind: frame_type for frame_type, kind in _STRUCTS.items()}
 _encode = msgspec.msgpack.Encoder().encode
@@ -318,10 +406,17 @@ _M = TypeVar("_M", bound=_Message)
 class Refusal(AnabranchError):
     """The link must be closed; becomes a :class:`Bye`."""
 
-    def __init__(self, reason: Reason, text: str, retry_after_ms: int = 0) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        text: str,
+        retry_after_ms: int = 0,
+        ask: tuple[str, int] | None = None,
+    ) -> None:
         self.reason = reason
         self.text = text
         self.retry_after_ms = retry_after_ms
+        self.ask = ask
         super().__init__(text)
 
 

@@ -22,7 +22,14 @@ from anabranch.replication.frames import MODULUS, Hello, Reason, Refusal
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.membership import Membership
 
-__all__ = ["UNKNOWN_RETRY_MS", "check_facts", "check_proof", "check_version", "proof_of"]
+__all__ = [
+    "UNKNOWN_RETRY_MS",
+    "check_facts",
+    "check_names",
+    "check_proof",
+    "check_version",
+    "proof_of",
+]
 
 UNKNOWN_RETRY_MS = 1000
 """An admission that is on its way to us takes no longer."""
@@ -97,3 +104,14 @@ def check_facts(
         raise Refusal(
             Reason.EPOCH, f"region {region} lives in epoch {known} by now, not in {theirs.epoch}"
         )
+
+
+def check_names(theirs: Hello, names: frozenset[str] | None, membership: Membership) -> None:
+    """Refuse a side whose certificate is not that of the region it says it is."""
+    if names is None:
+        return
+    region = theirs.region
+    name = membership.name(region) if membership.is_member(region) else theirs.name
+    if name.casefold() not in {each.casefold() for each in names}:
+        told = ", ".join(sorted(names)) or "nobody"
+        raise Refusal(Reason.SECRET, f"region {region} is {name}, its certificate is for {told}")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.equality import Digests
 
 __all__ = ["Address", "Chance", "Local", "ReplicationConfig", "Transport"]
 
@@ -55,6 +58,11 @@ class Local(Protocol):
         """What has been applied and is on the disk, by origin."""
         ...
 
+    @property
+    def digests(self) -> Digests:
+        """Digests of everything that is here."""
+        ...
+
     def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
         """Whole batches of an origin that may leave this region, ascending and without a gap.
 
@@ -74,19 +82,31 @@ class Local(Protocol):
         """Every member has this on its disk."""
         ...
 
-    def state(self) -> Iterator[bytes]:
-        """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError."""
+    def state(
+        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
+    ) -> tuple[Iterator[bytes], bool]:
+        """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.
+
+        It is for a region that has applied ``known``, and may leave out keys which that region
+        need not join; then the second value is true. If ``places`` (database and key) are named it
+        has only these.
+        """
         ...
 
     def stage(self, chunk: bytes | None) -> None:
         """Append to the staging file, or throw it away (None); OSError."""
         ...
 
-    def join(self, vector: dict[int, int]) -> None:
+    def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """The staged snapshot is whole: join it; ``vector`` is the sender's.
 
-        OSError or AnabranchError: it cannot be used; nothing was changed.
+        With ``partial`` keys that are not in it stay as they are. OSError or AnabranchError: it
+        cannot be used; nothing was changed.
         """
+        ...
+
+    def take_key(self, db: int, key: bytes) -> None:
+        """The same, but take over one key of it, on which both had applied the same effects."""
         ...
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
@@ -113,6 +133,10 @@ class Local(Protocol):
         changed; until then it talks to nobody who knows more than this region does. OSError: the
         disk would not keep it; what is issued from then on leaves when it is written.
         """
+        ...
+
+    def expelled(self, reason: str) -> None:
+        """This region was removed: what it does reaches nobody, so it must not go on writing."""
         ...
 
     def note(self, event: str, **facts: object) -> None:
@@ -174,3 +198,7 @@ class ReplicationConfig:
     """Batches of a peer that wait for a cause; from there on it is granted no more."""
     max_clock_skew_ms: int = 500
     """More is reported."""
+    expire_after_ms: float = 0
+    """Members that are away for longer are removed; 0 is never."""
+    digest_interval_ms: float = 0.0
+    """How often digests are compared with every other region; 0 for never."""

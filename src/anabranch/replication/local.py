@@ -7,12 +7,13 @@ staged in a file, joined when it is whole, and kept beside the log until a snaps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.effects import kinds
 from anabranch.errors import AnabranchError, CommandError
+from anabranch.keyspace.equality import Digests
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
@@ -21,7 +22,7 @@ from anabranch.oplog.origins import Origins
 from anabranch.oplog.snapshot import Contents, Snapshot, framed
 
 if TYPE_CHECKING:
-    from anabranch.oplog.storage import LogFile, Storage
+    from anabranch.oplog.storage import LogFile, ReadFile, Storage
     from anabranch.region.region import Region
 
 __all__ = ["Journal", "RegionLocal"]
@@ -77,6 +78,7 @@ class RegionLocal:
         self.replica: Replica = replica
         self._region = region
         self._journal = journal
+        self._digests: Digests | None = None
         self._storage: Storage
         self._origins: Origins
         self._staging: LogFile | None = None
@@ -125,6 +127,13 @@ class RegionLocal:
         if log.size > self._region.settings.oplog_max_bytes:
             return log.end
         return self._origins.needed_from(log, self.replica.stable)
+
+    @property
+    def digests(self) -> Digests:
+        """See :class:`Local`."""
+        if self._digests is None:
+            self._digests = Digests(self._region.keyspace)
+        return self._digests
 
     # -- for the replicator -------------------------------------------------------------------
 
@@ -181,8 +190,11 @@ class RegionLocal:
     def stable(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
         self._region.keyspace.forget_stable(vector)
+        self._origins.stable(vector)
 
-    def state(self) -> Iterator[bytes]:
+    def state(
+        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
+    ) -> tuple[Iterator[bytes], bool]:
         """See :class:`Local`."""
         self._journal.commit()
         if self._journal.is_behind:
@@ -197,9 +209,12 @@ class RegionLocal:
             replica.vector.get(replica.own, 0) + 1,
             self._region.clock.now_us() // 1000,
         )
-        snapshot = Snapshot(self._region.keyspace, contents)
+        touches = replica.touches
+        chosen = [each for each in places if each[0] < self.digests.databases]
+        wanted = chosen if places else touches.beyond(known)
+        snapshot = Snapshot(self._region.keyspace, contents, wanted)
         self._region.watch_changes(snapshot.before)
-        return self._chunks(snapshot)
+        return self._chunks(snapshot), wanted is not None
 
     def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
         compressor = Compressor()
@@ -227,8 +242,25 @@ class RegionLocal:
             self._staging = self._storage.create(STAGING)
         self._staging.write(chunk)
 
-    def join(self, vector: dict[int, int]) -> None:
+    def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """See :class:`Local`."""
+        region, shown = self._region, self._storage.shown
+        self._use_staged(lambda file, name: region.join(file, shown(name), name, partial=partial))
+        self._origins.joined(self.replica.vector)
+        self._journal.commit()
+        # It is on the disk as soon as the log that tells of it is.
+        self._origins.told_by(vector, self._journal.mark)
+        self.after_effects()
+
+    def take_key(self, db: int, key: bytes) -> None:
+        """See :class:`Local`."""
+        region, shown = self._region, self._storage.shown
+        self._use_staged(lambda file, name: region.take_key(file, shown(name), name, db, key))
+        self._journal.commit()
+        self.after_effects()
+
+    def _use_staged(self, use: Callable[[ReadFile, str], None]) -> None:
+        """Keep the staged file beside the log, and do with it and its name what is to be done."""
         journal = self._journal
         assert self._staging is not None
         journal.commit()
@@ -242,15 +274,10 @@ class RegionLocal:
         self._storage.sync()
         try:
             with closing(self._storage.open(name)) as file:
-                self._region.join(file, self._storage.shown(name), name)
+                use(file, name)
         except AnabranchError:
             self._storage.remove(name)
             raise
-        self._origins.joined(self.replica.vector)
-        journal.commit()
-        # It is on the disk as soon as the log that tells of it is.
-        self._origins.told_by(vector, journal.mark)
-        self.after_effects()
         self.note("state_joined", file=name)
 
     def forget_states(self, position: int) -> None:
@@ -294,6 +321,11 @@ class RegionLocal:
         self._region.open_epoch(epoch + 1)
         self._journal.settle()  # or the next power failure would open it once more
         self.note("new_epoch", epoch=epoch + 1)
+
+    def expelled(self, reason: str) -> None:
+        """See :class:`Local`."""
+        self._region.dispatcher.refuse_writes("removed", f"READONLY {reason}")
+        self.note("removed", reason=reason)
 
     def note(self, event: str, **facts: object) -> None:
         """See :class:`Local`."""

@@ -96,6 +96,8 @@ class Session:
     dialled: tuple[str, int] | None
     """The address, if we dialled."""
     heard_ms: float
+    names: frozenset[str] | None = None
+    """Those in the certificate of the other side; None where none was asked for."""
     hello: bytes = b""
     facts: bytes = b""
     """The two halves of the handshake, as they were sent."""
@@ -188,6 +190,12 @@ class PeerFigures:
     feature_level: int | None
     row_age_ms: float | None
     connected_ms: float | None
+    differing_keys: int | None
+    """Keys that differed when digests were compared last."""
+    in_flight_keys: int | None
+    """Keys that could not be compared then, because effects on them were on their way."""
+    compared_ms: float | None
+    """How long ago that was."""
     counters: Counters
 
 

@@ -2,7 +2,7 @@
 
 Effects of a region come from that region by themselves. They are asked for elsewhere
 
-* at once, from the sender of a batch that depends on them;
+* from the sender of a batch that depends on them, if their own link does not bring them at once;
 * when somebody's row shows more of them than is here and the link to their region is down, or has
   not brought any for two round trips. That is all there is to relaying: nobody forwards unasked,
   whoever delivers first wins, and a link that keeps up makes nobody ask.
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.oplog.batch import Batch, BatchError, decode_batch
-from anabranch.replication.causal import CausalBuffer, Held
+from anabranch.replication.causal import CausalBuffer, Held, Missing
 from anabranch.replication.frames import (
     Behind,
     Credit,
@@ -34,6 +34,7 @@ from anabranch.replication.frames import (
 )
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
+from anabranch.replication.repairing import Repair, Repairs
 from anabranch.replication.sending import BUSY_RETRY_MS, FETCH_BYTES_MAX
 from anabranch.replication.vectors import covers, maximum
 
@@ -44,6 +45,9 @@ DELIVER_BYTES: Final = 1 << 20
 
 PATIENCE_MS: Final = 200.0
 """A link may bring nothing for so long before its region's effects are asked for elsewhere."""
+
+GRACE_MS: Final = 10.0
+"""A cause may come so much later than what depends on it, or as much as its link's round trip."""
 
 FETCH_TIMEOUT_MS: Final = 2000.0
 """An answer that has not come by then is asked for again."""
@@ -71,6 +75,10 @@ class _Incoming:
     vector: dict[int, int] | None = None
     """What it will contain; None until it has begun."""
     bytes: int = 0
+    partial: bool = False
+    """Whether it lacks what need not be joined."""
+    repair: Repair | None = None
+    """What it is for, if it is not to be joined."""
 
 
 class Receiver:
@@ -82,12 +90,19 @@ class Receiver:
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
         self.incoming: _Incoming | None = None
+        self.repairs = Repairs(mesh)
         self.relays: dict[int, int] = {}
         """Origins that come through another region at present, and which."""
         self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
         self._fetching: dict[int, _Fetching] = {}
         self._barren_until: dict[int, float] = {}  # origins nobody had more of when asked
         self._progress: dict[int, _Progress] = {}  # of origins of which there is more elsewhere
+
+    @property
+    def joining(self) -> _Incoming | None:
+        """The snapshot that is being staged to be joined."""
+        incoming = self.incoming
+        return None if incoming is None or incoming.repair is not None else incoming
 
     # -- where we are -------------------------------------------------------------------------
 
@@ -98,8 +113,8 @@ class Receiver:
     def have(self) -> dict[int, int]:
         """The last effect of each origin that is here in any form."""
         have = maximum(self._mesh.local.vector, self.buffer.last())
-        if self.incoming is not None and self.incoming.vector is not None:
-            have = maximum(have, self.incoming.vector)
+        if self.joining is not None and self.joining.vector is not None:
+            have = maximum(have, self.joining.vector)
         return have
 
     # -- links --------------------------------------------------------------------------------
@@ -125,6 +140,7 @@ class Receiver:
         if self.incoming is not None and self.incoming.session is session:
             self._give_up_staging()
             self._stage_next()
+        self.repairs.end(session)
 
     def forget_former_lives(self) -> None:
         """Drop what waits of epochs that have ended: whoever applied it can be asked for it.
@@ -265,14 +281,22 @@ class Receiver:
                 del self._fetching[origin]
         vector = self._mesh.local.vector
         for missing in self.buffer.missing(vector):
-            self._want_cause(missing.origin, missing.upto, missing.source, now_ms)
+            self._want_cause(missing, now_ms)
         if self.refused is None:
             self._want_news(now_ms)
 
-    def _want_cause(self, origin: int, upto: int, source: int, now_ms: float) -> None:
-        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, self._mesh.local.vector):
+    def _want_cause(self, missing: Missing, now_ms: float) -> None:
+        mesh = self._mesh
+        origin, upto = missing.origin, missing.upto
+        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, mesh.local.vector):
             return  # it is here, and waits for a cause itself
-        session = self._mesh.session_of(source) or self._best_source(origin, None)
+        direct = mesh.session_of(region_of(origin))
+        if direct is not None and direct.origin == origin and direct.region != missing.source:
+            # Mostly it is on its way, and would be sooner here than the answer of another.
+            round_trip = mesh.peer(direct.region).clock.round_trip_ms or 0.0
+            if now_ms - missing.since_ms < min(max(GRACE_MS, round_trip), PATIENCE_MS):
+                return
+        session = mesh.session_of(missing.source) or self._best_source(origin, None)
         if session is not None:
             self._fetch(session, origin, upto, now_ms)
 
@@ -370,7 +394,7 @@ class Receiver:
                 self._subscribe(session)
                 continue
             self.incoming = _Incoming(session)
-            self._mesh.send(session, StateGet())
+            self._mesh.send(session, StateGet(dict(self._mesh.local.vector)))
             self._mesh.local.note("joining", region=session.region, name=self._name(session))
             return
 
@@ -382,6 +406,9 @@ class Receiver:
         self._stage(None)
         incoming.vector = message.vector
         incoming.bytes = 0
+        incoming.partial = message.partial
+        if incoming.repair is not None:
+            incoming.repair.begun(message)
 
     def state(self, session: Session, chunk: bytes) -> None:
         """A piece of it."""
@@ -397,10 +424,14 @@ class Receiver:
         incoming = self._expected(session)
         if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
             raise Refusal(Reason.PROTOCOL, "a snapshot is not as long as it should be")
+        if incoming.repair is not None:
+            incoming.repair.is_staged = True
+            self.mend(now_ms)
+            return
         local = self._mesh.local
         before = {other.link: self.reach(other.origin) for other in self._mesh.up()}
         try:
-            local.join(incoming.vector)
+            local.join(incoming.vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
             raise Refusal(
                 Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS
@@ -418,6 +449,19 @@ class Receiver:
                 self._behind.pop(other.link, None)
                 self._subscribe(other)
         self._stage_next()
+
+    # -- mending a key ------------------------------------------------------------------------
+
+    def mend(self, now_ms: float) -> None:
+        """Go on with repairs: one at a time, and only while no state is being joined."""
+        if self.incoming is None:
+            repair = self.repairs.next(now_ms)
+            if repair is not None:
+                self.incoming = _Incoming(repair.session, repair=repair)
+                repair.ask(self._mesh)
+        elif (repair := self.incoming.repair) is not None and self.repairs.go_on(repair, now_ms):
+            self._give_up_staging()
+            self._stage_next()
 
     def _expected(self, session: Session) -> _Incoming:
         if self.incoming is None or self.incoming.session is not session:

@@ -1,8 +1,8 @@
 """The face of replication: links come and go, frames and time come in, everything else follows.
 
-What is done with a frame is in :mod:`sending`, :mod:`receiving` and :mod:`gossip`; here is who may
-talk, on which link, and when a link is dialled or given up. Nothing that comes in over a link
-raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
+What is done with a frame is in :mod:`greeting`, :mod:`sending`, :mod:`receiving` and
+:mod:`gossip`; here is on which link, and when a link is dialled or given up. Nothing that comes in
+over a link raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
 """
 
 from __future__ import annotations
@@ -11,31 +11,26 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
-from anabranch.keyspace.replica import Member, epoch_of
+from anabranch.keyspace.replica import epoch_of
 from anabranch.replication import frames
+from anabranch.replication.absence import Absence
+from anabranch.replication.comparing import Comparer
 from anabranch.replication.figures import Figures
 from anabranch.replication.frames import (
-    MODULUS,
     Bye,
     FrameType,
-    Hello,
-    MemberRecord,
+    Place,
     Reason,
     Refusal,
 )
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.handshake import (
-    UNKNOWN_RETRY_MS,
-    check_facts,
-    check_proof,
-    check_version,
-    proof_of,
-)
+from anabranch.replication.greeting import Greeter
+from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import DELAY_MS_MAX, Backoff, PeerFigures, Session, Stage
 from anabranch.replication.receiving import Receiver
-from anabranch.replication.sending import BUSY_RETRY_MS, Sender
+from anabranch.replication.sending import Sender
 from anabranch.replication.vectors import covers
 
 __all__ = ["Replicator"]
@@ -49,11 +44,9 @@ HALF_OPEN_MS: Final = 2000.0
 DIAL_TIMEOUT_MS: Final = 10_000.0
 """A dial without an answer is forgotten after this."""
 
-NONCE_BYTES: Final = 32
-
 FRAME_TYPES: Final = frozenset(FrameType)
 
-UNSPOKEN: Final = frozenset({Reason.DUPLICATE, Reason.STOPPING})
+UNSPOKEN: Final = frozenset({Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE})
 """Reasons of a BYE that nobody need hear of."""
 
 _Handler = Callable[[Session, Any, float], None]
@@ -68,17 +61,22 @@ class Replicator:
         self._local = local
         self._config = config
         self._mesh = Mesh(local, transport, config, random)
+        self._greeter = Greeter(self._mesh, config, self._up)
         self._sender = Sender(self._mesh)
         self._receiver = Receiver(self._mesh)
         self._gossip = Gossip(self._mesh, self._receiver)
+        self._comparer = Comparer(self._mesh)
         self._dialling: dict[Address, float] = {}  # since when
         self._seeds: dict[Address, Backoff] = {}
-        self._figures = Figures(self._mesh, self._sender, self._receiver, self._gossip)
+        self._recommended: set[Address] = set()  # where a member told us to ask
+        self._figures = Figures(
+            self._mesh, self._sender, self._receiver, self._gossip, self._comparer
+        )
         self._mesh.membership.hear([local.origin, *local.vector])
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
-            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._welcome),
-            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._proof),
-            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._members),
+            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._greeter.welcome),
+            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._greeter.proof),
+            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._greeter.members),
             (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
             (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
             (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
@@ -88,16 +86,31 @@ class Replicator:
             (Stage.UP, FrameType.STATE_GET): (frames.StateGet, self._sender.begin_state),
             (Stage.UP, FrameType.STATE_BEGIN): (frames.StateBegin, self._receiver.state_begin),
             (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.state_end),
+            (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._comparer.asked),
+            (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._comparer.differing),
+            (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._comparer.asked),
+            (Stage.UP, FrameType.KEYS): (frames.Keys, self._comparer.keys),
         }
+        self._absence = Absence(self._mesh)
+        self._is_expelled = False
         self.caught_up = False
         """Whether all that some other region had has been applied since the start."""
         self.unknown_frames = 0
 
     # -- links --------------------------------------------------------------------------------
 
-    def link_up(self, link: int, now_ms: float, dialled: Address | None) -> None:
-        """There is a connection; ``dialled`` is the address if we asked for it."""
-        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms)
+    def link_up(
+        self,
+        link: int,
+        now_ms: float,
+        dialled: Address | None,
+        names: frozenset[str] | None = None,
+    ) -> None:
+        """There is a connection; ``dialled`` is the address if we asked for it.
+
+        ``names`` are those in the certificate of the other side; None where none was asked for.
+        """
+        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
         if dialled is None:
             self._mesh.sessions[link] = session
             return
@@ -107,10 +120,7 @@ class Replicator:
             self._mesh.transport.close(link)  # it was faster
             return
         self._mesh.sessions[link] = session
-        session.stage = Stage.WELCOME
-        known = -1 if expected is None else self._mesh.membership.known_epoch(expected)
-        session.hello = frames.packed(self._facts(known))
-        self._mesh.send_raw(session, FrameType.HELLO, session.hello)
+        self._greeter.greet(session, expected, now_ms)
 
     def link_down(self, link: int, now_ms: float) -> None:
         """A connection has ended."""
@@ -121,6 +131,11 @@ class Replicator:
     def dial_failed(self, host: str, port: int, now_ms: float) -> None:
         """Nobody answers there."""
         self._dialling.pop((host, port), None)
+        if (host, port) in self._recommended and not self._local.cluster_id:
+            self._recommended.clear()
+            if not epoch_of(self._mesh.origin):
+                # Any member takes us in who cannot be confused with somebody else.
+                self._mesh.outlived(0)
         self._wait((host, port), now_ms)
 
     def region_of(self, link: int) -> int | None:
@@ -149,7 +164,7 @@ class Replicator:
         session = self._mesh.sessions.get(link)
         if session is None:
             return
-        bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms)
+        bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms, refusal.ask)
         self._mesh.send(session, bye)
         self._mesh.transport.close(link)
         self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
@@ -171,6 +186,7 @@ class Replicator:
         if peer is not None and peer.session is session:
             peer.session = None
             self._receiver.end(session)
+            self._comparer.end(session)
             if reason == Reason.DUPLICATE:
                 return
             healthy_ms = now_ms - session.up_ms
@@ -207,10 +223,11 @@ class Replicator:
         mesh = self._mesh
         making = {session.dialled for session in mesh.sessions.values() if session.dialled}
         if not self._local.cluster_id:
-            seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in self._config.join}
+            addresses = [*self._config.join, *self._recommended]
+            seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
             return {} if making else seeds
-        if not mesh.membership.is_member(mesh.region):
-            return {}  # we were removed
+        if self._is_expelled or not mesh.membership.is_member(mesh.region):
+            return {}
         return {
             address: mesh.peer(region).backoff
             for region in mesh.membership.others()
@@ -220,13 +237,7 @@ class Replicator:
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
-        membership = self._mesh.membership
-        if not self._local.cluster_id:
-            return None
-        regions = (
-            region for region in membership.others() if membership.address(region) == address
-        )
-        return next(regions, None)
+        return self._greeter.region_at(address)
 
     def _wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
         region = self.region_at(address)
@@ -276,7 +287,7 @@ class Replicator:
         elif frame_type == FrameType.BYE:
             self._bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
-            self._hello(session, body)
+            self._greeter.hello(session, body, now_ms)
         elif frame_type not in FRAME_TYPES:
             self.unknown_frames += 1
         elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
@@ -288,121 +299,7 @@ class Replicator:
                 Reason.PROTOCOL, f"{name} was sent while {session.stage.name} was expected"
             )
 
-    # -- handshake ----------------------------------------------------------------------------
-
-    def _facts(self, known_epoch: int) -> Hello:
-        config = self._config
-        return Hello(
-            *config.protocol, self._local.cluster_id, self._mesh.region, config.name,
-            epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
-            config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
-        )  # fmt: skip
-
-    def _hello(self, session: Session, body: bytes) -> None:
-        """Somebody has dialled us."""
-        theirs = frames.decode(Hello, body)
-        session.theirs = theirs
-        check_version(theirs, self._config)
-        session.hello = body
-        session.facts = frames.packed(self._facts(self._known_epoch(theirs)))
-        proof = proof_of(self._config.secret, b"welcome", session.hello, session.facts)
-        self._mesh.send(session, frames.Welcome(session.facts, proof))
-        session.stage = Stage.PROOF
-
-    def _known_epoch(self, theirs: Hello) -> int:
-        """What to tell a region of itself; nothing of the life in which it asks again to join."""
-        membership = self._mesh.membership
-        if theirs.cluster_id:
-            return membership.known_epoch(theirs.region)
-        peer = self._mesh.peers.get(theirs.region)
-        if peer is not None and peer.run_id == theirs.run_id:
-            return -1
-        return membership.lived_epoch(theirs.region)
-
-    def _welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
-        """The other side says who it is."""
-        theirs = frames.decode(Hello, message.facts)
-        session.theirs = theirs
-        session.facts = message.facts
-        check_version(theirs, self._config)
-        secret = self._config.secret
-        check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
-        expected = None if session.dialled is None else self.region_at(session.dialled)
-        check_facts(theirs, self._local.cluster_id, self._mesh.membership, expected)
-        self._check_own_life(theirs)
-        self._mesh.send(
-            session, frames.Proof(proof_of(secret, b"proof", session.hello, session.facts))
-        )
-        if self._local.cluster_id:
-            self._up(session, now_ms)
-        else:
-            session.stage = Stage.MEMBERS
-
-    def _proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
-        """The side that dialled has proved to know the secret."""
-        theirs = session.theirs
-        assert theirs is not None
-        cluster_id = self._local.cluster_id
-        secret = self._config.secret
-        check_proof(message.proof, secret, b"proof", session.hello, session.facts)
-        check_facts(theirs, cluster_id, self._mesh.membership, None)
-        if not cluster_id:
-            raise Refusal(
-                Reason.UNKNOWN, "this region has not joined a cluster yet", UNKNOWN_RETRY_MS
-            )
-        self._check_own_life(theirs)
-        if not theirs.cluster_id:
-            self._admit(session, theirs)
-        self._up(session, now_ms)
-
-    def _check_own_life(self, theirs: Hello) -> None:
-        """Go no further if the other side knows a later life of ours than this one.
-
-        To a region that has yet to join any life of its number is a former one: its disk was lost.
-        """
-        own = epoch_of(self._mesh.origin)
-        if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
-            self._mesh.outlived(theirs.known_epoch)
-            raise Refusal(
-                Reason.EPOCH,
-                f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
-            )
-
-    def _admit(self, session: Session, theirs: Hello) -> None:
-        """Make a region a member that has asked for it."""
-        mesh, local = self._mesh, self._local
-        peer = mesh.peer(theirs.region)
-        if peer.run_id != theirs.run_id:
-            if peer.session is not None:
-                raise Refusal(Reason.REGION, f"the number {theirs.region} is taken")
-            known = mesh.membership.lived_epoch(theirs.region)
-            if theirs.epoch <= known:
-                raise Refusal(
-                    Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"
-                )
-        member = Member(theirs.name, theirs.host, theirs.port)
-        if local.members.get(theirs.region) != member:
-            try:
-                local.admit(theirs.region, *member)
-            except (OSError, AnabranchError) as problem:
-                raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
-        peer.run_id = theirs.run_id
-        members = [MemberRecord(region, *known) for region, known in local.members.items()]
-        removed = list(local.removed.items())
-        mesh.send(session, frames.Members(local.cluster_id, members, removed))
-
-    def _members(self, session: Session, message: frames.Members, now_ms: float) -> None:
-        """We were admitted."""
-        members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
-        assert session.theirs is not None
-        if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
-            raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
-        try:
-            self._local.enter(message.cluster_id, members, dict(message.removed))
-        except (OSError, AnabranchError) as problem:
-            raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
-        self._local.note("entered", cluster_id=message.cluster_id)
-        self._up(session, now_ms)
+    # -- sessions -----------------------------------------------------------------------------
 
     def _up(self, session: Session, now_ms: float) -> None:
         """Both sides know each other: begin, unless there is a better link already."""
@@ -453,9 +350,19 @@ class Replicator:
         self._mesh.transport.close(session.link)
         self._note_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
+        if message.ask is not None and not self._local.cluster_id:
+            self._recommended.add(message.ask)
         if message.reason == Reason.REMOVED:
             retry_after_ms = DELAY_MS_MAX
+            if session.stage is Stage.UP:  # it has proved who it is
+                self._expelled(message.text)
         self._end(session, now_ms, message.text, message.reason, retry_after_ms)
+
+    def _expelled(self, reason: str) -> None:
+        """We were removed: nobody listens to us any more."""
+        if not self._is_expelled:
+            self._is_expelled = True
+            self._local.expelled(reason)
 
     # -- time ---------------------------------------------------------------------------------
 
@@ -476,6 +383,7 @@ class Replicator:
         self._receiver.deliver(now_ms)
         self._mesh.membership.hear(self._local.vector)
         self._follow_epochs(now_ms)
+        self._remove_absent(now_ms)
         self._follow_removals(now_ms)
         self._end_silent(now_ms)
         self._dial_due(now_ms)
@@ -485,6 +393,8 @@ class Replicator:
             self._receiver.grant(session)
         self._gossip.send_due(now_ms)
         self._gossip.stabilise()
+        self._comparer.tick(now_ms)
+        self._receiver.mend(now_ms)
         if not self.caught_up:
             self.caught_up = self._has_caught_up()
 
@@ -517,9 +427,23 @@ class Replicator:
                 self._refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
         self._receiver.forget_former_lives()
 
+    def _remove_absent(self, now_ms: float) -> None:
+        """Remove members that nobody has heard of for longer than is set."""
+        mesh = self._mesh
+        for region in self._absence.to_remove(now_ms, self._config.expire_after_ms):
+            name = mesh.membership.name(region)
+            try:
+                self._local.remove(region)
+            except (OSError, AnabranchError) as problem:
+                mesh.note_once("not_removed", region, now_ms, region=region, reason=str(problem))
+            else:
+                mesh.local.note("expired", region=region, name=name)
+
     def _follow_removals(self, now_ms: float) -> None:
         membership = self._mesh.membership
         membership.notice_removals()
+        if membership.was_removed(self._mesh.region):
+            self._expelled(f"region {self._mesh.region} was removed from the cluster")
         for session in self._mesh.up():
             if membership.was_removed(session.region):
                 text = f"region {session.region} was removed from the cluster"
@@ -544,6 +468,34 @@ class Replicator:
 
     # -- steering and looking -----------------------------------------------------------------
 
+    def verify(self, region: int, keys: list[Place], now_ms: float) -> Verdict:
+        """Compare with another region: some keys, or all if none are named.
+
+        CommandError if it is out of reach.
+        """
+        return self._comparer.verify(self._link_to(region), keys, now_ms)
+
+    def repair(self, region: int, place: Place, now_ms: float) -> Inquiry:
+        """Take over a key (database and name) from another region; CommandError likewise."""
+        inquiry = self._receiver.repairs.order(self._link_to(region), place, now_ms)
+        self._receiver.mend(now_ms)
+        return inquiry
+
+    @property
+    def is_comparing(self) -> bool:
+        """Whether :meth:`compare` has something to do."""
+        return self._comparer.is_busy
+
+    def compare(self, now_ms: float) -> None:
+        """A slice of the work that comparing takes; every tick does one, more make it faster."""
+        self._comparer.tick(now_ms)
+
+    def _link_to(self, region: int) -> Session:
+        session = self._mesh.session_of(region)
+        if session is None:
+            raise CommandError(f"ERR Region {region} is unreachable")
+        return session
+
     def remove(self, region: int, *, force: bool = False) -> None:
         """Remove a member; CommandError if it is none, or cannot be asked for what it has."""
         if not self._mesh.membership.is_member(region):
@@ -554,6 +506,21 @@ class Replicator:
                 "Use FORCE to remove it nevertheless"
             )
         self._local.remove(region)
+
+    def clock_error(self) -> float:
+        """By how many ms our clock is ahead of the others; 0 if nobody has told his.
+
+        That is against the median, of an even number of others the one nearer to ours.
+        """
+        ahead = sorted(
+            -offset
+            for session in self._mesh.up()
+            if (offset := self._mesh.peer(session.region).clock.offset_ms) is not None
+        )
+        if not ahead:
+            return 0.0
+        middle = ahead[(len(ahead) - 1) // 2 : len(ahead) // 2 + 1]
+        return min(middle, key=abs)
 
     def confirmed(self) -> list[tuple[int, int]]:
         """Up to where the other members have applied own effects, and have them on disk."""

@@ -27,6 +27,7 @@ from anabranch.replication.frames import (
 from anabranch.replication.lag import OwnMarks
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
+from anabranch.replication.vectors import maximum
 
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 
@@ -101,15 +102,18 @@ class Sender:
         mesh.send(session, Fetched(message.origin))
 
     def begin_state(self, session: Session, message: StateGet, now_ms: float) -> None:
-        """The peer wants our state; a transfer that is under way begins again."""
+        """The peer wants our state, or some keys; a transfer that is under way begins again."""
+        local = self._mesh.local
         try:
-            session.outgoing = self._mesh.local.state()
+            session.outgoing, partial = local.state(message.vector, message.keys)
         except OSError as problem:
             raise Refusal(
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
         session.outgoing_bytes = 0
-        self._mesh.send(session, StateBegin(dict(self._mesh.local.vector)))
+        keys = message.keys
+        touched = maximum(*map(local.digests.touched_key, keys)) if keys else {}
+        self._mesh.send(session, StateBegin(dict(local.vector), partial, touched))
         self.feed(session)
 
     def feed(self, session: Session) -> None:

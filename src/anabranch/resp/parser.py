@@ -37,6 +37,10 @@ _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split acros
 _PARTIAL_MAX = 64 * 1024
 """A larger unfinished request is completed by the careful parser, which keeps its bytes once."""
 
+_LARGE_BULK = re.compile(rb"\r\n\$[0-9]{5,}\r\n")
+_LARGE_BULK_BEFORE = 1024
+"""A chunk that has a large bulk string near its beginning is not searched: it is mostly payload."""
+
 
 class RequestParser:
     """Bytes of one connection in, complete requests (lists of arguments) out."""
@@ -75,6 +79,8 @@ class RequestParser:
         if self._careful is not None:
             return self._feed_careful(data)
         partial = self._partial
+        if len(data) > _PARTIAL_MAX and _LARGE_BULK.search(data, 0, _LARGE_BULK_BEFORE):
+            return self._be_careful(data)
         suspect = partial[-_HEADER_OVERLAP:] + data if partial else data
         if (not partial and data[0] != 0x2A) or _is_suspicious(suspect):
             return self._be_careful(data)

@@ -1,4 +1,4 @@
-"""Connections to other regions: frames on TCP, and faults on demand.
+"""Connections to other regions: frames on TCP, with or without TLS, and faults on demand.
 
 A frame is a length (4 bytes, little-endian, of what follows), a type (1 byte) and a payload. The
 replicator makes and reads frames; here they are cut out of a stream of bytes, and, for trying
@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.server.listener import bind_all
 from anabranch.server.logs import emit
+from anabranch.server.tls import expires_in, names_in, sentence
 
 if TYPE_CHECKING:
     from anabranch.replication.replicator import Replicator
+    from anabranch.server.tls import RegionTls
 
 __all__ = ["Fault", "Gossip"]
 
@@ -27,6 +30,13 @@ _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
 """A peer that takes nothing is cut off when so much waits for it; it has to ask again then."""
+ACCEPT_AGAIN_S: Final = 1.0
+TELL_AGAIN_S: Final = 60.0
+"""A handshake that fails again in the same way is told so often."""
+ADDRESSES_MAX: Final = 1000
+"""So many are remembered as refused."""
+TLS_BEGINS: Final = b"\x16\x03"
+"""The first bytes of a client that speaks TLS."""
 
 
 class Fault:
@@ -63,20 +73,32 @@ class _Link(asyncio.Protocol):
         self._under_way: deque[bytes | None] = deque()
         self._is_losing = False
         self._held: list[bytes] = []  # frames of a paused link
+        self._is_silent = True  # nothing has come
+        self.expires: int | None = None
+        """When the certificate ends that the other side showed, in seconds since 1970."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        gossip = self._gossip
         self.transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._gossip.links[self.number] = self
-        self._gossip.replicator.link_up(self.number, self._gossip.now_ms(), self.dialled)
+        gossip.links[self.number] = self
+        names = None
+        if gossip.tls is not None:
+            certificate = transport.get_extra_info("peercert") or {}
+            names = names_in(certificate)
+            self.expires = expires_in(certificate)
+        gossip.replicator.link_up(self.number, gossip.now_ms(), self.dialled, names)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_silent and self.dialled is not None:
+            self._gossip.left_at_once(self.dialled, exc)
         if self._gossip.links.pop(self.number, None) is not None:
             self._gossip.replicator.link_down(self.number, self._gossip.now_ms())
 
     def data_received(self, data: bytes) -> None:
+        self._is_silent = False
         self._buffer += data
         self._read()
 
@@ -86,7 +108,11 @@ class _Link(asyncio.Protocol):
         while len(self._buffer) - at >= _LENGTH.size and not self._is_paused():
             (size,) = _LENGTH.unpack_from(self._buffer, at)
             if not 0 < size <= gossip.replicator.frame_bytes_max(self.number):
-                emit("warning", "region.frame_refused", link=self.number, frame_bytes=size)
+                if self._buffer.startswith(TLS_BEGINS, at):
+                    address = self.transport.get_extra_info("peername")
+                    gossip.refused(address, "it speaks TLS, and tls-replication is no here")
+                else:
+                    emit("warning", "region.frame_refused", link=self.number, frame_bytes=size)
                 self.transport.abort()
                 return
             end = at + _LENGTH.size + size
@@ -153,6 +179,7 @@ class _Link(asyncio.Protocol):
         self.transport.write(frame)
 
     def close(self) -> None:
+        self._is_silent = False  # whatever it says now, it is not heard
         self._gossip.links.pop(self.number, None)
         self.transport.close()
 
@@ -160,15 +187,21 @@ class _Link(asyncio.Protocol):
 class Gossip:
     """See :class:`anabranch.replication.interface.Transport`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: RegionTls | None = None) -> None:
         self.loop = loop
+        self.tls = tls
+        """For connections to come; None is without."""
+        self.on_tls_refused: Callable[[str, str], None] = lambda address, reason: None
+        """Called with an address and why there is no connection with it."""
+        self._refused: dict[str, tuple[str, float]] = {}  # by address: what was told, and when
         self.replicator: Replicator
         self.links: dict[int, _Link] = {}
         self.faults: dict[int, Fault] = {}  # by region
         self.on_heard: Callable[[], None] = lambda: None
         """Called when frames have been received."""
         self._servers: list[asyncio.Server] = []
-        self._dials: set[asyncio.Task[None]] = set()
+        self._doors: list[socket.socket] = []  # that listen where there is TLS
+        self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
 
     def next_number(self) -> int:
@@ -184,15 +217,23 @@ class Gossip:
         """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
         self.replicator = replicator
         for sock in bind_all(bind, port, 128, "--gossip-port"):
-            self._servers.append(
-                await self.loop.create_server(lambda: _Link(self, None), sock=sock)
-            )
+            if self.tls is None:
+                self._servers.append(
+                    await self.loop.create_server(lambda: _Link(self, None), sock=sock)
+                )
+            else:
+                sock.setblocking(False)
+                self._doors.append(sock)
+                self._watch(sock)
 
     def shut_down(self) -> None:
         """End everything."""
         for server in self._servers:
             server.close()
-        for task in self._dials:
+        for door in self._doors:
+            self.loop.remove_reader(door)
+            door.close()
+        for task in self._tasks:
             task.cancel()
         for link in list(self.links.values()):
             link.close()
@@ -213,19 +254,96 @@ class Gossip:
 
     def dial(self, host: str, port: int) -> None:
         """See :class:`Transport`."""
-        task = self.loop.create_task(self._dial(host, port))
-        self._dials.add(task)
-        task.add_done_callback(self._dials.discard)
+        self._begin(self._dial(host, port))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _dial(self, host: str, port: int) -> None:
         if self._is_cut(host, port):
             self.replicator.dial_failed(host, port, self.now_ms())
             return
+        context = None if self.tls is None else self.tls.dialling
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                await self.loop.create_connection(lambda: _Link(self, (host, port)), host, port)
-        except (OSError, TimeoutError):
+                await self.loop.create_connection(
+                    lambda: _Link(self, (host, port)), host, port, ssl=context
+                )
+        except (OSError, TimeoutError) as problem:
             self.replicator.dial_failed(host, port, self.now_ms())
+            if isinstance(problem, ssl.SSLError | ConnectionResetError | ConnectionAbortedError):
+                self.handshake_failed((host, port), problem)
+
+    # -- TLS ----------------------------------------------------------------------------------
+
+    def _watch(self, door: socket.socket) -> None:
+        if door.fileno() >= 0:
+            self.loop.add_reader(door, self._open_door, door)
+
+    def _open_door(self, door: socket.socket) -> None:
+        """Somebody has dialled us.
+
+        A server of asyncio would tell nobody of a handshake that fails, and keep its certificate.
+        """
+        try:
+            sock, address = door.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # it is gone already
+        except OSError:  # no file is left for it
+            self.loop.remove_reader(door)
+            self.loop.call_later(ACCEPT_AGAIN_S, self._watch, door)
+            return
+        sock.setblocking(False)
+        self._begin(self._secure(sock, address))
+
+    async def _secure(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        assert self.tls is not None
+        try:
+            await self.loop.connect_accepted_socket(
+                lambda: _Link(self, None),
+                sock,
+                ssl=self.tls.accepting,
+                ssl_handshake_timeout=DIAL_TIMEOUT_S,
+            )
+        except OSError as problem:
+            self.handshake_failed(address, problem)
+
+    def left_at_once(self, address: tuple[str, int], problem: Exception | None) -> None:
+        """A region that we dialled has said nothing.
+
+        In TLS 1.3 the side that dialled has finished before the other one has seen its certificate.
+        """
+        if isinstance(problem, ssl.SSLError):
+            self.handshake_failed(address, problem)
+        elif self.tls is not None:
+            self.refused(address, "it closed the connection: its log tells what is wrong with us")
+
+    def handshake_failed(self, address: tuple[str, int] | None, problem: OSError) -> None:
+        """No certificates were exchanged, or one is not accepted."""
+        if self.tls is not None:
+            self.refused(address, sentence(problem))
+
+    def refused(self, address: tuple[str, int] | None, reason: str) -> None:
+        """Tell of it, unless the same was told of this address a short while ago."""
+        shown = "?" if address is None else address[0]
+        told, at = self._refused.get(shown, ("", 0.0))
+        now = self.loop.time()
+        if told != reason or now - at >= TELL_AGAIN_S:
+            if len(self._refused) >= ADDRESSES_MAX:
+                self._refused.clear()
+            self._refused[shown] = reason, now
+            self.on_tls_refused(shown, reason)
+
+    def expiries(self) -> dict[int, int]:
+        """When certificates end, in seconds since 1970, by the region that has shown it."""
+        found = {}
+        for number, link in self.links.items():
+            region = self.replicator.region_of(number)
+            if region is not None and link.expires is not None:
+                found[region] = link.expires
+        return found
 
     # -- faults -------------------------------------------------------------------------------
 

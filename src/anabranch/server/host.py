@@ -162,7 +162,10 @@ class ServerHost:
             server.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
             server.regions.judge_writes()
-        elif name in {"max-clock-skew-ms", "region-expire-after"} and server.regions is not None:
+        elif (
+            name in {"digest-interval", "max-clock-skew-ms", "region-expire-after"}
+            and server.regions is not None
+        ):
             server.regions.settings_changed()
         elif name == "dir" and server.persistence.is_open:
             raise ConfigError("the log or a snapshot is in the present directory")

@@ -2,7 +2,8 @@
 
 Number and name of a region, and the port where others find it, stay what they were when the
 directory was first used. A start that names others is refused: the log of one region, taken for
-that of another, would be taken for that by all.
+that of another, would be taken for that by all. A region that was removed from its cluster notes
+that as well: from then on its directory is only read.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from anabranch.config.load import Loaded
     from anabranch.oplog.storage import Storage
 
-__all__ = ["recall", "remember"]
+__all__ = ["identity_in", "note_removal", "recall", "remember", "removal_noted"]
 
 _FILE: Final = "region"
+_REMOVAL: Final = "removed"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 
@@ -36,7 +38,7 @@ def recall(loaded: Loaded) -> None:
     settings = loaded.settings
     storage = Directory(Path(settings.dir) / settings.appenddirname)
     try:
-        noted = _read(storage)
+        noted = identity_in(storage)
     except FileNotFoundError:
         return
     except (OSError, ValueError) as problem:
@@ -60,18 +62,38 @@ def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None
     if _FILE in storage.names():
         return
     noted = dict(zip(_DIRECTIVES, (region, name, gossip_port), strict=True))
-    file = storage.create(_FILE + ".new")
+    _write(storage, _FILE, json.dumps(noted).encode() + b"\n")
+
+
+def note_removal(storage: Storage, reason: str) -> None:
+    """Note that the others have removed this region. Raises :class:`OSError`."""
+    _write(storage, _REMOVAL, reason.encode() + b"\n")
+
+
+def removal_noted(storage: Storage) -> str:
+    """Why the others have removed this region; empty if they have not. Raises :class:`OSError`."""
+    if _REMOVAL not in storage.names():
+        return ""
+    with closing(storage.open(_REMOVAL)) as file:
+        return file.read().decode("utf-8", "replace").strip() or "removed"
+
+
+def _write(storage: Storage, name: str, data: bytes) -> None:
+    file = storage.create(name + ".new")
     try:
-        file.write(json.dumps(noted).encode() + b"\n")
+        file.write(data)
         file.sync()
     finally:
         file.close()
-    storage.rename(_FILE + ".new", _FILE)
+    storage.rename(name + ".new", name)
     storage.sync()
 
 
-def _read(storage: Storage) -> dict[str, int | str]:
-    """Raises :class:`OSError`, or :class:`ValueError` if it is not what we write."""
+def identity_in(storage: Storage) -> dict[str, int | str]:
+    """What was noted, by directive.
+
+    Raises :class:`OSError`, or :class:`ValueError` if it is not what we write.
+    """
     with closing(storage.open(_FILE)) as file:
         noted = json.loads(file.read())
     if not isinstance(noted, dict) or noted.keys() != set(_DIRECTIVES):

@@ -10,7 +10,6 @@ import asyncio
 import errno
 import os
 import socket
-import ssl
 import stat
 from contextlib import suppress
 from functools import partial
@@ -18,8 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
 from anabranch.server.logs import emit
+from anabranch.server.tls import client_facing
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from anabranch.config.settings import Settings
@@ -56,7 +57,7 @@ class Listeners:
                 if port:
                     wanted.append((kind, bind_all(settings.bind, port, settings.tcp_backlog)))
             if settings.tls_port:
-                self._tls = tls_context(settings)
+                self._tls = client_facing(settings)
             if settings.unixsocket:
                 wanted.append(("unix", [self._bind_unix()]))
         except BaseException:
@@ -76,7 +77,7 @@ class Listeners:
         """
         settings = self._settings
         if kind == "tls" and port and self._tls is None:
-            self._tls = tls_context(settings)
+            self._tls = client_facing(settings)
         self.close(kind)  # first, since the present sockets may stand in the way of the new ones
         sockets = bind_all(settings.bind, port, settings.tcp_backlog) if port else []
         self._sockets[kind] = sockets
@@ -97,7 +98,7 @@ class Listeners:
         if self._tls is None:
             return
         try:
-            self._tls = tls_context(self._settings)
+            self._tls = client_facing(self._settings)
         except ConfigError as problem:
             emit("warning", "tls.refused", reason=str(problem))
             raise ConfigError("Unable to update TLS configuration. Check server logs.") from None
@@ -221,45 +222,6 @@ def _address(sock: socket.socket, kind: str) -> str:
         return str(name)
     host = f"[{name[0]}]" if ":" in name[0] else name[0]
     return f"{host}:{name[1]}" + (" (TLS)" if kind == "tls" else "")
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """The server side of TLS by the ``tls-*`` directives."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    step = "tls-cert-file and tls-key-file"
-    try:
-        context.load_cert_chain(
-            settings.tls_cert_file, settings.tls_key_file, settings.tls_key_file_pass or ""
-        )
-        step = "tls-ca-cert-file"
-        if settings.tls_auth_clients != "no":
-            if not (settings.tls_ca_cert_file or settings.tls_ca_cert_dir):
-                raise ConfigError(
-                    "tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir; "
-                    "set one of them, or tls-auth-clients no"
-                )
-            context.load_verify_locations(
-                settings.tls_ca_cert_file or None, settings.tls_ca_cert_dir or None
-            )
-            required = settings.tls_auth_clients == "yes"
-            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-        step = "tls-ciphers"
-        if settings.tls_ciphers:
-            context.set_ciphers(settings.tls_ciphers)
-    except OSError as problem:  # ssl.SSLError is one
-        raise ConfigError(f"{step}: {problem.strerror or problem}") from None
-    versions = settings.tls_protocols.lower().split()
-    unknown = set(versions) - {"tlsv1.2", "tlsv1.3"}
-    if unknown:
-        raise ConfigError(f"tls-protocols: only TLSv1.2 and TLSv1.3, not {', '.join(unknown)}")
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if versions == ["tlsv1.2"]:
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-    elif versions == ["tlsv1.3"]:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-    if settings.tls_prefer_server_ciphers:
-        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    return context
 
 
 def keep_alive(sock: socket.socket, seconds: int) -> None:

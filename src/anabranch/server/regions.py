@@ -9,28 +9,43 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.keyspace.replica import Dot, Member, includes
+from anabranch.keyspace.touches import Place
 from anabranch.oplog.log import OpLog
+from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
+from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, Gossip
-from anabranch.server.identity import remember
+from anabranch.server.identity import note_removal, remember, removal_noted
 from anabranch.server.lifetime import CLEAN, Lifetime, begin_life, boot_id
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
     from anabranch.server.app import Server
+    from anabranch.server.tls import RegionTls
 
 __all__ = ["Regions"]
 
 TICK_S: Final = 0.05
 
+COMPARE_S: Final = 0.01
+"""Between slices of the work that comparing digests takes, while there is some."""
+
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
 
+CLOCK_IS_OFF: Final = (
+    "CLOCKSKEW The clock of this region differs too much from those of the others: "
+    "IDs are not made from it, give milliseconds or write to another region"
+)
+
 _QUIET: Final = frozenset(
-    {"caught_up", "entered", "joined", "reachable", "relay", "relay_ended", "state_joined"}
+    {
+        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "joined", "reachable"),
+        *("relay", "relay_ended", "repaired", "state_joined"),
+    }
 )
 """Events that are no reason to worry."""
 
@@ -45,11 +60,15 @@ class Regions(RegionLocal):
         self._durability = server.durability
         self._lifetime: Lifetime
         self._tick: asyncio.TimerHandle | None = None
+        self._compares = False  # the next slice of that is due
         self._told = False  # the replicator is to hear of progress in the next turn of the loop
         self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
         # What some disk may lack, and since when:
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
         self._refusing = False  # writes, because too few regions keep up
+        self._certificates: Certificates | None = None
+        self._config: ReplicationConfig
+        self._was_removed = ""  # why others do not listen to us any more
         self.replicator: Replicator
         self.gossip: Gossip
 
@@ -63,6 +82,7 @@ class Regions(RegionLocal):
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
+        self._was_removed = removal_noted(storage)
         begin_life(self, self._lifetime, settings.appendfsync)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = secrets.token_hex(16)
@@ -88,7 +108,10 @@ class Regions(RegionLocal):
         settings = self._settings
         me = self._self()
         loop = asyncio.get_running_loop()
-        self.gossip = Gossip(loop)
+        if settings.tls_replication:
+            self._certificates = Certificates(settings, self.note)
+        self.gossip = Gossip(loop, self._tls)
+        self.gossip.on_tls_refused = self._tls_refused
         config = ReplicationConfig(
             name=me.name,
             host=me.host,
@@ -99,23 +122,74 @@ class Regions(RegionLocal):
             secret=settings.gossip_secret.encode(),
             window_bytes=settings.gossip_window,
             hold_bytes=settings.gossip_hold_bytes,
-            max_clock_skew_ms=settings.max_clock_skew_ms,
         )
+        self._config = config
+        self.settings_changed()
         self.replicator = Replicator(self, self.gossip, config, secrets.SystemRandom())
         self.gossip.on_heard = self._heard
+        if self._was_removed:
+            super().expelled(self._was_removed)
         await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
         self._pulse()
+
+    def settings_changed(self) -> None:
+        """Take over what can be changed at any time."""
+        self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
+        self._config.digest_interval_ms = self._settings.digest_interval * 1000
+        self._config.expire_after_ms = self._settings.region_expire_after * 1000
 
     def _pulse(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(TICK_S, self._pulse)
         if self._durability.broken:
             return
-        self.replicator.tick(self.gossip.now_ms())
+        now_ms = self.gossip.now_ms()
+        self.replicator.tick(now_ms)
+        self._compare_on()
         self._heard()
         self._watch_stability()
+        certificates = self._certificates
+        if certificates is not None and certificates.look(now_ms, self._wall_s()):
+            self.gossip.tls = certificates.tls
         self.judge_writes()
+        self.judge_clock()
         self._server.flush_pending()
         self._durability.end_turn()
+
+    def _compare_on(self) -> None:
+        if self.replicator.is_comparing and not self._compares:
+            self._compares = True
+            asyncio.get_running_loop().call_later(COMPARE_S, self._compare)
+
+    def _compare(self) -> None:
+        self._compares = False
+        if self._tick is not None and not self._durability.broken:
+            self.replicator.compare(self.gossip.now_ms())
+            self._compare_on()
+
+    # -- certificates -------------------------------------------------------------------------
+
+    @property
+    def _tls(self) -> RegionTls | None:
+        return None if self._certificates is None else self._certificates.tls
+
+    def _wall_s(self) -> float:
+        return self._server.clock.now_us() / 1_000_000
+
+    def reload_certificates(self) -> None:
+        """Take over changed settings for connections to come; ConfigError if they are wrong."""
+        if self._certificates is not None:
+            self._certificates.load()
+            self.gossip.tls = self._certificates.tls
+
+    def _tls_refused(self, address: str, reason: str) -> None:
+        self.note("tls_refused", address=address, reason=reason)
+
+    def expiries(self) -> dict[int, int]:
+        """When known certificates end, in seconds since 1970, by region; ours too."""
+        found = self.gossip.expiries()
+        if self._tls is not None and self._tls.expires is not None:
+            found[self.replica.region] = self._tls.expires
+        return found
 
     def stop(self) -> None:
         """Say goodbye; what is to be kept was settled before."""
@@ -151,6 +225,9 @@ class Regions(RegionLocal):
             self._confirmed = confirmed
             self._region.safer()
             self._server.flush_pending()
+        if self._region.context.inquiries:
+            self._region.found_out()
+            self._server.flush_pending()
 
     def _watch_stability(self) -> None:
         awaited, _ = self._unstable
@@ -182,6 +259,30 @@ class Regions(RegionLocal):
             dispatcher.allow_writes("regions")
             emit("info", "region.enough_for_writes", good=good, wanted=wanted)
 
+    def judge_clock(self) -> None:
+        """Make no IDs from our clock while it is off, or do so again, by ``clock-skew-action``."""
+        error_ms = 0.0
+        if self._settings.clock_skew_action == "refuse":
+            error_ms = self.replicator.clock_error()
+        is_off = abs(error_ms) > self._settings.max_clock_skew_ms
+        context = self._region.context
+        if is_off == bool(context.clock_refusal):
+            return
+        if is_off:
+            context.clock_refusal = CLOCK_IS_OFF
+            self.note("clock_refused", ahead_ms=round(error_ms))
+        else:
+            context.clock_refusal = ""
+            self.note("clock_accepted")
+
+    def expelled(self, reason: str) -> None:
+        """See :class:`Local`. A restart remembers it."""
+        if not self._was_removed:
+            self._was_removed = reason
+            with suppress(OSError):  # then the others tell it again
+                note_removal(self._storage, reason)
+        super().expelled(reason)
+
     def after_effects(self) -> None:
         """Who was waiting gets an answer."""
         self._server.flush_pending()
@@ -208,7 +309,15 @@ class Regions(RegionLocal):
             **self.replicator.facts(now_ms),
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
             "good_regions": self.good_regions(),
+            **self._expiry_facts(),
         }
+
+    def _expiry_facts(self) -> dict[str, int | float | str]:
+        if self._tls is None:
+            return {}
+        if self._tls.expires is None:
+            return {"tls_server_cert_expires_in_seconds": "unknown"}
+        return {"tls_server_cert_expires_in_seconds": int(self._tls.expires - self._wall_s())}
 
     def feature_levels(self) -> dict[int, int]:
         """What each member understands, this region included."""
@@ -218,6 +327,14 @@ class Regions(RegionLocal):
         """How many other regions have applied an effect of ours, and have it on the disk."""
         origin, number = effect
         return self.replicator.acknowledged(number, origin)
+
+    def verify(self, region: int, places: list[Place]) -> Verdict:
+        """Compare keys, or all if none are named; CommandError if the region is out of reach."""
+        return self.replicator.verify(region, places, self.gossip.now_ms())
+
+    def repair(self, region: int, place: Place) -> Inquiry:
+        """Take over a key from a region; CommandError likewise."""
+        return self.replicator.repair(region, place, self.gossip.now_ms())
 
     def remove_member(self, region: int, *, force: bool) -> None:
         """Remove a region from the cluster; CommandError if it is none, or out of reach."""

@@ -1,7 +1,8 @@
 """What must hold, whatever goes wrong; looked at from outside, after every step and at the end.
 
 ==== ==============================================================================================
-I-1  regions that have applied the same effects hold the same in every key
+I-1  regions that have applied the same effects hold the same in every key, and so find it by the
+     digests that they exchange: none ever reports a difference, and at rest all is compared
 I-2  what a region holds is what the formulas make of the effects it has applied
 I-3  a write that was confirmed is never lost, except where ``appendfsync`` says so
 I-4  an entry that is gone from a region does not come back there
@@ -19,7 +20,7 @@ I-16 of two entries that regions accepted for one idempotent ID one is left
 I-17 a region that has accepted an idempotent ID does not add it again
 I-18 a reader with a cursor that goes from region to region gets every entry that stays, once
 I-21 when all is well again nothing is left of marks, waiting batches and half-way states
-I-22 when all is well and nobody writes, regions exchange heartbeats and nothing else
+I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
 I-23 an effect's number never stands for two contents
 I-26 the counters of a key are alike in all regions (within I-1 and I-2)
 ==== ==============================================================================================
@@ -45,7 +46,7 @@ from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["Checks", "Reader"]
+__all__ = ["Checks", "Reader", "difference", "due_of"]
 
 SCAN_EVERY: Final = 12
 """Changes of a region between two complete looks at it."""

@@ -175,6 +175,27 @@ def _power(run: Simulation, chance: random.Random) -> None:
     _again(run, chance, 100, remember)
 
 
+def _blackout(run: Simulation, chance: random.Random) -> None:
+    """All machines but one fail, while that one waits for causes that it may have to do without."""
+
+    def look() -> None:
+        waiting = [
+            node
+            for node in run.nodes
+            if node.process is not None and len(node.process.replicator._receiver.buffer)  # noqa: SLF001
+        ]
+        if not waiting or chance.random() < 0.5:
+            return
+        survivor = chance.choice(waiting)
+        for node in run.nodes:
+            if node is not survivor and node.process is not None:
+                node.lose_power()
+                run.timeline.after(chance.choice([10, 300, 2000]), node.start)
+        run.record.reached["blackout"] += 1
+
+    _again(run, chance, run.breaking_ms / 60, look)
+
+
 def _skew(run: Simulation, chance: random.Random) -> None:
     """Clocks are wrong, and are set."""
     run.checks.configured = True
@@ -291,6 +312,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "loss": _loss,
     "crash": _crash,
     "power": _power,
+    "blackout": _blackout,
     "skew": _skew,
     "disk": _disk,
     "membership": _membership,

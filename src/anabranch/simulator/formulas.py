@@ -12,11 +12,14 @@ engine is used but the records that effects are. Two ideas carry all of it:
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 from anabranch.effects import kinds
+from anabranch.keyspace.replica import region_of
 
 __all__ = [
     "Acknowledged",
@@ -49,6 +52,9 @@ Key = tuple[int, bytes]
 NEVER = float("inf")
 """The deadline of a key that was made to have none."""
 
+ANSWERS_KEPT: Final = 12
+"""Of each key: as many as there are replicas, and some that lag behind."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -66,6 +72,10 @@ class Fact:
     def knew(self, other: Fact) -> bool:
         """Whether the other was applied where this one was made."""
         return other.number <= self.context.get(other.origin, 0)
+
+
+_F = TypeVar("_F", bound=Fact)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +168,178 @@ class Configured(Fact):
     """Forgets the tags that it knew."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a replica shows of a key."""
+class _once(Generic[_T]):  # noqa: N801  # used like a decorator of the standard library
+    """A property that is worked out at most once; without the lock of ``cached_property``."""
 
-    entries: list[Added] = field(default_factory=list)
-    """By ID, origin, number."""
-    groups: dict[bytes, list[Created]] = field(default_factory=dict)
-    """The live creations of each."""
-    acknowledged: dict[bytes, list[Acknowledged]] = field(default_factory=dict)
-    """What counts of the acknowledgements in each: not those of removed creations."""
-    deadline: float = NEVER
-    last_id: int = 0
-    entries_added: int = 0
-    max_deleted_id: int = 0
-    exists: bool = False
-    tags: dict[tuple[bytes, bytes], list[Tagged]] = field(default_factory=dict)
-    """By producer and idempotent ID; one expects an answer with the smallest entry ID."""
+    def __init__(self, function: Callable[[Any], _T]) -> None:
+        self._function = function
+        self._name = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: object = None) -> _T:
+        value = instance.__dict__[self._name] = self._function(instance)
+        return value
+
+
+class Shown:
+    """What a replica shows of a key, worked out as far as somebody asks."""
+
+    def __init__(
+        self, facts: Mapping[type[Fact], Sequence[Fact]], flushes: Sequence[Cleared], upto: Vector
+    ) -> None:
+        """The facts of a key by their kinds, what cleared its database, and what was applied."""
+        self._facts = facts
+        self._flushes = flushes
+        self._upto = dict(upto)
+
+    def _applied(self, kind: type[_F]) -> list[_F]:
+        upto = self._upto
+        some: Any = self._facts.get(kind, ())
+        return [fact for fact in some if fact.number <= upto.get(fact.origin, 0)]
+
+    def _kept(self, kind: type[_F]) -> list[_F]:
+        """Those that no clearing knew."""
+        facts = self._applied(kind)
+        covered = self._covered
+        if covered:
+            return [fact for fact in facts if fact.number > covered.get(fact.origin, 0)]
+        return facts
+
+    @_once
+    def _cleared(self) -> list[Cleared]:
+        upto = self._upto
+        flushes = [fact for fact in self._flushes if fact.number <= upto.get(fact.origin, 0)]
+        return self._applied(Cleared) + flushes
+
+    @_once
+    def _covered(self) -> Vector:
+        """What was known to any clearing."""
+        return _joined(fact.context for fact in self._cleared)
+
+    @_once
+    def _added(self) -> list[Added]:
+        return self._kept(Added)
+
+    @_once
+    def _raised(self) -> list[Raised]:
+        return self._kept(Raised)
+
+    @_once
+    def entries(self) -> list[Added]:
+        """By ID, region, epoch, number."""
+        removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
+        live = [fact for fact in self._added if fact.dot not in removed]
+        return sorted(live, key=_place)
+
+    @_once
+    def groups(self) -> dict[bytes, list[Created]]:
+        """The live creations of each."""
+        created = self._applied(Created)
+        if not created:
+            return {}
+        removals = [fact for fact in self._cleared if not fact.expired]
+        expired = _joined(fact.context for fact in self._cleared if fact.expired)
+        destroyed = self._applied(Destroyed)
+        live: dict[bytes, list[Created]] = {}
+        for fact in created:
+            if (
+                fact.number > expired.get(fact.origin, 0)
+                and all(fact.knew(removal) for removal in removals)
+                and all(fact.knew(each) for each in destroyed if each.group == fact.group)
+            ):
+                live.setdefault(fact.group, []).append(fact)
+        return live
+
+    @_once
+    def creations(self) -> dict[bytes, frozenset[Dot]]:
+        """The dots of those."""
+        return {name: frozenset(fact.dot for fact in each) for name, each in self.groups.items()}
+
+    @_once
+    def acknowledged(self) -> dict[bytes, list[Acknowledged]]:
+        """What counts of the acknowledgements in each group: not those of removed creations."""
+        alive = self.creations
+        found: dict[bytes, list[Acknowledged]] = {name: [] for name in alive}
+        for fact in self._applied(Acknowledged) if alive else ():
+            if fact.group in alive and not fact.creations.isdisjoint(alive[fact.group]):
+                found[fact.group].append(fact)
+        return found
+
+    @_once
+    def deadline(self) -> float:
+        """The greatest of those that no other setting knew."""
+        settings = self._kept(Deadline)
+        known = _joined(fact.context for fact in settings)
+        return max(
+            (fact.at_ms for fact in settings if fact.number > known.get(fact.origin, 0)),
+            default=NEVER,
+        )
+
+    @_once
+    def last_id(self) -> int:
+        """The greatest ID that was added or set."""
+        return max(
+            [fact.entry_id for fact in self._added] + [fact.last_id for fact in self._raised],
+            default=0,
+        )
+
+    @_once
+    def entries_added(self) -> int:
+        """How many were, and what XSETID made of it."""
+        return len(self._added) + sum(fact.surplus for fact in self._raised)
+
+    @_once
+    def max_deleted_id(self) -> int:
+        """Of entries that were added since the key was last deleted."""
+        covered = self._covered
+        ids = [
+            entry_id
+            for fact in self._applied(Removed)
+            for origin, number, entry_id in fact.deleted
+            if number > covered.get(origin, 0)
+        ]
+        return max(ids + [fact.max_deleted_id for fact in self._raised], default=0)
+
+    @_once
+    def exists(self) -> bool:
+        """Whether there is such a key."""
+        return bool(self._added or self._raised or self.groups)
+
+    @_once
+    def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
+        """By producer and idempotent ID; one expects an answer with the smallest entry ID."""
+        known = _joined(fact.context for fact in self._kept(Configured))
+        tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
+        for fact in self._kept(Tagged):
+            if fact.number > known.get(fact.origin, 0):
+                tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
+        return tags
 
     def is_acknowledged(
         self, group: bytes, entry: Added, but: frozenset[Dot] = frozenset()
     ) -> bool:
         """Whether an acknowledgement covers an entry, ``but`` some that are not asked."""
-        return any(
-            origin == entry.origin and low < entry.number <= high
-            for fact in self.acknowledged[group]
-            if fact.dot not in but
-            for origin, low, high in fact.ranges
-        )
+        origin, number = entry.origin, entry.number
+        for fact in self.acknowledged[group]:
+            if not but or fact.dot not in but:
+                for which, low, high in fact.ranges:
+                    if which == origin and low < number <= high:
+                        return True
+        return False
+
+
+def _place(fact: Added) -> tuple[int, int, int, int]:
+    return fact.entry_id, region_of(fact.origin), fact.origin, fact.number
+
+
+def _joined(contexts: Iterable[Vector]) -> dict[int, int]:
+    """What anybody of those knew."""
+    found: dict[int, int] = {}
+    for context in contexts:
+        for origin, number in context.items():
+            if number > found.get(origin, 0):
+                found[origin] = number
+    return found
 
 
 class History:
@@ -194,22 +348,40 @@ class History:
     def __init__(self) -> None:
         self.facts: defaultdict[Key, list[Fact]] = defaultdict(list)
         self.flushes: list[tuple[int | None, Cleared]] = []
+        self._by_kind: defaultdict[Key, defaultdict[type[Fact], list[Fact]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        self._numbers: defaultdict[Key | None, defaultdict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        """By origin, the numbers of a key's facts, ascending; those of flushes under None."""
+        self._shown: defaultdict[Key, dict[tuple[int, ...], Shown]] = defaultdict(dict)
+        """The newest answers, by how many facts of each origin were applied."""
 
     def add(self, key: Key, fact: Fact) -> None:
         """An effect on a key."""
         self.facts[key].append(fact)
+        self._by_kind[key][type(fact)].append(fact)
+        insort(self._numbers[key][fact.origin], fact.number)
 
     def forget(self, origin: int, after: int) -> None:
         """Effects of an origin beyond a number were lost before anybody had heard of them."""
-        for key, facts in self.facts.items():
-            self.facts[key] = [f for f in facts if f.origin != origin or f.number <= after]
-        self.flushes = [
-            (db, fact) for db, fact in self.flushes if fact.origin != origin or fact.number <= after
-        ]
+        kept = self.facts
+        flushes = self.flushes
+        self.__init__()  # type: ignore[misc]
+        for key, facts in kept.items():
+            self.facts[key] = []
+            for fact in facts:
+                if fact.origin != origin or fact.number <= after:
+                    self.add(key, fact)
+        for db, flush in flushes:
+            if flush.origin != origin or flush.number <= after:
+                self.flush(db, flush)
 
     def flush(self, db: int | None, fact: Cleared) -> None:
         """Of a database, or of all."""
         self.flushes.append((db, fact))
+        insort(self._numbers[None][fact.origin], fact.number)
 
     def read(
         self, origin: int, first: int, dependencies: Vector, effects: Iterable[kinds.Effect]
@@ -234,104 +406,24 @@ class History:
         return sorted(self.facts)
 
     def shown(self, key: Key, vector: Vector) -> Shown:
-        """What a replica shows of a key that has applied the effects up to this vector."""
+        """What a replica shows of a key that has applied the effects up to this vector.
 
-        def applied(fact: Fact) -> bool:
-            return fact.number <= vector.get(fact.origin, 0)
-
-        facts = list(filter(applied, self.facts[key]))
-        cleared = [fact for fact in facts if isinstance(fact, Cleared)]
-        cleared += [
-            fact for db, fact in self.flushes if (db is None or db == key[0]) and applied(fact)
-        ]
-
-        def is_cleared(fact: Fact) -> bool:
-            return any(clearing.knew(fact) for clearing in cleared)
-
-        kept = [fact for fact in facts if not is_cleared(fact)]
-        removed = {dot for fact in facts if isinstance(fact, Removed) for dot in fact.dots}
-        added = [fact for fact in kept if isinstance(fact, Added)]
-        raised = [fact for fact in kept if isinstance(fact, Raised)]
-        entries = [fact for fact in added if fact.dot not in removed]
-        groups = _groups(facts, cleared)
-        return Shown(
-            entries=sorted(entries, key=lambda fact: (fact.entry_id, fact.dot)),
-            groups=groups,
-            acknowledged=_acknowledged(facts, groups),
-            deadline=_deadline([fact for fact in kept if isinstance(fact, Deadline)]),
-            last_id=max(
-                [fact.entry_id for fact in added] + [fact.last_id for fact in raised], default=0
-            ),
-            entries_added=len(added) + sum(fact.surplus for fact in raised),
-            max_deleted_id=_max_deleted(facts, cleared, raised),
-            exists=bool(groups or added or raised),
-            tags=_tags(kept),
-        )
-
-
-def _groups(facts: Sequence[Fact], cleared: Sequence[Cleared]) -> dict[bytes, list[Created]]:
-    destroyed = [fact for fact in facts if isinstance(fact, Destroyed)]
-    live: dict[bytes, list[Created]] = {}
-    for fact in facts:
-        if (
-            isinstance(fact, Created)
-            and all(
-                fact.knew(removal)
-                for removal in [*cleared, *destroyed]
-                if not (isinstance(removal, Cleared) and removal.expired)
-                and not (isinstance(removal, Destroyed) and removal.group != fact.group)
-            )
-            and not any(removal.expired and removal.knew(fact) for removal in cleared)
-        ):
-            live.setdefault(fact.group, []).append(fact)
-    return live
-
-
-def _acknowledged(
-    facts: Sequence[Fact], groups: Mapping[bytes, Sequence[Created]]
-) -> dict[bytes, list[Acknowledged]]:
-    alive = {name: {fact.dot for fact in created} for name, created in groups.items()}
-    return {
-        name: [
-            fact
-            for fact in facts
-            if isinstance(fact, Acknowledged)
-            and fact.group == name
-            and not fact.creations.isdisjoint(alive[name])
-        ]
-        for name in groups
-    }
-
-
-def _deadline(settings: Sequence[Deadline]) -> float:
-    """The greatest of those that no other setting knew."""
-    return max(
-        (fact.at_ms for fact in settings if not any(other.knew(fact) for other in settings)),
-        default=NEVER,
-    )
-
-
-def _max_deleted(
-    facts: Sequence[Fact], cleared: Sequence[Cleared], raised: Sequence[Raised]
-) -> int:
-    """Of entries that were added since the key was last deleted."""
-    ids = [
-        entry_id
-        for fact in facts
-        if isinstance(fact, Removed)
-        for origin, number, entry_id in fact.deleted
-        if not any(number <= clearing.context.get(origin, 0) for clearing in cleared)
-    ]
-    return max(ids + [fact.max_deleted_id for fact in raised], default=0)
-
-
-def _tags(kept: Sequence[Fact]) -> dict[tuple[bytes, bytes], list[Tagged]]:
-    configured = [fact for fact in kept if isinstance(fact, Configured)]
-    tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
-    for fact in kept:
-        if isinstance(fact, Tagged) and not any(other.knew(fact) for other in configured):
-            tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
-    return tags
+        The same object as before where the same of the key's effects are applied.
+        """
+        places = []
+        for numbers in (self._numbers[key], self._numbers[None]):
+            for origin, each in numbers.items():
+                upto = vector.get(origin, 0)
+                places.append(len(each) if upto >= each[-1] else bisect_right(each, upto))
+        place = tuple(places)
+        answers = self._shown[key]
+        found = answers.get(place)
+        if found is None:
+            if len(answers) >= ANSWERS_KEPT:
+                del answers[next(iter(answers))]
+            flushes = [fact for db, fact in self.flushes if db is None or db == key[0]]
+            found = answers[place] = Shown(self._by_kind[key], flushes, vector)
+        return found
 
 
 # -- from records to facts ------------------------------------------------------------------------

@@ -22,6 +22,7 @@ __all__ = [
     "groups",
     "streams",
     "visible",
+    "visible_stream",
 ]
 
 Dot = tuple[int, int]
@@ -81,24 +82,25 @@ def acknowledged(group: SharedGroup, origin: int) -> Ranges:
 
 def visible(keyspace: Keyspace) -> dict[bytes, Any]:
     """All that regions which have applied the same must hold alike, by key."""
-    shown = {}
-    for key, stream in sorted(streams(keyspace).items()):
-        live = entries(stream)
-        assert stream.shared is not None
-        shown[key] = {
-            "entries": sorted(live),
-            "last ID": stream.last_id,
-            "entries added": stream.entries_added,
-            "max deleted ID": stream.max_deleted_id,
-            "deadline": stream.shared.deadline_ms,
-            "groups": {
-                name: (
-                    sorted(group.creations),
-                    [each.dot for each in live if each.dot[1] in acknowledged(group, each.dot[0])],
-                )
-                for name, group in groups(stream)
-            },
-        }
+    return {key: visible_stream(stream) for key, stream in sorted(streams(keyspace).items())}
+
+
+def visible_stream(stream: Stream) -> dict[str, Any]:
+    """The same of one key."""
+    assert stream.shared is not None
+    live = entries(stream)
+    shown: dict[str, Any] = {
+        "entries": sorted(live),
+        "last ID": stream.last_id,
+        "entries added": stream.entries_added,
+        "max deleted ID": stream.max_deleted_id,
+        "deadline": stream.shared.deadline_ms,
+    }
+    shown["groups"] = {}
+    for name, group in groups(stream):
+        done = {origin: acknowledged(group, origin) for origin in stream.logs}
+        dots = [each.dot for each in live if each.dot[1] in done[each.dot[0]]]
+        shown["groups"][name] = sorted(group.creations), dots
     return shown
 
 

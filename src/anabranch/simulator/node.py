@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,10 +36,13 @@ from anabranch.simulator.network import Network, Wire
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline, WallClock
 
-__all__ = ["Node", "Process"]
+__all__ = ["DIGEST_INTERVAL_MS", "Node", "Process"]
 
 TICK_MS: Final = 50.0
 RESTART_MS: Final = 500.0
+DIGEST_INTERVAL_MS: Final = 1000.0
+NEW_LEVEL: Final = 2
+"""What a process knows to do if the code was not of an older version."""
 CLUSTER: Final = "c" * 32
 HOST: Final = "sim"
 
@@ -103,6 +106,8 @@ class Process(RegionLocal):
             secret=b"secret",
             window_bytes=node.settings.gossip_window,
             hold_bytes=node.settings.gossip_hold_bytes,
+            feature_level=node.first_level if node.starts == 1 else NEW_LEVEL,
+            digest_interval_ms=DIGEST_INTERVAL_MS,
         )
         self.replicator = Replicator(self, self.wire, config, chance)
 
@@ -147,12 +152,14 @@ class Process(RegionLocal):
             self.node.record.reached["effects fetched back"] += 1
         super().deliver(unit, raw)
 
-    def state(self) -> Iterator[bytes]:
+    def state(
+        self, known: Mapping[int, int], places: list[tuple[int, bytes]]
+    ) -> tuple[Iterator[bytes], bool]:
         """See :class:`RegionLocal`."""
-        chunks = super().state()
+        chunks, partial = super().state(known, places)
         for origin, number in self.replica.vector.items():
             self.node.record.leaves(origin, number)
-        return chunks
+        return chunks, partial
 
     def after_effects(self) -> None:
         """See :class:`RegionLocal`."""
@@ -164,6 +171,8 @@ class Process(RegionLocal):
         record.say(self.node.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
         if (name := _COUNTED.get(event)) is not None:
             record.reached[name] += 1
+        if event == "divergence":
+            record.on_divergence(self.node.number, facts)
 
     # -- events -------------------------------------------------------------------------------
 
@@ -241,6 +250,10 @@ class Process(RegionLocal):
     def do(self, words: list[bytes]) -> Any:
         """A command; its reply, an error reply as an exception that is returned."""
         self.region.execute(self.session, [words])
+        return self.take_reply()
+
+    def take_reply(self) -> Any:
+        """The reply to a command that was not answered at once; None if there is none yet."""
         self._reader.feed(b"".join(self.session.outbox))
         self.session.outbox.clear()
         reply = self._reader.gets()
@@ -396,6 +409,8 @@ class Node:
         self.paused_until = 0.0
         self.boots = 1
         self.starts = 0
+        self.first_level = NEW_LEVEL
+        """Of the code that it starts with; after that it is new."""
         self.is_removed = False
         """Whether it was removed from the cluster: it need not agree any more."""
         self.keeps_log = False

@@ -6,6 +6,7 @@ A region may lose its memory and its disk; the record does not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 
 from xxhash import xxh3_64_intdigest
 
@@ -51,12 +52,18 @@ class Violation(Exception):
         self.number = number
 
 
+def _alarmed(number: int, facts: Mapping[str, object]) -> None:
+    raise Violation(1, f"region {number} reports {facts}")
+
+
 class Record:
     """Everything that was issued, sent and promised."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.history = History()
+        self.on_divergence: Callable[[int, Mapping[str, object]], None] = _alarmed
+        """Called with the number of a region that says that another one differs, and the facts."""
         self.lines: list[str] = []
         """What happened, one event a line."""
         self.reached: Counter[str] = Counter()

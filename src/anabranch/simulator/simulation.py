@@ -26,7 +26,7 @@ from anabranch.replication.frames import FrameType
 from anabranch.simulator.checks import Checks, Reader
 from anabranch.simulator.faults import FAULTS, drawn, heal
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import HOST, Node, Process
+from anabranch.simulator.node import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Node, Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
@@ -69,6 +69,9 @@ CASES: Final = (
     "half-open connection",
     "region removed",
     "disk lost",
+    "blackout",
+    "feature level raised",
+    "state joined both ways",
 )
 """A range of runs that never comes to one of these proves little."""
 
@@ -160,6 +163,8 @@ class Simulation:
                 self._has_changed,
             )
             node.keeps_log = keeps_log
+            if "crash" in self.faults:
+                node.first_level = self._chance(f"version of {number}").choice([1, NEW_LEVEL])
             if number > 1:
                 node.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
                     : number - 1
@@ -172,6 +177,7 @@ class Simulation:
             Reader(chance.choice(self.work.keys), chance.choice([1, 2, 5])) for _ in range(3)
         ]
         self._readings: list[_Reading] = []
+        self._levels: dict[Process, int] = {}  # what all members can do, as each of them knows
 
     def _chance(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed}/{purpose}")
@@ -294,9 +300,24 @@ class Simulation:
         sent = {FrameType(kind).name: n for kind, n in sorted(self.network.sent.items())}
         pairs = len(self.members()) * (len(self.members()) - 1)
         allowed = pairs * (IDLE_MS / 1000 + 2)
+        digests = pairs * (IDLE_MS / DIGEST_INTERVAL_MS + 2)
         handshakes = len(self.nodes) > len(self.members())  # who was removed keeps asking
-        if not handshakes and (set(sent) - {"ROW"} or sent.get("ROW", 0) > allowed):
+        if not handshakes and (
+            set(sent) - {"ROW", "DIGESTS", "DIFFERING"}
+            or sent.get("ROW", 0) > allowed
+            or max(sent.get("DIGESTS", 0), sent.get("DIFFERING", 0)) > digests
+        ):
             raise Violation(22, f"while nobody wrote, regions sent {sent}")
+        for process in self._processes():
+            for peer in process.replicator.peers(self.timeline.now_ms):
+                if peer.region in process.replica.members and (
+                    peer.compared_ms is None or peer.in_flight_keys or peer.differing_keys
+                ):
+                    raise Violation(
+                        1,
+                        f"region {process.node.number} has compared everything with "
+                        f"{peer.region} at rest, and finds {peer}",
+                    )
 
     # -- clients ------------------------------------------------------------------------------
 
@@ -374,6 +395,9 @@ class Simulation:
             receiver = process.replicator._receiver  # noqa: SLF001
             reached["held batch"] += bool(len(receiver.buffer))
             reached["marks waited"] += bool(process.replica.marked)
+            level = process.replicator.feature_level
+            reached["feature level raised"] += level > self._levels.get(process, level)
+            self._levels[process] = level
         self._count_joins()
         process = self._clients.choice(self.nodes).process
         if process is None or process.journal.broken:  # then what it does is recorded nowhere

@@ -26,7 +26,7 @@ from itertools import accumulate, pairwise
 
 from anabranch.stream.packed_ids import PackedIds
 
-__all__ = ["Block", "entry_weight"]
+__all__ = ["Block", "entry_weight", "entry_weights"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
@@ -44,6 +44,16 @@ def entry_weight(fields_bytes: int, words: int) -> int:
     return fields_bytes - 4 if words == 2 else (fields_bytes + 4 - 4 * words) >> 1
 
 
+def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
+    """The same for many entries, of as many words each or of a number for each."""
+    if isinstance(words, list):
+        return list(map(entry_weight, sizes, words))
+    if words == 2:
+        return [size - 4 for size in sizes]
+    framing = 4 - 4 * words
+    return [(size + framing) >> 1 for size in sizes]
+
+
 class Block:
     """Up to a few hundred consecutive entries of one region log."""
 
@@ -51,6 +61,7 @@ class Block:
         "__weakref__",  # the queue of blocks to seal must not keep deleted ones alive
         "data",
         "dead",
+        "digest",
         "ends",
         "first_id",
         "first_position",
@@ -80,6 +91,8 @@ class Block:
         self.positions: list[int] | None = None
         # With several regions: the effect number of each entry (stream/shared_log.py).
         self.numbers: array[int] | range | None = None
+        # Of the live entries while nothing is added, see keyspace/agreement.py; None: not taken.
+        self.digest: int | None = None
 
     @property
     def slots(self) -> int:
@@ -205,9 +218,9 @@ class Block:
             if numbers is not None and numbers[-1] - numbers[0] == len(numbers) - 1:
                 self.numbers = range(numbers[0], numbers[-1] + 1)
 
-    def fill(self, ids: list[int], data: bytes, ends: Sequence[int], weight: int) -> None:
+    def fill(self, ids: Sequence[int], data: bytes, ends: Sequence[int], weight: int) -> None:
         """Take the entries of an empty block in one piece."""
-        self.ids = PackedIds.pack_run(ids) or ids
+        self.ids = PackedIds.pack_run(ids) or list(ids)
         self._hold(data, ends)
         self.weight = weight
 
@@ -225,6 +238,7 @@ class Block:
     def reopen(self) -> None:
         """Entries may be added again (the block behind this one went)."""
         self.is_open = True
+        self.digest = None
         if self.parts is None:
             self.parts = self.fragments(0, len(self.ids))
             self.ids = list(self.ids)
@@ -237,6 +251,7 @@ class Block:
 
     def kill(self, index: int) -> None:
         """Remove one live entry; the caller drops the block when ``live`` reaches 0."""
+        self.digest = None
         if self.dead is _NONE:
             self.dead = {index}
         else:

@@ -335,7 +335,7 @@ def _block_array(block: Block) -> list[Any]:
         sorted(block.dead),
         block.gaps,
         block.weight,
-        block.positions,
+        None if block.positions is None else block.positions[:],  # of a tail it goes on growing
         block.is_open,
         _numbers_array(block.numbers),
     ]

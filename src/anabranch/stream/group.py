@@ -13,7 +13,7 @@ pay nothing for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sortedcontainers import SortedList
 
@@ -133,7 +133,7 @@ class Group:
         found = [entry for entry in (p.last() for p in self.pending.values()) if entry]
         return max(found, key=lambda entry: entry.entry_id, default=None)
 
-    def deliver(self, region: int, ids: list[int], consumer: Consumer, now_ms: int) -> None:
+    def deliver(self, region: int, ids: Sequence[int], consumer: Consumer, now_ms: int) -> None:
         """Make entries pending for a consumer, delivered once, now.
 
         An entry that was pending already (after SETID backwards) changes hands and starts again

@@ -7,7 +7,7 @@ what both would hold if each had applied what the other had.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from anabranch.stream.ranges import Ranges
@@ -16,7 +16,7 @@ from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["join_dots", "join_streams"]
+__all__ = ["join_dots", "join_streams", "replace_shared"]
 
 _T = TypeVar("_T")
 
@@ -62,6 +62,44 @@ def join_streams(
         assert isinstance(group, SharedGroup)
         for origin, log in ours.shared_logs.items():
             group.drop_between(origin, 0, log.floor)
+
+
+def replace_shared(ours: Stream, fresh: Stream) -> None:
+    """Have what regions share as another stream has it; the other is of no use afterwards.
+
+    What was delivered here, and to whom, stays. So do marks: either side may have forgotten some,
+    and one too many does no harm. Counters and look-up tables have to be derived anew.
+    """
+    assert ours.shared is not None
+    assert fresh.shared is not None
+    fresh.shared.marks |= ours.shared.marks
+    ours.shared = fresh.shared
+    ours.logs = fresh.logs
+    groups = ours.groups
+    ours.groups = fresh.groups
+    for name, group in fresh.groups.items():
+        known = groups.get(name)
+        assert isinstance(group, SharedGroup)
+        assert known is None or isinstance(known, SharedGroup)
+        if known is None or group.creations.keys().isdisjoint(known.creations):
+            continue
+        for dot, by_origin in group.acknowledged.items():
+            for origin, ranges in by_origin.items():
+                before = known.acknowledged.get(dot, {}).get(origin, Ranges())
+                _note_settled(known, ours.shared_log(origin), origin, ranges.without(before))
+        known.creations, known.acknowledged = group.creations, group.acknowledged
+        for origin, log in ours.shared_logs.items():
+            known.drop_between(origin, 0, log.floor)
+        ours.groups[name] = known
+
+
+def _note_settled(
+    group: SharedGroup, log: SharedLog, origin: int, news: Iterable[tuple[int, int]]
+) -> None:
+    """Numbers of an origin were acknowledged somewhere."""
+    for low, high in news:
+        group.note_settled(origin, low, high)
+        group.see(log.id_upto(high))
 
 
 def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:
@@ -140,10 +178,7 @@ def _join_groups(
                         before = known.setdefault(origin, Ranges())
                         news = ranges.without(before)
                         before.update(ranges)
-                        log = ours.shared_log(origin)
-                        for low, high in news:
-                            mine.note_settled(origin, low, high)
-                            mine.see(log.id_upto(high))
+                        _note_settled(mine, ours.shared_log(origin), origin, news)
 
 
 def _surviving(

@@ -10,7 +10,7 @@ survive deletion, trimming and rewriting.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from anabranch.stream.block import Block
@@ -65,7 +65,7 @@ class RegionLog:
         tail.weight += weight
         self.next_position = position + 1
 
-    def extend(self, ids: list[int], fragments: list[bytes], weight: int) -> None:
+    def extend(self, ids: Sequence[int], fragments: list[bytes], weight: int) -> None:
         """Add neighbouring entries to the newest block; ``weight`` is that of all of them."""
         tail = self.tail
         assert tail is not None
@@ -78,7 +78,7 @@ class RegionLog:
         tail.weight += weight
         self.next_position = position + len(ids)
 
-    def append_full(self, ids: list[int], data: bytes, ends: list[int], weight: int) -> None:
+    def append_full(self, ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> None:
         """Add a whole node behind the newest; the next addition has to open another."""
         if self.tail is not None:
             self.tail.is_open = False
@@ -244,9 +244,17 @@ class RegionLog:
         blocks = self.blocks
         at = max(bisect_right(blocks, low, key=_first_position) - 1, 0)
         while at < len(blocks) and (block := blocks[at]).first_position < high:
+            at += 1
+            if not block.dead and block.positions is None:  # nearly all: no more calls than needed
+                begin = block.first_position
+                first = low - begin if low > begin else 0
+                count = len(block.ends) if block.parts is None else len(block.ids)
+                stop = high - begin if high < begin + count else count
+                if first < stop:
+                    yield block, first, stop
+                continue
             for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
                 yield block, first, stop
-            at += 1
 
     def live_blocks(self) -> Iterator[Block]:
         """All blocks from the oldest."""

@@ -3,7 +3,9 @@
 A new ID is above everything that its region has seen in the key, so the order of IDs extends the
 order of cause and effect. IDs that the server makes are unique over all regions: a region uses the
 sequence numbers that are its own number modulo 256, and a later epoch of it, whose predecessor may
-have given out IDs that nobody remembers, begins at ``epoch x 2**32``.
+have given out IDs that nobody remembers, begins at ``epoch x 2**32``. An earlier epoch that must go
+above an ID of another region's later one does not enter what may be its own successor's: the upper
+half of a sequence number is the epoch modulo 65536.
 """
 
 from __future__ import annotations
@@ -16,13 +18,19 @@ MODULUS = 256
 """Fixed for a cluster: region numbers are below it."""
 
 _EPOCH_BITS = 32
+_EPOCHS = 65536
+"""So many epochs of a region later a sequence number may mean two."""
 
 
 def next_sequence(own: int, after: int) -> int:
     """The smallest sequence number above ``after`` that an origin may use."""
     region, epoch = own & 0xFF, own >> 8
     low = max(after + 1, epoch << _EPOCH_BITS)
-    return low + (region - low) % MODULUS
+    number = low + (region - low) % MODULUS
+    high = number >> _EPOCH_BITS
+    if others := (epoch - high) % _EPOCHS:
+        number = (high + others << _EPOCH_BITS) + region
+    return number
 
 
 def sequence_in(own: int, ms: int, last: int) -> int:

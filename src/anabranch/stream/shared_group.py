@@ -13,7 +13,7 @@ consumer was deleted, the group was moved) end a run, and never count as acknowl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -136,7 +136,7 @@ class SharedGroup(Group):
     def hand_out(
         self,
         origin: int,
-        ids: list[int],
+        ids: Sequence[int],
         numbers: list[int],
         consumer: Consumer,
         now_ms: int,

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from benchmarks.regions.catalogue import catalogue
-from benchmarks.regions.figures import Figure, of_rounds, percentile
-from benchmarks.regions.goals import GOALS, Goal, judge
-from benchmarks.regions.report import Part, Result, cells, number, to_json, to_markdown
+from benchmarks.regions.goals import GOALS
+from benchmarks.shared.figures import Figure, of_rounds, percentile
+from benchmarks.shared.goals import Goal, judge
+from benchmarks.shared.report import Page, Part, Result, cells, number, to_json, to_markdown
 from benchmarks.versus_redis.machine import Machine
 
 MACHINE = Machine("a cpu", 2, 4.0, "Linux", "CPython 3", "3.0", 0.1)
@@ -48,7 +49,8 @@ def test_only_what_has_a_goal_and_was_measured_in_full_is_judged():
             Figure(name, limit * 2, "ms"),
             Figure(name, limit * 2, "ms", is_less=True),
             Figure("without a goal", 1.0, "ms"),
-        ]
+        ],
+        GOALS,
     )
     assert (good.passed, bad.passed, less.passed, other.passed) == (True, False, None, None)
     assert [cells(verdict)[3] for verdict in (good, bad, less, other)] == [
@@ -78,9 +80,9 @@ def test_numbers_are_shown_with_the_digits_that_say_something(value: float, show
 
 def test_a_page_has_a_row_for_every_figure_and_for_what_was_not_measured():
     name = "applied per second of one core, one by one"
-    (verdict,) = judge([Figure(name, 120_000.0, "entries/s", 1.0, 2.0, note="a note")])
+    (verdict,) = judge([Figure(name, 120_000.0, "entries/s", 1.0, 2.0, note="a note")], GOALS)
     result = result_of(Part("backlog", 1.0, [verdict]), Part("wire", 2.0, [], "it broke"))
-    page = to_markdown(result)
+    page = to_markdown(result, Page("regions", "A title", "An account."))
     assert f"| {name} | 120,000 entries/s (1 to 2) | ≥ 100,000 | pass | a note |" in page
     assert "| wire | - | | not measured | it broke |" in page
     read = json.loads(to_json(result))

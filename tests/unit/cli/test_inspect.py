@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import get_type_hints
 
 import pytest
@@ -69,6 +70,7 @@ SAMPLES = {
     bytes | None: None,
     bool: True,
     list[int]: [],
+    Sequence[int]: [],
     list[bytes]: [b"b"],
     list[tuple[int, int]]: [(0, 5)],
     list[tuple[int, int, int, int]]: [(1 << 64, 0, 5, 1)],

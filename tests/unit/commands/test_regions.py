@@ -81,6 +81,9 @@ class FakeRegions:
             raise CommandError("ERR unreachable, use FORCE")
         self.removed.append((region, force))
 
+    def expiries(self) -> dict[int, int]:
+        return {2: 1_900_000_000}
+
     def fault(self, region: int) -> SimpleNamespace:
         nothing = {"paused": False, "delay_ms": 0.0, "jitter_ms": 0.0, "loss": 0.0, "rate": 0.0}
         return self.faults.setdefault(region, SimpleNamespace(**nothing))

@@ -176,6 +176,10 @@ def test_an_effect_of_an_older_server_has_defaults_for_what_it_lacks() -> None:
 def test_ids_of_one_region_are_one_run() -> None:
     ids = list(range((7 << SEQ_BITS) + 3, (7 << SEQ_BITS) + 3 + 256 * 50, 256))
     assert runs_of(ids) == [7, 3, -50, 256]
+    for few in (1, 2, 3, 50):
+        even = range(ids[0], ids[0] + few * 256, 256)
+        assert runs_of(even) == runs_of(list(even))
+        assert runs_of(range(9, 9 + few)) == [0, 9, few]
     assert join_ids(runs_of(ids)) == ids
     mixed = [*ids, ids[-1] + 1, ids[-1] + 2, 9 << SEQ_BITS, (9 << SEQ_BITS) + 256]
     assert join_ids(runs_of(mixed)) == mixed

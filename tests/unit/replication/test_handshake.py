@@ -119,13 +119,13 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType) -> No
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = pair()
-    real = nodes[1].replicator._facts
+    real = nodes[1].replicator._greeter._facts
 
     def facts(known_epoch: int) -> frames.Hello:
         values = {name: getattr(real(known_epoch), name) for name in frames.Hello.__struct_fields__}
         return frames.Hello(**{**values, "modulus": 512})
 
-    monkeypatch.setattr(nodes[1].replicator, "_facts", facts)
+    monkeypatch.setattr(nodes[1].replicator._greeter, "_facts", facts)
     nodes[0].world.run(2000)
     assert (Reason.MODULUS, "the sequence modulus is 256 here and 512 there") in refusals(nodes[0])
 

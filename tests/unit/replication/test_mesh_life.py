@@ -124,12 +124,27 @@ def test_an_effect_waits_for_its_cause_which_is_fetched_from_its_sender() -> Non
     one.write()
     world.run(10)
     two.write()  # made with knowledge of it
-    world.run(40)
+    world.run(100)
     assert three.local.vector == {1: 1, 2: 1}
     assert world.frames[3, 2, "FETCH"] == 1
     assert three.peer(2).counters.relayed_bytes > 0
     world.run(1000)
     assert three.peer(1).counters.duplicates == 1
+
+
+def test_a_cause_that_is_on_its_way_is_not_asked_for() -> None:
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(1000)
+    world.delay_ms[frozenset((1, 3))] = 8
+    for _ in range(10):
+        one.write()
+        world.run(3)
+        two.write()  # made with knowledge of it, and sooner there
+        world.run(200)
+    assert three.local.vector == {1: 10, 2: 10}
+    assert world.frames[3, 2, "FETCH"] == 0
+    assert three.peer(1).counters.duplicates == 0
 
 
 def test_a_unit_is_applied_as_a_whole_though_the_link_breaks_within() -> None:

@@ -24,7 +24,7 @@ class FakeReplicator:
         self.failed = asyncio.Event()
         self.news = asyncio.Event()
 
-    def link_up(self, link: int, now_ms: float, dialled: object) -> None:
+    def link_up(self, link: int, now_ms: float, dialled: object, names: object = None) -> None:
         self.links.append(link)
         self.news.set()
 

@@ -62,3 +62,27 @@ def test_packed_ids_are_searched_like_the_list(ids: list[int], away_ms: int, seq
 )
 def test_what_does_not_fit_is_not_packed(ids: list[int]) -> None:
     assert PackedIds.pack(ids) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "step"),
+    [
+        (0, 1, 1),
+        (7, 100, 1),
+        (1 << 14, 100, 1),
+        ((1 << 14) - 50, 100, 1),
+        (3, 100, 256),
+        (3, 1, 256),
+    ],
+)
+def test_even_ids_are_packed_as_they_are(first: int, count: int, step: int) -> None:
+    start = make(1_700_000_000_000, first)
+    ids = range(start, start + count * step, step)
+    packed = PackedIds.pack_run(ids)
+    assert packed is not None
+    assert list(packed) == list(ids)
+    slow = PackedIds.pack(list(ids))
+    assert slow is not None
+    assert (packed.base_ms, packed.words) == (slow.base_ms, slow.words)
+    crossing = make(5, MAX_SEQ)
+    assert PackedIds.pack_run(range(crossing, crossing + 2)) is None

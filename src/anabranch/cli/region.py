@@ -1,0 +1,123 @@
+"""``anabranch region``: what is done about a region beside running it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import redis
+
+from anabranch.cli.address import Address
+from anabranch.cli.inspect_files import Failed, lines_of_failure
+from anabranch.cli.salvage import Cluster, Lost, bring_back, lost_in, noted, remember_done
+from anabranch.cli.transfer.client import message
+from anabranch.errors import AnabranchError
+
+__all__ = ["command"]
+
+
+@click.group(help="What is done about a region of an Active-Active cluster beside running it.")
+def command() -> None:
+    """The group itself has nothing to do."""
+
+
+@command.command(
+    context_settings={"ignore_unknown_options": True},
+    help="""Give the others what only a removed region had.
+
+A region that was removed while it could not be reached may hold entries that no other region has.
+They are looked up in its directory, whose server must have ended, and, with --to, added again
+under their IDs: for the time being the region's number joins once more, under a new epoch and with
+an empty directory of its own, and is removed again at the end. Groups, acknowledgements and
+deletions of the removed region are not brought back; entries that it deleted itself stay deleted.
+
+Without --to, or with --dry-run, it is only told what there is. The directory remembers that it was
+salvaged; after an attempt that broke off the next one adds only what is missing.
+
+DIRECTIVES are those of 'anabranch serve' that are needed to join: --gossip-secret,
+--tls-replication and its files. They are taken from the environment as well.
+
+\b
+Examples:
+  anabranch region salvage --dir /var/lib/anabranch --to redis://eu.example:6379 --dry-run
+  anabranch region salvage --dir /var/lib/anabranch --to redis://:secret@eu.example:6379
+""",
+)
+@click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="The directory of the removed region.",
+)
+@click.option("--to", "url", help="A member: redis://[user:password@]host[:port] or rediss://.")
+@click.option("--cacert", help="Certificates to trust for rediss:// (PEM).")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be added.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait for the member.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("directives", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def salvage(
+    ctx: click.Context,
+    /,
+    directory: Path,
+    url: str | None,
+    cacert: str | None,
+    dry_run: bool,
+    timeout: float,
+    as_json: bool,
+    directives: tuple[str, ...],
+) -> None:
+    """Look, and bring back."""
+    address = None
+    if url is not None:
+        address = Address(cacert=cacert, timeout=timeout).at_url(url, "--to")
+    elif not dry_run:
+        raise click.UsageError("name a member with --to, or give --dry-run")
+    with lines_of_failure(ctx):
+        try:
+            told = noted(directory)
+            if told is not None:
+                _show({"salvaged": told, "added": 0}, as_json=as_json)
+                return
+            cluster = None if address is None else Cluster(address)
+            lost = lost_in(directory, cluster)
+            report = _found(lost)
+            if cluster is not None and not dry_run:
+                report["added"] = bring_back(lost, cluster, directives, timeout)
+                remember_done(directory)
+        except redis.RedisError as problem:
+            raise Failed(f"{url}: {message(problem)}") from None
+        except AnabranchError as problem:
+            raise Failed(str(problem).removeprefix("ERR ")) from None
+    _show(report, as_json=as_json)
+
+
+def _found(lost: Lost) -> dict[str, Any]:
+    return {
+        "region": lost.region,
+        "name": lost.name,
+        "effects": {f"{each & 0xFF}.{each >> 8}": count for each, count in lost.effects.items()},
+        "entries": sum(map(len, lost.entries.values())),
+        "keys": len(lost.entries),
+    }
+
+
+def _show(report: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report))
+        return
+    if "salvaged" in report:
+        print(f"It was salvaged on {report['salvaged']}: nothing to do")
+        return
+    name = report["name"]
+    print(f"Region {report['region']}{f' ({name})' if name else ''} has effects that others lack:")
+    for origin, count in sorted(report["effects"].items()):
+        print(f"  {count:,} of region.epoch {origin}")
+    print(f"Among them are {report['entries']:,} live entries in {report['keys']:,} keys")
+    if "added" in report:
+        print(f"{report['added']:,} entries were added")
+    sys.stdout.flush()

@@ -1,0 +1,277 @@
+"""What only a removed region had, and how others get it: a region that joins for this alone.
+
+Entries keep their IDs, which lie below those of today, so they cannot be added where others write:
+within an origin IDs ascend. A new life of the removed number has written nothing yet; it adds every
+key's entries in the order of their IDs, waits until they are on a member's disk, and is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from anabranch.cli.address import Address
+from anabranch.cli.inspect_files import Failed, Progress, in_use, locate
+from anabranch.cli.inspect_stream import recovered
+from anabranch.cli.transfer.client import connect
+from anabranch.config.load import load
+from anabranch.effects import kinds
+from anabranch.keyspace.replica import Replica, includes, origin_of, region_of
+from anabranch.server.app import Server
+from anabranch.server.identity import identity_in
+from anabranch.server.logs import close_logs, open_logs
+from anabranch.server.stop import orderly_stop
+from anabranch.stream.numbering import spans_behind
+from anabranch.stream.stream import Stream
+
+__all__ = ["Cluster", "Lost", "bring_back", "lost_in", "noted", "remember_done"]
+
+_DATABASES: Final = 1024
+_NOTE: Final = "salvaged"
+_RUN_ENTRIES: Final = 1000
+_LOOK_S: Final = 0.05
+_LOG_LINES: Final = 3
+
+
+class Entry(NamedTuple):
+    """One entry as its key holds it."""
+
+    entry_id: int
+    fragment: bytes
+    weight: int
+
+
+Key = tuple[int, bytes]
+"""Database and key."""
+
+
+@dataclass(slots=True)
+class Lost:
+    """What a directory has and others have not."""
+
+    region: int
+    name: str
+    effects: dict[int, int]
+    """How many of each origin."""
+    entries: dict[Key, list[Entry]]
+    """Live ones by key, ascending by ID."""
+
+
+class Cluster:
+    """The regions that are left, as one of them knows them. Raises :class:`redis.RedisError`."""
+
+    def __init__(self, address: Address) -> None:
+        self._client = connect(address, 0)
+        answer = _pairs(self._client.execute_command("AB.INFO"))
+        self.vector = {origin_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
+        self._databases = int(self._client.config_get("databases").get("databases", 16))
+        rows = [_pairs(row) for row in self._client.execute_command("AB.REGION", "LIST")]
+        self._states = {row[b"region"]: row[b"state"].decode() for row in rows}
+        self.region = next((n for n, state in self._states.items() if state == "myself"), 0)
+        self.address = next(
+            (row[b"address"].decode() for row in rows if row[b"region"] == self.region), ""
+        )
+
+    @property
+    def databases(self) -> int:
+        """How many of them every region has."""
+        return self._databases
+
+    def state(self, region: int) -> str:
+        """What AB.REGION LIST says of it; empty if it was never a member."""
+        found: str = self._states.get(region, "")
+        return found
+
+    def remove(self, region: int) -> None:
+        """Take a region that is connected out of the cluster."""
+        self._client.execute_command("AB.REGION", "REMOVE", region)
+
+
+def _pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
+    """A map as RESP2 has it."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+# -- what there is ------------------------------------------------------------------------------
+
+
+def noted(path: Path) -> str | None:
+    """When the directory was salvaged, if it was."""
+    directory, _ = locate(path)
+    note = directory.path / _NOTE
+    return note.read_text().strip() if note.exists() else None
+
+
+def remember_done(path: Path) -> None:
+    """Note in the directory that nothing is left to do."""
+    directory, _ = locate(path)
+    (directory.path / _NOTE).write_text(time.strftime("%Y-%m-%d %H:%M:%S UTC\n", time.gmtime()))
+
+
+def lost_in(path: Path, cluster: Cluster | None) -> Lost:
+    """What the directory has that the cluster has not; without one, that nobody has confirmed."""
+    directory, name = locate(path)
+    if name is not None:
+        raise Failed(f"{path} is no directory")
+    if in_use(directory):
+        raise Failed(f"a server uses {directory.path}: stop it first")
+    try:
+        identity = identity_in(directory)
+    except (OSError, ValueError):
+        raise Failed(f"{directory.path} is not that of a region of a cluster") from None
+    region = int(identity["region-id"])
+    if cluster is not None and cluster.state(region) != "removed":
+        raise Failed(
+            f"region {region} is no removed region there: what it has is brought by starting it, "
+            f"or, if it cannot be started, after AB.REGION REMOVE {region} FORCE"
+        )
+    replica = Replica(origin_of(region, 0), lambda: (0, 0))
+    keyspace, _ = recovered(directory, _DATABASES, replica)
+    seen: Mapping[int, int] = replica.stable if cluster is None else cluster.vector
+    effects = {
+        origin: number - seen.get(origin, 0)
+        for origin, number in replica.vector.items()
+        if number > seen.get(origin, 0)
+    }
+    entries: dict[Key, list[Entry]] = {}
+    for database in keyspace.databases:
+        for key, value in database.values.items():
+            if isinstance(value, Stream):
+                found = list(_behind(value, seen))
+                if found:
+                    entries[database.index, key] = found
+    return Lost(region, str(identity["region-name"]), effects, entries)
+
+
+def _behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[Entry]:
+    for _, (block, low, high) in spans_behind(stream, seen):
+        share = block.weight // block.slots
+        for entry_id, data in zip(block.ids[low:high], block.fragments(low, high), strict=True):
+            yield Entry(entry_id, data, share)
+
+
+# -- bringing it back ---------------------------------------------------------------------------
+
+
+def bring_back(lost: Lost, cluster: Cluster, directives: Sequence[str], patience_s: float) -> int:
+    """Add the entries that are not there under their IDs; how many."""
+    if not lost.entries:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="anabranch-salvage-") as scratch:
+        port = _free_port()
+        loaded = load(
+            [
+                *("--region-id", str(lost.region), "--region-name", lost.name),
+                *("--port", "0", "--unixsocket", f"{scratch}/socket", "--dir", scratch),
+                *("--gossip-port", str(port), "--join", cluster.address),
+                *("--databases", str(cluster.databases), "--logfile", f"{scratch}/log"),
+                *directives,
+            ],
+            os.environ,
+        )
+        open_logs(loaded.settings)
+        try:
+            return asyncio.run(_live(Server(loaded.settings), lost, cluster, patience_s))
+        except TimeoutError as problem:
+            lines = Path(scratch, "log").read_text(errors="replace").splitlines()
+            told = "\n".join(lines[-_LOG_LINES:])
+            raise Failed(f"not within {patience_s:g} s: {problem}\n{told}") from None
+        finally:
+            close_logs()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float) -> int:
+    """One life: join, catch up, add, wait for a disk, leave."""
+    regions = server.regions
+    assert regions is not None
+    progress = Progress("adding", sum(map(len, lost.entries.values())))
+    added = done = 0
+    try:
+        await server.start()
+        await _until(
+            lambda: bool(regions.cluster_id) and includes(regions.vector, cluster.vector),
+            "the region joins and catches up",
+            patience_s,
+        )
+        server.region.context.set_time(server.clock.now_us() // 1000)
+        for place, entries in lost.entries.items():
+            for chunk in _chunks(entries):
+                missing = _missing(server, place, chunk)
+                if missing:
+                    _add(server, place, missing)
+                    added += len(missing)
+                done += len(chunk)
+                progress.update(done)
+                await _until(
+                    lambda: _is_safe(server, cluster.region), "a member has it on disk", patience_s
+                )
+        await asyncio.to_thread(cluster.remove, lost.region)
+        return added
+    finally:
+        progress.finish()
+        await orderly_stop(server, patient=False)
+        server.persistence.close()
+
+
+def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """Some at a time; of several entries with one ID the first, as IDs of an origin ascend."""
+    distinct = [next(group) for _, group in groupby(entries, key=lambda each: each.entry_id)]
+    for at in range(0, len(distinct), _RUN_ENTRIES):
+        yield distinct[at : at + _RUN_ENTRIES]
+
+
+def _missing(server: Server, place: Key, entries: Iterable[Entry]) -> list[Entry]:
+    """Those of which the key has no entry with the same ID, from an earlier attempt maybe."""
+    db, key = place
+    stream = server.region.keyspace.databases[db].values.get(key)
+    if not isinstance(stream, Stream):
+        return list(entries)
+    return [each for each in entries if not any(True for _ in stream.find_all(each.entry_id))]
+
+
+def _add(server: Server, place: Key, entries: list[Entry]) -> None:
+    node = server.settings.stream_node_max_entries or _RUN_ENTRIES
+    fragments = [each.fragment for each in entries]
+    server.region.context.emit(
+        kinds.AddRun(
+            *place,
+            [each.entry_id for each in entries],
+            b"".join(fragments),
+            list(map(len, fragments)),
+            [each.weight for each in entries],
+            list(range(0, len(entries), node)),
+        )
+    )
+    server.end_turn()
+
+
+def _is_safe(server: Server, region: int) -> bool:
+    """Whether a member has all of ours on its disk."""
+    regions = server.regions
+    assert regions is not None
+    if region_of(regions.origin) == region:
+        return False
+    return any(each.region == region and each.durable_lag_effects == 0 for each in regions.peers())
+
+
+async def _until(it_is_so: Callable[[], bool], what: str, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while not it_is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        await asyncio.sleep(_LOOK_S)

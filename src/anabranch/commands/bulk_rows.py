@@ -1,0 +1,282 @@
+r"""The rows of AB.IMPORT: whether they are what stands on the wire, and what they become.
+
+A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
+all of them are checked. Row by row that would cost more than everything else; here a fixed number
+of calls goes over the whole payload. Rows of a table have the same names in the same order, so the
+payload is cut where they stand, and what is left are sizes and values. Rows that differ are cut at
+their line ends. Only what neither of this can tell apart is parsed row by row.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, compress, pairwise, repeat
+from operator import add, sub
+from typing import Final
+
+from hiredis import ProtocolError, Reader, pack_command
+
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.stream.block import entry_weights
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
+
+__all__ = ["Rows", "content_of", "rows_in"]
+
+_COUNT: Final = struct.Struct("<I")
+_LINE_END: Final = b"\r\n"
+_HEAD: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
+_SWAP: Final = sys.byteorder != "little"
+_INVALID: Final = "ERR invalid payload"
+_CACHED_MAX: Final = 8192
+_STRETCH_BYTES: Final = 24_000
+"""Cut at a time: above 30,000 CPython prepares for a long search at each cut, which costs more."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Checked rows."""
+
+    sizes: list[int]
+    """Bytes of each."""
+    words: int | list[int]
+    """Names and values, the same number in all rows or one for each."""
+    cuts: list[bytes]
+    """What stands before, between and behind the pieces of every row."""
+    pieces: list[bytes]
+    """The rest, one less for each row than there are cuts."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def added(
+        self, db: int, key: bytes, ids: range, newest: tuple[int, int], limits: tuple[int, int]
+    ) -> kinds.AddRun:
+        """The effect that adds them, divided into nodes as XADD would.
+
+        ``newest`` is how many entries the newest node has had and its weight, ``limits`` how much
+        of either a node may have.
+        """
+        weights = entry_weights(self.sizes, self.words)
+        begins, ends, id_sizes = _before_fields(ids)
+        data = _woven([begins, ends], self.cuts, self.pieces, len(ids))
+        sizes = list(map(add, id_sizes, self.sizes))
+        opens = _opening(weights, newest, limits)
+        return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
+
+
+def _woven(
+    columns: list[Sequence[bytes]], cuts: list[bytes], pieces: list[bytes], count: int
+) -> bytes:
+    """Row by row one of each column, then cuts and pieces in turns, all in one."""
+    width = len(columns) + 2 * len(cuts) - 1
+    whole = [b""] * (width * count)
+    for at, column in enumerate(columns):
+        whole[at::width] = column
+    for at, cut in enumerate(cuts):
+        whole[len(columns) + 2 * at :: width] = [cut] * count
+    per_row = len(cuts) - 1
+    for at in range(per_row):
+        whole[len(columns) + 2 * at + 1 :: width] = pieces[at::per_row]
+    return b"".join(whole)
+
+
+# -- checking ---------------------------------------------------------------------------------
+
+
+def content_of(payload: bytes) -> tuple[list[int], bytes]:
+    """Where each row of a payload ends, and the rows; :class:`CommandError` if it is none."""
+    if len(payload) < _COUNT.size:
+        raise CommandError(_INVALID)
+    (count,) = _COUNT.unpack_from(payload)
+    data_at = _COUNT.size * (1 + count)
+    if len(payload) < data_at:
+        raise CommandError(_INVALID)
+    ends = array("I")
+    ends.frombytes(payload[_COUNT.size : data_at])
+    if _SWAP:
+        ends.byteswap()
+    if (ends[-1] if count else 0) != len(payload) - data_at:
+        raise CommandError(_INVALID)
+    return ends.tolist(), payload[data_at:]
+
+
+def rows_in(ends: list[int], data: bytes) -> Rows:
+    """At least one row, checked; :class:`CommandError` if they are not."""
+    return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
+
+
+def _tabular(ends: list[int], data: bytes) -> Rows | None:
+    """Rows that have the names of the first; None if they do not, or cannot be told apart so.
+
+    Cut at all names, a row is pieces of size, line end and value. Put together again with the cuts
+    in their order they are the same bytes, so there is nothing else.
+    """
+    count = len(ends)
+    first = data[: ends[0]]
+    words = _words_in(Reader(), first)
+    if not words:
+        return None
+    reader = Reader()
+    reader.feed(first)
+    names = reader.gets()[0::2]
+    head, *seams = [b"$%d\r\n%b\r\n$" % (len(name), name) for name in names]
+    cuts = [b"*%d\r\n%b" % (words, head), *(_LINE_END + seam for seam in seams), _LINE_END]
+    mark = _LINE_END + cuts[0]
+    others = set(cuts[1:-1])
+    pieces: list[bytes] = []
+    low = row = 0
+    while row < count:
+        row = max(bisect_right(ends, low + _STRETCH_BYTES), row + 1)
+        rest = data[low + len(cuts[0]) : ends[row - 1] - len(_LINE_END)]
+        for seam in others:
+            rest = rest.replace(seam, mark)
+        pieces += rest.split(mark)
+        low = ends[row - 1]
+    per_row = len(names)
+    if len(pieces) != count * per_row or not _are_sized(pieces):
+        return None
+    sums = list(accumulate(map(len, pieces)))[per_row - 1 :: per_row]
+    framing = sum(map(len, cuts))
+    if list(map(add, sums, range(framing, framing * (count + 1), framing))) != ends:
+        return None
+    if _woven([], cuts, pieces, count) != data:
+        return None
+    return Rows(list(map(sub, ends, [0, *ends])), words, cuts, pieces)
+
+
+def _are_sized(pieces: list[bytes]) -> bool:
+    """Whether each is a value behind its size and a line end."""
+    try:
+        begins = list(map(_SIZE_LINES.__getitem__, map(len, pieces)))
+    except IndexError:
+        begins = [_size_line(len(piece)) for piece in pieces]
+    return all(map(bytes.startswith, pieces, begins))
+
+
+def _size_line(size: int) -> bytes:
+    """How something of that size begins if it is a value behind its own size."""
+    for digits in range(1, len(str(size)) + 1):
+        value = size - digits - len(_LINE_END)
+        if value >= 0 and len(str(value)) == digits:
+            return b"%d\r\n" % value
+    return b"-"  # there is none: no size begins with it
+
+
+_SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
+
+
+def _mixed(ends: list[int], data: bytes) -> Rows | None:
+    """Rows of any names; None if they are not, or a word holds a line end."""
+    lines = data.split(_LINE_END)
+    if lines.pop():
+        return None
+    rows = [data[low:high] for low, high in pairwise([0, *ends])]
+    if not all(map(bytes.endswith, rows, repeat(_LINE_END))):
+        return None
+    counts = list(map(bytes.count, rows, repeat(_LINE_END)))
+    shapes = set(counts)
+    if any(lines_of % 4 != 1 or lines_of == 1 for lines_of in shapes):
+        return None
+    marks = {lines_of: b"*%d" % (lines_of >> 1) for lines_of in shapes}
+    begins = [0, *accumulate(counts)]
+    if [lines[at] for at in begins[:-1]] != [marks[lines_of] for lines_of in counts]:
+        return None
+    # Of each row's lines the second, fourth ... are sizes, the third, fifth ... words.
+    masks = {lines_of: b"\0" + b"\1\0" * (lines_of >> 1) for lines_of in shapes}
+    mask = b"".join([masks[lines_of] for lines_of in counts])
+    sizes, words = list(compress(lines, mask)), list(compress(lines[1:], mask))
+    if [b"$%d" % len(word) for word in words] != sizes:
+        return None
+    return _whole(rows, [lines_of >> 1 for lines_of in counts])
+
+
+def _parsed(ends: list[int], data: bytes) -> Rows:
+    """Any rows that are what they should be; :class:`CommandError` if they are not."""
+    rows = [data[low:high] for low, high in pairwise([0, *ends])]
+    reader = Reader()
+    words = [_words_in(reader, row) for row in rows]
+    if not all(words):
+        raise CommandError(_INVALID)
+    return _whole(rows, words)
+
+
+def _whole(rows: list[bytes], words: list[int]) -> Rows:
+    return Rows(list(map(len, rows)), words, [b"", b""], rows)
+
+
+def _words_in(reader: Reader, row: bytes) -> int:
+    r"""How many bulk strings these bytes are, ``*2n\r\n`` before them; 0 if they are not.
+
+    Written again by who writes requests they must be the same bytes: that is strict.
+    """
+    head = _HEAD.match(row)
+    if head is None:
+        return 0
+    words = int(head[1])
+    # The count is looked at first: the reader makes room for as many as it is told.
+    if words % 2 or words * _BULK_BYTES_MIN > len(row):
+        return 0
+    reader.feed(row)
+    try:
+        return words if pack_command(tuple(reader.gets())) == row else 0
+    except (ProtocolError, TypeError):
+        return 0
+
+
+# -- putting together -------------------------------------------------------------------------
+
+
+def _before_fields(ids: range) -> tuple[list[bytes], Sequence[bytes], list[int]]:
+    """What stands before an entry's fields, for IDs that ascend evenly: begins, ends, sizes."""
+    ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
+    if ids[-1] >> SEQ_BITS != ms:  # they go over into the next millisecond
+        ends = [b"%b\r\n" % text(entry_id) for entry_id in ids]
+        begins = [b"*2\r\n$%d\r\n" % (len(end) - 2) for end in ends]
+        return (
+            begins,
+            ends,
+            [len(begin) + len(end) for begin, end in zip(begins, ends, strict=True)],
+        )
+    numbers = range(low, low + ids[-1] - ids[0] + 1, ids.step)
+    make = _number_lines if len(ids) <= _CACHED_MAX else _number_lines.__wrapped__
+    lines = make(numbers)
+    begins = []
+    sizes: list[int] = []
+    for digits in range(len(lines[0]) - 2, len(lines[-1]) - 1):
+        count = bisect_left(numbers, 10**digits) - len(begins)
+        begin = b"*2\r\n$%d\r\n%d-" % (len(b"%d-" % ms) + digits, ms)
+        begins += [begin] * count
+        sizes += [len(begin) + digits + 2] * count
+    return begins, lines, sizes
+
+
+@lru_cache(maxsize=8)
+def _number_lines(numbers: range) -> list[bytes]:
+    """The second halves of IDs. Most runs begin with the first of a millisecond: they recur."""
+    return [b"%d\r\n" % number for number in numbers]
+
+
+def _opening(weights: list[int], newest: tuple[int, int], limits: tuple[int, int]) -> list[int]:
+    """Which of the new entries open a node; see :meth:`Rows.added`."""
+    entries_max, bytes_max = limits
+    slots, filled = newest
+    sums = list(accumulate(weights))
+    count = len(sums)
+    opens = []
+    # The first entry that would be one too many, or make the node too heavy.
+    at = bisect_left(sums, bytes_max - filled, 0, min(max(entries_max - slots, 0), count))
+    while at < count:
+        opens.append(at)
+        before = sums[at] - weights[at]
+        # The one that opens a node is in it, whatever it weighs.
+        at = bisect_left(sums, bytes_max + before, at + 1, min(at + entries_max, count))
+    return opens

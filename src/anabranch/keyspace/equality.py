@@ -1,0 +1,154 @@
+"""Digests of all keys, and of the buckets they fall into, kept up to date a little at a time.
+
+A key's digest (:mod:`anabranch.keyspace.agreement`) is taken again only when the key has changed,
+and of a long stream only what changed of it. A bucket's is the sum over its keys, so that regions
+find what differs among any number of keys by comparing 1,024 sums and then the keys of few buckets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from xxhash import xxh3_128_intdigest
+
+from anabranch.keyspace.agreement import agreement_digest, prepared
+from anabranch.keyspace.touches import BUCKETS, Place, bucket_of
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.keyspace import Keyspace
+
+__all__ = ["DIGEST_BYTES", "SLICE", "Digests"]
+
+DIGEST_BYTES: Final = 16
+
+SLICE: Final = 1200
+"""Work done in one go; one is an entry looked at, which takes about a microsecond."""
+
+_KEY_WORK: Final = 20
+_MODULUS: Final = 1 << 128
+
+
+class Digests:
+    """The digests of one keyspace of a region among several."""
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        replica = keyspace.replica
+        assert replica is not None
+        self._keyspace = keyspace
+        self._touches = replica.touches
+        self._keys: list[dict[Place, int]] = [{} for _ in range(BUCKETS)]
+        self._sums = [0] * BUCKETS
+        self._at = 0
+        self._due = 0  # keys of that bucket to look at before the next one
+        self.passed = 0
+        """Buckets that :meth:`advance` has been through; after all of them everything that had
+        changed before was looked at."""
+        self.retake()
+
+    @property
+    def databases(self) -> int:
+        """How many databases there are."""
+        return len(self._keyspace.databases)
+
+    def retake(self) -> None:
+        """Any key may have changed, or have come or gone."""
+        changed = self._touches.changed
+        for bucket, known in enumerate(self._keys):
+            changed[bucket].update(dict.fromkeys(known))
+        for database in self._keyspace.databases:
+            for key in database.values:
+                place = database.index, key
+                changed[bucket_of(place)][place] = None
+
+    def advance(self, work: int = SLICE) -> None:
+        """Look at changed keys, bucket by bucket and round and round."""
+        self._touches.absorb()
+        changed = self._touches.changed
+        for _ in range(BUCKETS):
+            places = changed[self._at]
+            while places and self._due > 0:
+                left = self._look(self._at, work)
+                if left <= 0:
+                    return
+                self._due -= 1
+                work = left
+            self._at = (self._at + 1) % BUCKETS
+            self._due = len(changed[self._at])  # what changes from now on is for the next time
+            self.passed += 1
+
+    def refresh(self, bucket: int, work: int = SLICE) -> int:
+        """Look at the changed keys of a bucket; what is left of ``work``, if that was enough."""
+        self._touches.absorb()
+        while self._touches.changed[bucket] and work > 0:
+            work = self._look(bucket, work)
+        return work
+
+    def prepare(self, place: Place, work: int = SLICE) -> int:
+        """Do some of the work that :meth:`digest_of` needs; the same."""
+        stream = self._stream(place)
+        return work if stream is None else work - _KEY_WORK - prepared(stream, work)
+
+    def _look(self, bucket: int, work: int) -> int:
+        """Look at the key that has waited longest, unless that takes too long; what is left."""
+        places = self._touches.changed[bucket]
+        place = next(iter(places))
+        stream = self._stream(place)
+        work -= _KEY_WORK
+        if stream is not None and work > 0:
+            work -= prepared(stream, work)
+        if work > 0:
+            del places[place]
+            self._take(bucket, place, stream)
+        return work
+
+    def _stream(self, place: Place) -> Stream | None:
+        value = self._keyspace.databases[place[0]].values.get(place[1])
+        assert value is None or type(value) is Stream
+        return value
+
+    def _take(self, bucket: int, place: Place, stream: Stream | None) -> None:
+        known = self._keys[bucket]
+        older = known.pop(place, None)
+        total = self._sums[bucket]
+        if older is not None:
+            total -= _share(place, older)
+        if stream is not None:
+            deadline = self._keyspace.databases[place[0]].deadlines.get(place[1])
+            known[place] = digest = agreement_digest(stream, deadline)
+            total += _share(place, digest)
+        self._sums[bucket] = total % _MODULUS
+
+    def sum_of(self, bucket: int) -> int | None:
+        """The digest of a bucket, None if some of its keys have changed since they were looked at.
+
+        0 without any keys.
+        """
+        self._touches.absorb()
+        return None if self._touches.changed[bucket] else self._sums[bucket]
+
+    def keys_of(self, bucket: int) -> dict[Place, int]:
+        """The keys of a bucket and their digests when they were last looked at."""
+        return self._keys[bucket]
+
+    def digest_of(self, place: Place) -> int | None:
+        """The digest of a key as it is now, however long that takes; None if there is none."""
+        self._touches.absorb()
+        bucket = bucket_of(place)
+        if self._touches.changed[bucket].pop(place, self) is not self:
+            self._take(bucket, place, self._stream(place))
+        return self._keys[bucket].get(place)
+
+    def touched(self, bucket: int) -> dict[int, int]:
+        """The last effect of each origin on the keys of a bucket, or later ones."""
+        return self._touches.of_bucket(bucket)
+
+    def touched_key(self, place: Place) -> dict[int, int]:
+        """The same for a key."""
+        return self._touches.of_key(place)
+
+
+def _share(place: Place, digest: int) -> int:
+    """What a key adds to the sum of its bucket."""
+    db, key = place
+    return xxh3_128_intdigest(digest.to_bytes(DIGEST_BYTES, "little") + key, seed=db)

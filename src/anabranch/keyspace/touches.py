@@ -1,0 +1,117 @@
+"""Which effects have changed which keys, as far as some other region may not have applied them.
+
+Two regions can be compared in a key as soon as neither has applied an effect on it that the other
+has not, however many other effects lie between them; and a region that has applied all effects on
+a key that another one knows of needs nothing of it. Both need the last effect of every origin on a
+key. What every member has on its disk, and what was there before this process, is told by one
+vector for all keys (:attr:`Touches.base`), so that only keys changed since are kept.
+
+Vectors in here may name later effects than the last one on the key, never earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+__all__ = ["BUCKETS", "Place", "Touches", "bucket_of"]
+
+BUCKETS: Final = 1024
+"""Into so many buckets keys fall by their hash."""
+
+Place = tuple[int, bytes]
+"""Database and key."""
+
+_SWEPT: Final = 2000
+"""Keys looked at for being forgotten in one go: about half a millisecond."""
+
+
+def bucket_of(place: Place) -> int:
+    """The bucket of a key; the same in every region."""
+    return xxh3_64_intdigest(place[1], seed=place[0]) % BUCKETS
+
+
+class Touches:
+    """The last effects of every origin on keys, and the keys that changed since somebody looked."""
+
+    def __init__(self) -> None:
+        self.recent: dict[tuple[int, bytes, int], int] = {}
+        """(database, key, origin) -> number, until :meth:`absorb`: all that a write costs."""
+        self.base: dict[int, int] = {}
+        """No key that is not named was touched by a later effect than these."""
+        self.changed: list[dict[Place, None]] = [{} for _ in range(BUCKETS)]
+        """Keys that changed, by bucket; who looks takes them out."""
+        self._keys: dict[Place, dict[int, int]] = {}
+        self._buckets: list[dict[int, int]] = [{} for _ in range(BUCKETS)]
+        self._swept = 0
+
+    def absorb(self) -> None:
+        """Sort in what was written since."""
+        recent, self.recent = self.recent, {}
+        for (db, key, origin), number in recent.items():
+            self.note((db, key), {origin: number})
+
+    def note(self, place: Place, vector: Mapping[int, int]) -> None:
+        """Effects up to these may have changed a key."""
+        bucket = bucket_of(place)
+        self.changed[bucket][place] = None
+        for known in (self._keys.setdefault(place, {}), self._buckets[bucket]):
+            for origin, number in vector.items():
+                if number > known.get(origin, 0):
+                    known[origin] = number
+
+    def mark(self, place: Place) -> None:
+        """A key has changed, by effects that are told otherwise."""
+        self.changed[bucket_of(place)][place] = None
+
+    def note_all(self, vector: Mapping[int, int]) -> None:
+        """The same of every key; who looks at :attr:`changed` has to know which there are."""
+        _raise(self.base, vector)
+
+    def of_key(self, place: Place) -> dict[int, int]:
+        """The last effect of each origin on a key."""
+        self.absorb()
+        return _greatest(self.base, self._keys.get(place, {}))
+
+    def of_bucket(self, bucket: int) -> dict[int, int]:
+        """The same for all keys of a bucket."""
+        self.absorb()
+        return _greatest(self.base, self._buckets[bucket])
+
+    def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
+        """Keys with effects that somebody has not applied; None if it may be any.
+
+        Keys that are gone by now are among them.
+        """
+        self.absorb()
+        if not _covers(vector, self.base):
+            return None
+        return [place for place, known in self._keys.items() if not _covers(vector, known)]
+
+    def forget(self, stable: Mapping[int, int]) -> None:
+        """Every member has this much on its disk: look whether some keys need not be kept."""
+        _raise(self.base, stable)
+        names = list(islice(self._keys, self._swept, self._swept + _SWEPT))
+        done = [place for place in names if _covers(self.base, self._keys[place])]
+        for place in done:
+            del self._keys[place]
+        self._swept = self._swept + len(names) - len(done) if len(names) == _SWEPT else 0
+
+
+def _raise(known: dict[int, int], vector: Mapping[int, int]) -> None:
+    for origin, number in vector.items():
+        if number > known.get(origin, 0):
+            known[origin] = number
+
+
+def _greatest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    result = dict(one)
+    _raise(result, other)
+    return result
+
+
+def _covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    return all(vector.get(origin, 0) >= number for origin, number in other.items())

@@ -1,0 +1,465 @@
+"""Whether regions hold the same: digests of buckets, then of keys, now and then or when asked.
+
+Two digests prove something if both sides had applied the same effects on what they are of. One side
+knows that from four vectors: what each had applied at the moment of its digest, and the last
+effects on the keys meant (:mod:`anabranch.keyspace.touches`). What does not compare is *in flight*
+and asked for again a little later; a key on which effects are on their way all the time is
+compared when it rests for a round trip. A difference that compares is a *divergence*: something
+that must never be, told as an alarm.
+
+Who asks compares; who is asked tells what it has. Both sides ask, so both find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from anabranch.keyspace.equality import DIGEST_BYTES, SLICE
+from anabranch.keyspace.touches import BUCKETS
+from anabranch.replication.frames import (
+    Differing,
+    DifferingBucket,
+    Digests,
+    KeyDigest,
+    Keys,
+    KeysGet,
+    Place,
+    Reason,
+    Refusal,
+)
+from anabranch.replication.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.equality import Digests as LocalDigests
+
+__all__ = ["Comparer", "comparable"]
+
+RETRY_MS: Final = 100.0
+"""What is in flight is asked for again after this, then after twice as long, and so on."""
+
+ATTEMPTS: Final = 5
+
+ANSWER_MS: Final = 60_000.0
+"""An answer that has not come by then does not come: the other side does not understand."""
+
+QUESTIONS_MAX: Final = 64
+"""Of one region; more are not answered."""
+
+CANDIDATES_MAX: Final = 1000
+"""Keys of one comparison that are looked at one by one."""
+
+ALARMS_MAX: Final = 16
+"""Keys of one comparison that are told one by one."""
+
+KEYS_A_FRAME: Final = 1000
+
+
+def comparable(
+    ours: Mapping[int, int],
+    our_touched: Mapping[int, int],
+    theirs: Mapping[int, int],
+    their_touched: Mapping[int, int],
+) -> bool:
+    """Whether two sides have applied the same effects on something.
+
+    Given are what each has applied, and effects after which it has none on what is compared.
+    """
+    for origin in {**ours, **theirs}:
+        here, there = ours.get(origin, 0), theirs.get(origin, 0)
+        if here > there and our_touched.get(origin, 0) > there:
+            return False
+        if there > here and their_touched.get(origin, 0) > here:
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """One comparison with one region, of all buckets or of named keys."""
+
+    session: Session
+    verdict: Verdict
+    since_ms: float
+    named: bool
+    is_periodic: bool = False
+    buckets: list[int] = field(default_factory=lambda: list(range(BUCKETS)))
+    """Those not found equal yet."""
+    keys: list[Place] = field(default_factory=list)
+    """Those to be compared one by one."""
+    passed: int | None = None
+    """What had been looked at when it began; None once everything had been."""
+    request: int = 0
+    """The number of the question that is out, 0 for none."""
+    asked_ms: float = 0.0
+    next_ms: float = 0.0
+    attempts: int = 0
+    vector: dict[int, int] = field(default_factory=dict)
+    """What was applied here when it was asked."""
+    asked: list[int] = field(default_factory=list)
+    opened: list[int] = field(default_factory=list)
+    """Buckets whose keys are to be asked for."""
+    seen: set[Place] = field(default_factory=set)
+    """Keys told of the bucket that is open."""
+    alarms: int = 0
+
+
+@dataclass(slots=True)
+class _Question:
+    session: Session
+    message: Digests | KeysGet
+    passed: int
+    ready: int = 0
+    """Named keys that were prepared."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """What the last comparison with a region found."""
+
+    at_ms: float
+    differing: int
+    in_flight: int
+
+
+class Comparer:
+    """Asks other regions for digests, and answers them."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._comparisons: list[_Comparison] = []
+        self._questions: list[_Question] = []
+        self._due: dict[int, float] = {}
+        self._request = 0
+        self.standing: dict[int, Standing] = {}
+        """By region."""
+        self.divergences = 0
+        """Keys found to differ since the start, once for every time."""
+
+    @property
+    def _digests(self) -> LocalDigests:
+        return self._mesh.local.digests
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether :meth:`tick` has something to prepare: it may be called more often."""
+        return bool(self._questions) or any(each.passed is not None for each in self._comparisons)
+
+    # -- steering -----------------------------------------------------------------------------
+
+    def verify(self, session: Session, keys: list[Place], now_ms: float) -> Verdict:
+        """Compare with a region: some keys, or all if none are named."""
+        verdict = Verdict()
+        self._begin(session, verdict, keys, now_ms)
+        return verdict
+
+    def _begin(
+        self, session: Session, verdict: Verdict, keys: list[Place], now_ms: float
+    ) -> _Comparison:
+        comparison = _Comparison(session, verdict, now_ms, named=bool(keys))
+        if keys:
+            comparison.buckets = []
+            comparison.keys = list(dict.fromkeys(keys))
+        else:
+            comparison.passed = self._digests.passed
+        self._comparisons.append(comparison)
+        return comparison
+
+    def end(self, session: Session) -> None:
+        """A link is gone."""
+        self._due.pop(session.region, None)
+        self._questions = [each for each in self._questions if each.session is not session]
+        for comparison in list(self._comparisons):
+            if comparison.session is session:
+                self._give_up(comparison, "the connection was lost")
+
+    def _give_up(self, comparison: _Comparison, why: str) -> None:
+        self._comparisons.remove(comparison)
+        comparison.verdict.fail(why)
+
+    def tick(self, now_ms: float) -> None:
+        """Time has passed."""
+        self._begin_due(now_ms)
+        if self.is_busy:
+            self._digests.advance()
+        self._answer()
+        for comparison in list(self._comparisons):
+            if comparison.request:
+                if now_ms - comparison.asked_ms >= ANSWER_MS:
+                    self._give_up(comparison, "no answer came")
+            elif self._is_prepared(comparison) and now_ms >= comparison.next_ms:
+                self._ask(comparison, now_ms)
+
+    def _begin_due(self, now_ms: float) -> None:
+        interval_ms = self._mesh.config.digest_interval_ms
+        if not interval_ms:
+            self._due.clear()
+            return
+        for session in self._mesh.up():
+            due_ms = self._due.setdefault(session.region, now_ms + interval_ms)
+            if now_ms >= min(due_ms, now_ms + interval_ms):
+                self._due[session.region] = now_ms + interval_ms
+                if not any(c.is_periodic and c.session is session for c in self._comparisons):
+                    self._begin(session, Verdict(), [], now_ms).is_periodic = True
+
+    def _is_prepared(self, comparison: _Comparison) -> bool:
+        if comparison.passed is None:
+            return True
+        if self._digests.passed - comparison.passed < BUCKETS:
+            return False
+        comparison.passed = None
+        return True
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def _ask(self, comparison: _Comparison, now_ms: float) -> None:
+        """The next question of a comparison, or its end."""
+        if comparison.opened:
+            comparison.seen = set()
+            self._send(comparison, KeysGet(self._number(), comparison.opened[0], []), now_ms)
+        elif comparison.keys:
+            if self._prepare_keys(comparison.keys):
+                keys = comparison.keys
+                self._send(comparison, KeysGet(self._number(), None, keys), now_ms)
+        elif comparison.buckets and comparison.attempts < ATTEMPTS:
+            self._ask_buckets(comparison, now_ms)
+        else:
+            self._finish(comparison, now_ms)
+
+    def _number(self) -> int:
+        self._request += 1
+        return self._request
+
+    def _send(self, comparison: _Comparison, message: Digests | KeysGet, now_ms: float) -> None:
+        comparison.request = message.request
+        comparison.asked_ms = now_ms
+        self._mesh.send(comparison.session, message)
+
+    def _prepare_keys(self, keys: Iterable[Place]) -> bool:
+        work = SLICE
+        for place in keys:
+            work = self._digests.prepare(place, work)
+            if work <= 0:
+                return False
+        return True
+
+    def _ask_buckets(self, comparison: _Comparison, now_ms: float) -> None:
+        asked, sums = self._sums(comparison.buckets)
+        if not asked:
+            self._pause(comparison, now_ms)
+            return
+        comparison.asked = asked
+        comparison.vector = dict(self._mesh.local.vector)
+        named = [] if len(asked) == BUCKETS else asked
+        packed = b"".join(each.to_bytes(DIGEST_BYTES, "little") for each in sums)
+        message = Digests(self._number(), comparison.vector, named, packed)
+        self._send(comparison, message, now_ms)
+
+    def _sums(self, buckets: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Buckets of which we can tell the digest as it is now, and it."""
+        digests = self._digests
+        asked, sums = [], []
+        work = SLICE
+        for bucket in buckets:
+            if digests.sum_of(bucket) is None and work > 0:
+                work = digests.refresh(bucket, work)
+            found = digests.sum_of(bucket)
+            if found is not None:
+                asked.append(bucket)
+                sums.append(found)
+        return asked, sums
+
+    def _pause(self, comparison: _Comparison, now_ms: float) -> None:
+        comparison.next_ms = now_ms + RETRY_MS * 2**comparison.attempts
+        comparison.attempts += 1
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def _asked(self, session: Session, request: int) -> _Comparison | None:
+        for comparison in self._comparisons:
+            if comparison.request == request and comparison.session is session:
+                return comparison
+        return None
+
+    def differing(self, session: Session, message: Differing, now_ms: float) -> None:
+        """The answer about buckets."""
+        comparison = self._asked(session, message.request)
+        if comparison is None:
+            return
+        comparison.request = 0
+        different = {row.bucket: row.touched for row in message.buckets}
+        unknown = {*different, *message.busy}
+        equal = {bucket for bucket in comparison.asked if bucket not in unknown}
+        comparison.buckets = [each for each in comparison.buckets if each not in equal]
+        is_last = comparison.attempts >= ATTEMPTS - 1
+        for bucket, touched in different.items():
+            # By now there may be later effects on it: then it is in flight.
+            ours = self._digests.touched(bucket)
+            if is_last or comparable(comparison.vector, ours, message.vector, touched):
+                comparison.opened.append(bucket)
+                comparison.buckets = [each for each in comparison.buckets if each != bucket]
+        self._pause(comparison, now_ms)
+        if comparison.opened:
+            comparison.next_ms = now_ms
+
+    def keys(self, session: Session, message: Keys, now_ms: float) -> None:
+        """The answer about keys."""
+        comparison = self._asked(session, message.request)
+        if comparison is None:
+            return
+        if message.is_last:
+            comparison.request = 0
+        if comparison.opened:
+            self._compare_opened(comparison, message)
+        else:
+            self._compare_keys(comparison, message, now_ms)
+
+    def _compare_opened(self, comparison: _Comparison, message: Keys) -> None:
+        """Find the keys that are to be looked at one by one."""
+        bucket = comparison.opened[0]
+        ours = self._digests.keys_of(bucket)
+        for row in message.keys:
+            place = row.db, row.key
+            comparison.seen.add(place)
+            if _packed(ours.get(place)) != row.digest:
+                comparison.keys.append(place)
+        if message.is_last:
+            comparison.keys += [place for place in ours if place not in comparison.seen]
+            del comparison.keys[CANDIDATES_MAX:]
+            del comparison.opened[0]
+
+    def _compare_keys(self, comparison: _Comparison, message: Keys, now_ms: float) -> None:
+        digests, vector = self._digests, self._mesh.local.vector
+        found = comparison.verdict.keys
+        for row in message.keys:
+            place = row.db, row.key
+            ours = _packed(digests.digest_of(place)) if place[0] < digests.databases else b""
+            if ours == row.digest:
+                found[place] = EQUAL
+            elif comparable(vector, digests.touched_key(place), message.vector, row.touched):
+                found[place] = DIFFERS
+                self._alarm(comparison, place, ours, row.digest, now_ms)
+            else:
+                found[place] = IN_FLIGHT
+        if message.is_last:
+            comparison.keys = [each for each in comparison.keys if found.get(each) == IN_FLIGHT]
+            if comparison.attempts >= ATTEMPTS:
+                comparison.keys = []
+            self._pause(comparison, now_ms)
+
+    def _alarm(
+        self, comparison: _Comparison, place: Place, ours: bytes, theirs: bytes, now_ms: float
+    ) -> None:
+        self.divergences += 1
+        comparison.alarms += 1
+        if comparison.alarms > ALARMS_MAX:
+            return
+        region = comparison.session.region
+        self._mesh.note_once(
+            "divergence", (region, place), now_ms,
+            region=region, name=self._mesh.membership.name(region),
+            db=place[0], key=place[1][:128].decode("utf-8", "backslashreplace"),
+            ours=_shown(ours), theirs=_shown(theirs),
+        )  # fmt: skip
+
+    def _finish(self, comparison: _Comparison, now_ms: float) -> None:
+        self._comparisons.remove(comparison)
+        verdict = comparison.verdict
+        if not comparison.named:
+            verdict.keys = {key: how for key, how in verdict.keys.items() if how != EQUAL}
+            hows = list(verdict.keys.values())
+            digests = self._digests
+            total = sum(len(digests.keys_of(bucket)) for bucket in range(BUCKETS))
+            waiting = sum(len(digests.keys_of(bucket)) for bucket in comparison.buckets)
+            verdict.in_flight = hows.count(IN_FLIGHT) + waiting
+            verdict.equal = max(0, total - len(hows) - waiting)
+            self.standing[comparison.session.region] = Standing(
+                now_ms, hows.count(DIFFERS), verdict.in_flight
+            )
+        verdict.is_done = True
+
+    # -- being asked --------------------------------------------------------------------------
+
+    def asked(self, session: Session, message: Digests | KeysGet, now_ms: float) -> None:
+        """Somebody wants to compare: answered as soon as everything was looked at."""
+        if isinstance(message, Digests):
+            count = len(message.buckets) or BUCKETS
+            if len(message.sums) != count * DIGEST_BYTES:
+                raise Refusal(Reason.PROTOCOL, f"{len(message.sums)} bytes for {count} digests")
+        if sum(each.session is session for each in self._questions) < QUESTIONS_MAX:
+            self._questions.append(_Question(session, message, self._digests.passed))
+
+    def _answer(self) -> None:
+        for question in list(self._questions):
+            message = question.message
+            if isinstance(message, Digests):
+                # A few buckets are asked for again: they were looked at a moment ago.
+                if message.buckets or self._digests.passed - question.passed >= BUCKETS:
+                    self._questions.remove(question)
+                    self._answer_buckets(question.session, message)
+            elif message.bucket is not None:
+                if self._digests.refresh(message.bucket) > 0:
+                    self._questions.remove(question)
+                    self._answer_opened(question.session, message.request, message.bucket)
+            elif self._prepare_keys(self._present(message.keys)):
+                self._questions.remove(question)
+                self._answer_keys(question.session, message)
+
+    def _present(self, keys: list[Place]) -> list[Place]:
+        """Those of databases that are here."""
+        return [place for place in keys if place[0] < self._digests.databases]
+
+    def _answer_buckets(self, session: Session, message: Digests) -> None:
+        buckets = message.buckets or list(range(BUCKETS))
+        starts = range(0, len(message.sums), DIGEST_BYTES)
+        packed = [message.sums[at : at + DIGEST_BYTES] for at in starts]
+        theirs = dict(zip(buckets, packed, strict=True))
+        told, sums = self._sums(buckets)
+        rows = [
+            DifferingBucket(bucket, self._digests.touched(bucket))
+            for bucket, ours in zip(told, sums, strict=True)
+            if ours.to_bytes(DIGEST_BYTES, "little") != theirs[bucket]
+        ]
+        busy = sorted(set(buckets).difference(told))
+        vector = dict(self._mesh.local.vector)
+        self._mesh.send(session, Differing(message.request, vector, rows, busy))
+
+    def _answer_opened(self, session: Session, request: int, bucket: int) -> None:
+        rows = [
+            KeyDigest(*place, _packed(digest), {})
+            for place, digest in self._digests.keys_of(bucket).items()
+        ]
+        self._tell(session, request, rows)
+
+    def _answer_keys(self, session: Session, message: KeysGet) -> None:
+        digests = self._digests
+        here = set(self._present(message.keys))
+        rows = [
+            KeyDigest(
+                *place,
+                _packed(digests.digest_of(place)) if place in here else b"",
+                digests.touched_key(place),
+            )
+            for place in message.keys
+        ]
+        self._tell(session, message.request, rows)
+
+    def _tell(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
+        vector = dict(self._mesh.local.vector)
+        while len(rows) > KEYS_A_FRAME:
+            self._mesh.send(session, Keys(request, vector, rows[:KEYS_A_FRAME], False))
+            del rows[:KEYS_A_FRAME]
+        self._mesh.send(session, Keys(request, vector, rows, True))
+
+
+def _packed(digest: int | None) -> bytes:
+    """The bytes of a key's digest; none if there is no key."""
+    return b"" if digest is None else digest.to_bytes(DIGEST_BYTES, "little")
+
+
+def _shown(packed: bytes) -> str:
+    """As AB.DIGEST shows it."""
+    return f"{int.from_bytes(packed, 'little'):032x}" if packed else "none"

@@ -1,0 +1,246 @@
+"""Who may talk to us, as whom, and who is taken into the cluster.
+
+The frames of :mod:`handshake` in their order, from both sides. A region that belongs to no cluster
+asks for admission; its number must be free, or its former life over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.keyspace.replica import Member, epoch_of
+from anabranch.replication import frames
+from anabranch.replication.frames import (
+    MODULUS,
+    FrameType,
+    Hello,
+    MemberRecord,
+    Reason,
+    Refusal,
+)
+from anabranch.replication.handshake import (
+    UNKNOWN_RETRY_MS,
+    check_facts,
+    check_names,
+    check_proof,
+    check_version,
+    proof_of,
+)
+from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session, Stage
+from anabranch.replication.sending import BUSY_RETRY_MS
+
+__all__ = ["Greeter"]
+
+NONCE_BYTES: Final = 32
+
+ALIVE_MS: Final = 3000
+"""Three heartbeats: who was heard of since then, by whatever way, is alive."""
+
+
+class Greeter:
+    """Brings links up; what cannot be brought up is refused by raising :class:`Refusal`."""
+
+    def __init__(
+        self, mesh: Mesh, config: ReplicationConfig, on_up: Callable[[Session, float], None]
+    ) -> None:
+        self._mesh = mesh
+        self._local = mesh.local
+        self._config = config
+        self._on_up = on_up
+
+    def region_at(self, address: Address) -> int | None:
+        """The region that is to be found at an address."""
+        membership = self._mesh.membership
+        if not self._local.cluster_id:
+            return None
+        regions = (
+            region for region in membership.others() if membership.address(region) == address
+        )
+        return next(regions, None)
+
+    def greet(self, session: Session, expected: int | None, now_ms: float) -> None:
+        """Begin on a link that we dialled to reach a region; None is whoever answers."""
+        session.stage = Stage.WELCOME
+        known = -1
+        if expected is not None and not self.is_alive(expected, now_ms):  # else it is not lost
+            known = self._mesh.membership.known_epoch(expected)
+        session.hello = frames.packed(self._facts(known))
+        self._mesh.send_raw(session, FrameType.HELLO, session.hello)
+
+    def _facts(self, known_epoch: int) -> Hello:
+        config = self._config
+        return Hello(
+            *config.protocol, self._local.cluster_id, self._mesh.region, config.name,
+            epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
+            config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
+        )  # fmt: skip
+
+    def hello(self, session: Session, body: bytes, now_ms: float) -> None:
+        """Somebody has dialled us."""
+        theirs = frames.decode(Hello, body)
+        session.theirs = theirs
+        check_version(theirs, self._config)
+        session.hello = body
+        session.facts = frames.packed(self._facts(self._known_epoch(theirs, now_ms)))
+        proof = proof_of(self._config.secret, b"welcome", session.hello, session.facts)
+        self._mesh.send(session, frames.Welcome(session.facts, proof))
+        session.stage = Stage.PROOF
+
+    def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
+        """What to tell a region of itself; nothing of the life in which it asks again to join.
+
+        Nor of the life of another server that has its number: that is no former one.
+        """
+        membership = self._mesh.membership
+        if self._is_used_by_another(theirs, now_ms):
+            return -1
+        if theirs.cluster_id:
+            return membership.known_epoch(theirs.region)
+        peer = self._mesh.peers.get(theirs.region)
+        if peer is not None and peer.run_id == theirs.run_id:
+            return -1
+        lived = membership.lived_epoch(theirs.region)
+        # Members that do not reach each other may give a number away twice. Only one of them does
+        # so as if nobody had ever had it; with the others a new life is drawn.
+        return lived if lived >= 0 or self._reaches_registrar() else 0
+
+    def _registrar(self) -> int:
+        """The member that gives numbers away: the one with the lowest."""
+        return min(self._local.members, default=self._mesh.region)
+
+    def _reaches_registrar(self) -> bool:
+        registrar = self._registrar()
+        return registrar == self._mesh.region or self._mesh.session_of(registrar) is not None
+
+    def is_alive(self, region: int, now_ms: float) -> bool:
+        """Whether somebody has just heard of it."""
+        heard_ms = self._mesh.rows.heard_ms.get(region)
+        return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
+
+    def _is_used_by_another(self, theirs: Hello, now_ms: float) -> bool:
+        """Whether a later life of a region, or any one if it asks to join, is alive elsewhere."""
+        mesh = self._mesh
+        peer = mesh.peers.get(theirs.region)
+        if peer is None or peer.run_id == theirs.run_id:
+            return False
+        if not self.is_alive(theirs.region, now_ms):
+            return False
+        return not theirs.cluster_id or mesh.rows.rows[theirs.region].origin > theirs.origin
+
+    def _check_facts(
+        self, session: Session, theirs: Hello, expected: int | None, now_ms: float
+    ) -> None:
+        membership = self._mesh.membership
+        taken = Refusal(
+            Reason.REGION,
+            f"the number {theirs.region} is taken by another server: choose one that is free",
+            ALIVE_MS,
+        )
+        is_used = self._is_used_by_another(theirs, now_ms)
+        try:
+            check_facts(theirs, self._local.cluster_id, membership, expected)
+        except Refusal as refusal:
+            if refusal.reason == Reason.EPOCH and is_used:
+                raise taken from None
+            raise
+        check_names(theirs, session.names, membership)
+        if is_used:
+            raise taken
+
+    def welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
+        """The other side says who it is."""
+        theirs = frames.decode(Hello, message.facts)
+        session.theirs = theirs
+        session.facts = message.facts
+        check_version(theirs, self._config)
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+        expected = None if session.dialled is None else self.region_at(session.dialled)
+        self._check_facts(session, theirs, expected, now_ms)
+        self._check_own_life(theirs)
+        self._mesh.send(
+            session, frames.Proof(proof_of(secret, b"proof", session.hello, session.facts))
+        )
+        if self._local.cluster_id:
+            self._on_up(session, now_ms)
+        else:
+            session.stage = Stage.MEMBERS
+
+    def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+        """The side that dialled has proved to know the secret."""
+        theirs = session.theirs
+        assert theirs is not None
+        cluster_id = self._local.cluster_id
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"proof", session.hello, session.facts)
+        self._check_facts(session, theirs, None, now_ms)
+        if not cluster_id:
+            raise Refusal(
+                Reason.UNKNOWN, "this region has not joined a cluster yet", UNKNOWN_RETRY_MS
+            )
+        self._check_own_life(theirs)
+        if not theirs.cluster_id:
+            self._admit(session, theirs)
+        self._on_up(session, now_ms)
+
+    def _check_own_life(self, theirs: Hello) -> None:
+        """Go no further if the other side knows a later life of ours than this one.
+
+        To a region that has yet to join any life of its number is a former one: its disk was lost.
+        """
+        own = epoch_of(self._mesh.origin)
+        if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
+            self._mesh.outlived(theirs.known_epoch)
+            raise Refusal(
+                Reason.EPOCH,
+                f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
+            )
+
+    def _admit(self, session: Session, theirs: Hello) -> None:
+        """Make a region a member that has asked for it."""
+        mesh, local = self._mesh, self._local
+        peer = mesh.peer(theirs.region)
+        if peer.run_id != theirs.run_id:
+            if peer.session is not None:
+                raise Refusal(Reason.REGION, f"the number {theirs.region} is taken")
+            known = mesh.membership.lived_epoch(theirs.region)
+            registrar = self._registrar()
+            if known < 0 and not theirs.epoch and registrar != mesh.region:
+                if mesh.session_of(registrar) is None:
+                    raise Refusal(Reason.BUSY, f"region {registrar} has just gone", BUSY_RETRY_MS)
+                raise Refusal(
+                    Reason.ELSEWHERE,
+                    f"region {registrar} gives numbers away",
+                    ask=mesh.membership.address(registrar),
+                )
+            if theirs.epoch <= known:
+                raise Refusal(
+                    Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"
+                )
+        member = Member(theirs.name, theirs.host, theirs.port)
+        if local.members.get(theirs.region) != member:
+            try:
+                local.admit(theirs.region, *member)
+            except (OSError, AnabranchError) as problem:
+                raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
+        peer.run_id = theirs.run_id
+        members = [MemberRecord(region, *known) for region, known in local.members.items()]
+        removed = list(local.removed.items())
+        mesh.send(session, frames.Members(local.cluster_id, members, removed))
+
+    def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
+        """We were admitted."""
+        members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
+        assert session.theirs is not None
+        if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
+            raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
+        try:
+            self._local.enter(message.cluster_id, members, dict(message.removed))
+        except (OSError, AnabranchError) as problem:
+            raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
+        self._local.note("entered", cluster_id=message.cluster_id)
+        self._on_up(session, now_ms)

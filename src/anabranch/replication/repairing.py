@@ -1,0 +1,115 @@
+"""Mending a key: another region's version of it is taken over.
+
+That must not undo what the other side has not seen yet, nor miss what it has seen and we have not.
+So its version counts when both have applied the same effects on the key. Usually that is so at
+once; a key that is being written is fetched again, or waited for, a few seconds long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from anabranch.errors import AnabranchError
+from anabranch.replication.comparing import comparable
+from anabranch.replication.frames import Place, StateBegin, StateGet
+from anabranch.replication.inquiry import Inquiry
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session
+from anabranch.replication.vectors import covers
+
+__all__ = ["Repair", "Repairs"]
+
+PATIENCE_MS: Final = 10_000.0
+"""A key that does not come to rest for so long is not repaired."""
+
+AGAIN_MS: Final = 100.0
+"""A version that is too old is replaced by a newer one after this."""
+
+
+@dataclass(slots=True)
+class Repair:
+    """A key, whose version of it is wanted, and how far that is."""
+
+    session: Session
+    place: Place
+    inquiry: Inquiry
+    until_ms: float
+    is_staged: bool = False
+    """Whether the version is here as a whole."""
+    again_ms: float = 0.0
+    """When it is to be asked for again; 0 while it is on its way, or can be used."""
+    vector: dict[int, int] = field(default_factory=dict)
+    """What the other side had applied, and the last effects on the key among that."""
+    touched: dict[int, int] = field(default_factory=dict)
+
+    def ask(self, mesh: Mesh) -> None:
+        """Ask for the key as it is there now."""
+        self.is_staged = False
+        self.again_ms = 0.0
+        mesh.send(self.session, StateGet(dict(mesh.local.vector), [self.place]))
+
+    def begun(self, message: StateBegin) -> None:
+        """It is coming."""
+        self.vector, self.touched = message.vector, message.touched
+
+
+class Repairs:
+    """Repairs that were asked for."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._waiting: list[Repair] = []
+
+    def order(self, session: Session, place: Place, now_ms: float) -> Inquiry:
+        """Take over a key from a region, as soon as that is possible."""
+        inquiry = Inquiry()
+        self._waiting.append(Repair(session, place, inquiry, now_ms + PATIENCE_MS))
+        return inquiry
+
+    def next(self, now_ms: float) -> Repair | None:
+        """The one to begin with, which then is at the head until it is over."""
+        return self._waiting[0] if self._waiting else None
+
+    def end(self, session: Session) -> None:
+        """A link is gone."""
+        for repair in list(self._waiting):
+            if repair.session is session:
+                self._finish(repair, "the connection was lost")
+
+    def go_on(self, repair: Repair, now_ms: float) -> bool:
+        """See whether what has come can be used; whether the repair is over."""
+        mesh = self._mesh
+        if repair.is_staged and not repair.again_ms:
+            ours, touched = mesh.local.vector, mesh.local.digests.touched_key(repair.place)
+            if comparable(ours, touched, repair.vector, repair.touched):
+                return self._use(repair)
+            if covers(ours, repair.touched):
+                repair.again_ms = now_ms + AGAIN_MS  # ours has later effects than theirs
+        if now_ms >= repair.until_ms:
+            self._finish(repair, "the key is written all the time: no moment was found to do it")
+            return True
+        if repair.again_ms and now_ms >= repair.again_ms:
+            repair.ask(mesh)
+        return False
+
+    def _use(self, repair: Repair) -> bool:
+        mesh = self._mesh
+        region = repair.session.region
+        db, key = repair.place
+        try:
+            mesh.local.take_key(db, key)
+        except (OSError, AnabranchError) as problem:
+            self._finish(repair, str(problem))
+            return True
+        mesh.local.note(
+            "repaired", region=region, name=mesh.membership.name(region),
+            db=db, key=key[:128].decode("utf-8", "backslashreplace"),
+        )  # fmt: skip
+        self._finish(repair, "")
+        return True
+
+    def _finish(self, repair: Repair, problem: str) -> None:
+        self._waiting.remove(repair)
+        repair.inquiry.problem = problem
+        repair.inquiry.is_done = True

@@ -1,0 +1,84 @@
+"""This region's certificates: read again when their files change, warned of before they end.
+
+Who renews certificates writes new files and need tell nobody. Files that cannot be used, half
+written ones too, change nothing: connections go on with what was read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import ConfigError
+from anabranch.server.tls import RegionTls, files_of
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+
+__all__ = ["Certificates"]
+
+LOOK_EVERY_MS: Final = 1000.0
+
+DAY_S: Final = 86400
+
+WARN_DAYS: Final = (30, 7, 1, 0)
+"""Somebody is told when so many days are left."""
+
+
+class Certificates:
+    """Both sides of TLS with other regions, as the files are at present."""
+
+    def __init__(self, settings: Settings, note: Callable[..., None]) -> None:
+        """Read the files; ConfigError if they cannot be used. ``note`` tells the operator."""
+        self._settings = settings
+        self._note = note
+        self._look_ms = 0.0
+        self._files = files_of(settings)
+        self._warned: int | None = None  # of how many days left
+        self._told = ""
+        self.tls = RegionTls(settings)
+        self._judge()
+
+    def load(self) -> None:
+        """Use what the files hold now; ConfigError if that is impossible, and nothing changes."""
+        self._files = files_of(self._settings)
+        self.tls = RegionTls(self._settings)
+        self._warned = None
+        self._told = ""
+        self._judge()
+
+    def look(self, now_ms: float, wall_s: float) -> bool:
+        """Time has passed; whether other certificates are used from now on."""
+        if now_ms < self._look_ms:
+            return False
+        self._look_ms = now_ms + LOOK_EVERY_MS
+        self._warn(wall_s)
+        files = files_of(self._settings)
+        if files == self._files:
+            return False
+        self._files = files
+        try:
+            self.load()
+        except ConfigError as problem:
+            self._note("certificate_refused", reason=str(problem))
+            return False
+        self._note("certificate_renewed", expires=self.tls.expires)
+        self._warn(wall_s)
+        return True
+
+    def _judge(self) -> None:
+        """Tell if a region with the same settings would not accept us."""
+        fault = self.tls.fault()
+        if fault and fault != self._told:
+            self._told = fault
+            self._note("certificate_bad", reason=fault)
+
+    def _warn(self, wall_s: float) -> None:
+        expires = self.tls.expires
+        if expires is None:
+            return
+        days = (expires - wall_s) / DAY_S
+        due = [each for each in WARN_DAYS if days <= each]
+        if due and min(due) != self._warned:
+            self._warned = min(due)
+            self._note("certificate_expires", days=max(0, int(days)), expired=days <= 0)

@@ -1,0 +1,220 @@
+"""TLS by the ``tls-*`` directives, towards clients and between regions.
+
+Clients meet the server's side only. Regions dial each other, so one needs both sides, and each
+shows a certificate that the other checks. Which region a certificate is for is told by its common
+name or one of its DNS names; addresses change and are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+
+__all__ = [
+    "RegionTls",
+    "client_facing",
+    "expires_in",
+    "expiry_of",
+    "files_of",
+    "names_in",
+    "sentence",
+]
+
+_NO_CHECK_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name."""
+
+_ROUNDS: Final = 10
+"""More than a handshake has."""
+
+
+def client_facing(settings: Settings) -> ssl.SSLContext:
+    """The side of the server towards clients; ConfigError names the directive that is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _show(context, *_own(settings))
+    if settings.tls_auth_clients != "no":
+        _trust(
+            context,
+            settings,
+            "tls-auth-clients needs tls-ca-cert-file or tls-ca-cert-dir; "
+            "set one of them, or tls-auth-clients no",
+        )
+        required = settings.tls_auth_clients == "yes"
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    _limit(context, settings)
+    return context
+
+
+class RegionTls:
+    """Both sides of TLS between regions, as the files were when this was made."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Read the files; ConfigError names the directive that is wrong."""
+        needed = "tls-replication needs tls-ca-cert-file or tls-ca-cert-dir"
+        self.accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.dialling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.dialling.check_hostname = False  # see above: regions, not machines, have names
+        shown = {self.accepting: _own(settings), self.dialling: _own_when_dialling(settings)}
+        for context, files in shown.items():
+            _show(context, *files)
+            _trust(context, settings, needed)
+            context.verify_mode = ssl.CERT_REQUIRED
+            _limit(context, settings)
+        ends = [expiry_of(*files[:3]) for files in shown.values()]
+        self.expires = min((each for each in ends if each is not None), default=None)
+        """When the first of our certificates ends, in seconds since 1970; None is unknown."""
+
+    def fault(self) -> str:
+        """Why a region with the same settings would not accept us; empty if it would."""
+        try:
+            _meet(self.accepting, self.dialling)
+        except ssl.SSLError as problem:
+            return sentence(problem)
+        return ""
+
+
+def files_of(settings: Settings) -> dict[str, tuple[int, int]]:
+    """Time of change and size of each file that :class:`RegionTls` reads; none of what is not."""
+    found = {}
+    for path in (
+        settings.tls_cert_file,
+        settings.tls_key_file,
+        settings.tls_client_cert_file,
+        settings.tls_client_key_file,
+        settings.tls_ca_cert_file,
+    ):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        found[path] = status.st_mtime_ns, status.st_size
+    return found
+
+
+def _own(settings: Settings) -> tuple[str, str, str, str]:
+    """Certificate, key, password, and how to call them."""
+    return (
+        settings.tls_cert_file,
+        settings.tls_key_file,
+        settings.tls_key_file_pass,
+        "tls-cert-file and tls-key-file",
+    )
+
+
+def _own_when_dialling(settings: Settings) -> tuple[str, str, str, str]:
+    """The same where we are the client: as in Redis another one, if it is set."""
+    if not settings.tls_client_cert_file:
+        return _own(settings)
+    return (
+        settings.tls_client_cert_file,
+        settings.tls_client_key_file,
+        settings.tls_client_key_file_pass,
+        "tls-client-cert-file and tls-client-key-file",
+    )
+
+
+def _show(context: ssl.SSLContext, certificate: str, key: str, password: str, what: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key, password or "")
+    except OSError as problem:  # ssl.SSLError is one
+        raise ConfigError(f"{what}: {problem.strerror or problem}") from None
+
+
+def _trust(context: ssl.SSLContext, settings: Settings, needed: str) -> None:
+    if not (settings.tls_ca_cert_file or settings.tls_ca_cert_dir):
+        raise ConfigError(needed)
+    try:
+        context.load_verify_locations(
+            settings.tls_ca_cert_file or None, settings.tls_ca_cert_dir or None
+        )
+    except OSError as problem:
+        raise ConfigError(f"tls-ca-cert-file: {problem.strerror or problem}") from None
+
+
+def _limit(context: ssl.SSLContext, settings: Settings) -> None:
+    """Versions and ciphers."""
+    try:
+        if settings.tls_ciphers:
+            context.set_ciphers(settings.tls_ciphers)
+    except OSError as problem:
+        raise ConfigError(f"tls-ciphers: {problem.strerror or problem}") from None
+    versions = settings.tls_protocols.lower().split()
+    unknown = set(versions) - {"tlsv1.2", "tlsv1.3"}
+    if unknown:
+        raise ConfigError(f"tls-protocols: only TLSv1.2 and TLSv1.3, not {', '.join(unknown)}")
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if versions == ["tlsv1.2"]:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    elif versions == ["tlsv1.3"]:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if settings.tls_prefer_server_ciphers:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+
+
+# -- what a certificate says ----------------------------------------------------------------------
+
+
+def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
+    """Whom a checked certificate is for: its common name and its DNS names."""
+    subject = [pair for group in certificate.get("subject", ()) for pair in group]
+    return frozenset(
+        [value for kind, value in subject if kind == "commonName"]
+        + [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    )
+
+
+def expires_in(certificate: Mapping[str, Any]) -> int | None:
+    """When a checked certificate ends, in seconds since 1970."""
+    end = certificate.get("notAfter")
+    return None if end is None else ssl.cert_time_to_seconds(end)
+
+
+def expiry_of(certificate: str, key: str, password: str) -> int | None:
+    """When the certificate in a file ends, also if that is over; None if it cannot be told.
+
+    Python tells of a certificate only what it has checked: so it is checked against itself.
+    """
+    showing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    looking.check_hostname = False
+    looking.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    looking.verify_flags |= _NO_CHECK_TIME
+    try:
+        showing.load_cert_chain(certificate, key, password or "")
+        looking.load_verify_locations(certificate)
+        return expires_in(_meet(showing, looking))
+    except OSError:
+        return None
+
+
+def _meet(accepting: ssl.SSLContext, dialling: ssl.SSLContext) -> Mapping[str, Any]:
+    """What the dialling side sees of the other's certificate; raises :class:`ssl.SSLError`."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = accepting.wrap_bio(up, down, server_side=True)
+    client = dialling.wrap_bio(down, up)
+    for _ in range(_ROUNDS):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    return client.getpeercert() or {}
+
+
+def sentence(problem: OSError) -> str:
+    """What went wrong in a handshake, for people."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {problem.verify_message}"
+    if not isinstance(problem, ssl.SSLError):
+        return "it broke off the handshake: it has no TLS, or does not accept our certificate"
+    reason = (problem.reason or str(problem)).replace("_", " ").lower()
+    _, alert, told = reason.partition("alert ")
+    if alert:
+        return f"the other side does not accept our certificate or version: {told}"
+    return f"no handshake: {reason}; it may have no TLS"

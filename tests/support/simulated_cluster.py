@@ -1,0 +1,147 @@
+"""Whole regions in virtual time that find each other, without faults unless a test makes some."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from anabranch.commands.host import Regions
+from anabranch.config.settings import Settings
+from anabranch.keyspace.touches import Place
+from anabranch.replication.inquiry import Inquiry, Verdict
+from anabranch.replication.peer import PeerFigures
+from anabranch.simulator.network import Network
+from anabranch.simulator.node import HOST, Node, Process
+from anabranch.simulator.record import Record
+from anabranch.simulator.timeline import Timeline
+from anabranch.stream.stream import Stream
+
+__all__ = ["SimulatedCluster"]
+
+STEP_MS = 10.0
+
+
+class _Regions:
+    """What commands ask about other regions, as far as tests need it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def _now_ms(self) -> float:
+        return self._process.node.timeline.now_ms
+
+    def peers(self) -> list[PeerFigures]:
+        return self._process.replicator.peers(self._now_ms())
+
+    def verify(self, region: int, places: list[Place]) -> Verdict:
+        return self._process.replicator.verify(region, places, self._now_ms())
+
+    def repair(self, region: int, place: Place) -> Inquiry:
+        return self._process.replicator.repair(region, place, self._now_ms())
+
+
+class SimulatedCluster:
+    """Regions 1 to ``count``, up and in one cluster."""
+
+    def __init__(self, count: int = 2, *, delay_ms: float = 5, **settings: Any) -> None:
+        self.timeline = Timeline()
+        self.record = Record(self.timeline)
+        self.network = Network(self.timeline, random.Random(1))
+        self.network.reached = self.record.reached
+        self.alarms: list[tuple[int, Mapping[str, object]]] = []
+        """Regions that said that another one differs, and what they told."""
+        self.record.on_divergence = lambda number, facts: self.alarms.append((number, facts))
+        self.nodes = {
+            number: Node(
+                number,
+                Settings(region_id=number, **settings),
+                self.timeline,
+                self.network,
+                self.record,
+                random.Random(number),
+                lambda _process: None,
+            )
+            for number in range(1, count + 1)
+        }
+        for one in self.nodes:
+            for other in self.nodes:
+                self.network.line(one, other).delay_ms = delay_ms
+        for node in self.nodes.values():
+            node.seeds = [] if node.number == 1 else [(HOST, self.network.port(1))]
+            node.start(found=node.number == 1)
+        self.until(
+            lambda: all(
+                node.process is not None
+                and set(node.process.replica.members) == set(self.nodes)
+                and all(peer.state == "in_sync" for peer in self.peers(node.number))
+                for node in self.nodes.values()
+            )
+        )
+
+    def process(self, number: int) -> Process:
+        process = self.nodes[number].process
+        assert process is not None
+        process.host.regions = cast("Regions", _Regions(process))
+        return process
+
+    def peers(self, number: int) -> list[PeerFigures]:
+        return self.process(number).replicator.peers(self.timeline.now_ms)
+
+    def run(self, ms: float) -> None:
+        self.timeline.run_until(self.timeline.now_ms + ms)
+
+    def until(self, is_so: Callable[[], object], ms: float = 30_000) -> None:
+        """Let time pass until something is so."""
+        end_ms = self.timeline.now_ms + ms
+        while not is_so():
+            assert self.timeline.now_ms < end_ms, "it does not come about"
+            self.run(STEP_MS)
+
+    def do(self, number: int, *words: object) -> Any:
+        """A command in a turn of its own; its reply, waited for. Error replies are raised."""
+        process = self.process(number)
+        raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        replies: list[Any] = []
+        process.happen(lambda: replies.append(process.do(raw)))
+        session = process.session
+        if session.waiter is not None:
+
+            def is_answered() -> bool:
+                process.region.found_out()
+                return session.waiter is None
+
+            self.until(is_answered)
+            replies = [process.take_reply()]
+        (reply,) = replies
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def write(self, number: int, *words: bytes) -> None:
+        """A command of somebody else, whose reply nobody looks at."""
+        process = self.process(number)
+        session = process.region.open_session("127.0.0.1:3", "127.0.0.1:2")
+        process.happen(lambda: process.region.execute(session, [list(words)]))
+        process.region.close_session(session)
+
+    def cut(self, one: int, other: int) -> None:
+        """Nothing gets through between two regions any more."""
+        self.network.line(one, other).cut = self.network.line(other, one).cut = True
+
+    def have_converged(self) -> bool:
+        vectors = [self.process(number).replica.vector for number in self.nodes]
+        return all(vector == vectors[0] for vector in vectors)
+
+    def stream(self, number: int, key: bytes) -> Stream:
+        stream = self.process(number).region.keyspace.databases[0].values[key]
+        assert type(stream) is Stream
+        return stream
+
+    def lose_entry(self, number: int, key: bytes) -> None:
+        """Take the newest entry of region 1 away behind the back of everything."""
+        stream = self.stream(number, key)
+        log = stream.shared_log(1)
+        assert log.tail is not None
+        log.remove(log.tail, log.tail.last_live())
+        self.process(number).replica.touches.mark((0, key))
