@@ -52,9 +52,10 @@ fmt: setup ## format the code, mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: setup redis ## compare with redis-server on this machine, and regions with their goals
+bench: setup redis ## compare with redis-server on this machine; regions and Spark with their goals
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)
 	$(BIN)/python -m benchmarks.regions $(ARGS)
+	$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean: ## remove what was built or cached; .venv stays
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

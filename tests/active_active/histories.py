@@ -57,6 +57,7 @@ class History:
         self.life = Life(self.regions, self.mode, self.conflict)
         self.events: list[Event] = []
         self._tokens = 0
+        self._planned: list[Event] = []
         self._groups: dict[tuple[int, bool], list[tuple[bytes, bytes]]] = {}
         """What there is now to aim at in each region: groups, and those with pending entries."""
         self._restarts = chance.random() < 0.5
@@ -100,6 +101,8 @@ class History:
     # -- choosing -----------------------------------------------------------------------------
 
     def _event(self) -> Event:
+        if self._planned:
+            return self._planned.pop(0)
         self._groups.clear()
         chance = self.chance
         numbers = list(self.life.mesh.nodes)
@@ -142,11 +145,45 @@ class History:
     def _at_risk(self, number: int) -> Event:
         """Power fails sooner or later, and others may have been told of what is not on the disk."""
         chance = self.chance
+        if chance.random() < 0.1:
+            self._planned = self._plan(number)
+            return self._planned.pop(0)
         happens = chance.choices(["tell", "sync", "fail"], [3, 2, 1])[0]
         if happens != "tell":
             return happens, number
         other = chance.choice([each for each in self.life.mesh.nodes if each != number])
         return "tell", number, other
+
+    def _plan(self, number: int) -> list[Event]:
+        """Events that seldom come together by themselves: a removal, and a region that fails.
+
+        Either the region forgets the removal that it has told of, and then creates what that
+        removes; or the region forgets a creation that only a third one has heard of.
+        """
+        chance = self.chance
+        key, group = chance.choice(self.keys), chance.choice(GROUPS)
+        others = [each for each in self.life.mesh.nodes if each != number]
+        remover = chance.choice(others)
+        create = ("do", number, "XGROUP", "CREATE", key, group, "0", "MKSTREAM")
+        plan: list[Event] = [
+            ("do", remover, "XADD", key, "*", "f", self.token()),
+            ("do", remover, "DEL", key),
+        ]
+        thirds = [each for each in others if each != remover]
+        for each in thirds:
+            plan += [*self._all_of(remover, each), *self._all_of(each, remover)]
+            plan.append(("row", each, remover))
+        if thirds and chance.random() < 0.5:
+            plan += [create, *self._all_of(number, thirds[0]), ("fail", number)]
+            plan += [*self._all_of(remover, number), *self._all_of(number, remover)]
+            plan += [("sync", remover), ("row", number, remover)]
+            return [*plan, *self._all_of(thirds[0], remover)]
+        plan += [*self._all_of(remover, number), ("sync", remover), ("tell", number, remover)]
+        return [*plan, ("fail", number), create]
+
+    def _all_of(self, source: int, target: int) -> list[Event]:
+        """Nearly all that one region lacks of another's."""
+        return [("send", source, target, self.chance.getrandbits(32)) for _ in range(4)]
 
     def _command(self, number: int) -> Event:
         chance = self.chance

@@ -294,13 +294,13 @@ def snapshot_freezes_nothing(patch: Patch) -> None:
 MISTAKES: Final = (
     # forgetting
     Mistake("marks are forgotten at once", marks_at_once, 10),
-    Mistake("rows tell what is applied, not what is on disk", rows_not_durable, 1500),
-    Mistake("rows count though they tell of what is not here", have_ignored, 1500),
-    Mistake("rows of former lives count", former_rows_count, 1500),
+    Mistake("rows tell what is applied, not what is on disk", rows_not_durable, 50),
+    Mistake("rows count though they tell of what is not here", have_ignored, 500),
+    Mistake("rows of former lives count", former_rows_count, 50),
     # removals
     Mistake("DEL spares groups it has not seen", del_spares_unseen_groups, 10),
     Mistake("DEL takes whatever is there", del_takes_whatever_is_there, 10),
-    Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 10),
+    Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 50),
     Mistake("the deadline that comes last wins", expiry_last_wins, 100),
     Mistake("the newest deletion is not kept", max_deleted_not_kept, 10),
     # groups
@@ -314,8 +314,8 @@ MISTAKES: Final = (
     # IDs
     Mistake("all regions use the same sequence numbers", one_sequence_class, 10),
     Mistake("IDs follow the clock alone", ids_by_the_clock, 10),
-    Mistake("epochs do not differ in their IDs", epochs_share_ids, 1000),
-    Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 2000),
+    Mistake("epochs do not differ in their IDs", epochs_share_ids, 200),
+    Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 3000),
     Mistake("nobody removes what another region accepted, too", no_collapse, 50),
     # exchange
     Mistake(
@@ -329,7 +329,7 @@ MISTAKES: Final = (
         ("blackout", "partition", "delay"),
     ),
     Mistake(
-        "nobody is told of a former life", former_life_not_told, 200, "simulator", ("membership",)
+        "nobody is told of a former life", former_life_not_told, 20, "simulator", ("membership",)
     ),
     # states
     Mistake("a join drops what the other has not seen", join_drops, 20),

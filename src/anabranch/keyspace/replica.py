@@ -121,8 +121,11 @@ class Replica:
         """Of the effect being applied."""
         return self.origin, self.number
 
-    def written(self) -> list[Any]:
-        """All of this as plain values, for a snapshot; :meth:`read` takes them back."""
+    def written(self, *, keeps_touches: bool) -> list[Any]:
+        """All of this as plain values, for a snapshot; :meth:`read` takes them back.
+
+        Only we need to know again which effects have changed which keys here.
+        """
         return [
             self.own,
             list(self.vector.items()),
@@ -135,15 +138,20 @@ class Replica:
             [[*dot, db] for dot, db in self.flushes.items()],
             self.hybrid_ms,
             self.cluster_id,
+            self.touches.written() if keeps_touches else None,
         ]
 
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave. Another region's keeps our own name."""
-        own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written
+        own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
         if region_of(own) == self.region:
             self.own = own
         self.vector.update((origin, number) for origin, number in vector)
-        self.touches.note_all(self.vector)
+        touches = written[7] if len(written) > 7 else None
+        if touches is None:
+            self.touches.note_all(self.vector)
+        else:
+            self.touches.read(touches)
         self.admissions = {}
         for region, origin, number, *rest in members:
             self.admissions.setdefault(region, {})[origin, number] = Member(*rest)

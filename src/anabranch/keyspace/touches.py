@@ -11,9 +11,10 @@ Vectors in here may name later effects than the last one on the key, never earli
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
@@ -42,10 +43,10 @@ class Touches:
         """(database, key, origin) -> number, until :meth:`absorb`: all that a write costs."""
         self.base: dict[int, int] = {}
         """No key that is not named was touched by a later effect than these."""
-        self.changed: list[dict[Place, None]] = [{} for _ in range(BUCKETS)]
+        self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
         """Keys that changed, by bucket; who looks takes them out."""
         self._keys: dict[Place, dict[int, int]] = {}
-        self._buckets: list[dict[int, int]] = [{} for _ in range(BUCKETS)]
+        self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._swept = 0
 
     def absorb(self) -> None:
@@ -90,6 +91,19 @@ class Touches:
         if not _covers(vector, self.base):
             return None
         return [place for place, known in self._keys.items() if not _covers(vector, known)]
+
+    def written(self) -> list[Any]:
+        """All of this as plain values, for a snapshot; :meth:`read` takes them back."""
+        self.absorb()
+        rows = [[*place, list(known.items())] for place, known in self._keys.items()]
+        return [list(self.base.items()), rows]
+
+    def read(self, written: list[Any]) -> None:
+        """Take over what :meth:`written` gave."""
+        base, rows = written
+        self.note_all(dict(base))
+        for db, key, known in rows:
+            self.note((db, key), dict(known))
 
     def forget(self, stable: Mapping[int, int]) -> None:
         """Every member has this much on its disk: look whether some keys need not be kept."""

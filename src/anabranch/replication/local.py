@@ -212,7 +212,7 @@ class RegionLocal:
         touches = replica.touches
         chosen = [each for each in places if each[0] < self.digests.databases]
         wanted = chosen if places else touches.beyond(known)
-        snapshot = Snapshot(self._region.keyspace, contents, wanted)
+        snapshot = Snapshot(self._region.keyspace, contents, wanted, keeps_touches=False)
         self._region.watch_changes(snapshot.before)
         return self._chunks(snapshot), wanted is not None
 

@@ -71,7 +71,6 @@ CASES: Final = (
     "disk lost",
     "blackout",
     "feature level raised",
-    "state joined both ways",
 )
 """A range of runs that never comes to one of these proves little."""
 

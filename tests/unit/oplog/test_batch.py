@@ -114,7 +114,7 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
         assert all(effect.local == batch.is_local for effect in effects_in(batch))
         assert batch.first == number
         number += batch.numbered
-    assert turn.next_number == number
+    assert turn.next_number == number or not effects
     assert number == 100 + effects.count(NUMBERED)
     assert [batch.continues for batch in found] == [True] * (len(found) - 1) + [False][: len(found)]
 

@@ -7,7 +7,8 @@ entries came or tasks ended: sums are of decimal or whole numbers, percentiles a
 batch that is repeated after a crash is the same again, and the sink recognises it.
 
 A run that ends (`once`) leaves windows open whose end no watermark has passed: they are in the
-checkpoint, and a later run goes on with them.
+checkpoint, and a later run goes on with them. Between runs Spark keeps only the least of the
+regions' watermarks: in each run windows close once every region has shown something new.
 """
 
 from __future__ import annotations

@@ -1,0 +1,25 @@
+"""All measurements, in the order in which they are made."""
+
+from __future__ import annotations
+
+from benchmarks.shared.program import Measurement
+
+from . import auditing, reading, serving, starting, streaming, weight, writing
+
+
+def catalogue() -> list[Measurement]:
+    """Return all measurements."""
+    return [
+        Measurement("serving", serving.cost),
+        Measurement("stalls", serving.stalls),
+        Measurement("reading", reading.batch),
+        Measurement("fallback", reading.fallback),
+        Measurement("writing", writing.batch),
+        Measurement("exactly once", writing.exactly_once),
+        Measurement("latency", streaming.latency),
+        Measurement("limit", streaming.limit),
+        Measurement("audit", auditing.audit_of_two),
+        Measurement("start", starting.cold),
+        Measurement("memory", weight.while_reading),
+        Measurement("ten million", weight.ten_million, is_extra=True),
+    ]

@@ -1,0 +1,60 @@
+"""Streams of two short fields, the same for all servers.
+
+Rows are encoded once; what is sent repeats them.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from itertools import accumulate
+from struct import pack
+
+from benchmarks.versus_redis.load import Connection, request, windows
+from benchmarks.versus_redis.workloads import ADD_LINES
+
+ROWS = 4096
+"""Rows of one AB.IMPORT, as the sink sends them."""
+
+DEPTH = 1024
+SCHEMA = "ts timestamp, seq bigint, sensor string, temp double"
+"""The typed columns that are read."""
+
+
+@cache
+def rows() -> list[tuple[bytes, bytes, bytes, bytes]]:
+    """Return rows as names and values."""
+    chance = random.Random(1)  # noqa: S311 - nothing here is secret
+    return [
+        (b"sensor", b"s%d" % chance.randrange(100), b"temp", b"%.2f" % chance.uniform(0, 40))
+        for _ in range(ROWS)
+    ]
+
+
+@cache
+def payload(count: int = ROWS) -> bytes:
+    """Return some rows as AB.IMPORT takes them."""
+    parts = [
+        b"*4\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in row)
+        for row in rows()[:count]
+    ]
+    return pack(f"<{count + 1}I", count, *accumulate(map(len, parts))) + b"".join(parts)
+
+
+def fill(connection: Connection, key: str, entries: int) -> None:
+    """Add entries to a stream of our server."""
+    whole, rest = divmod(entries, ROWS)
+    for _ in range(whole):
+        connection.ask("AB.IMPORT", key, payload())
+    if rest:
+        connection.ask("AB.IMPORT", key, payload(rest))
+
+
+def fill_by_xadd(connection: Connection, key: str, entries: int) -> None:
+    """Add the same entries to a stream of any server."""
+    whole, rest = divmod(entries, ROWS)
+    adds = [request("XADD", key, "*", *row, lines=ADD_LINES) for row in rows()]
+    script = windows(adds, DEPTH)
+    for _ in range(whole):
+        connection.replay(script)
+    connection.replay(windows(adds[:rest], DEPTH))

@@ -1,0 +1,28 @@
+"""What is expected of figures, by their names."""
+
+from __future__ import annotations
+
+from benchmarks.shared.goals import Goal
+
+GOALS = {
+    "batch read, typed columns": Goal(5.0, is_lowest=True),
+    "batch read, fields as they are": Goal(3.5, is_lowest=True),
+    "batch read, typed, beside tuples": Goal(10.0, is_lowest=True),
+    "batch read of Redis": Goal(1.0, is_lowest=True),
+    "sink with ledger": Goal(3.0, is_lowest=True),
+    "exactly once beside not": Goal(0.9, is_lowest=True),
+    "server CPU of an exported entry": Goal(1.0),
+    "longest wait of others, exporting": Goal(10.0),
+    "longest wait of others, importing": Goal(10.0),
+    "from XADD through a query, p50": Goal(250.0),
+    "from XADD through a query, p95": Goal(500.0),
+    "CPU of an idle query": Goal(2.0),
+    "commands of an idle query": Goal(10.0),
+    "maxEntriesPerTrigger, per batch": Goal(5.0),
+    "audit of two regions": Goal(5.0),
+    "first result of a command": Goal(12.0),
+    "first result of a command, warmed": Goal(7.0),
+    # Ten times the entries; a heap is never quite as large as it was.
+    "memory of a longer read": Goal(1.25),
+}
+"""Limits in the unit of the figure."""

@@ -1,0 +1,123 @@
+"""Writing from Spark: bulk with a ledger beside one XADD a row, and what the ledger costs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from anabranch.spark.client import Client, connect
+from anabranch.spark.encode import Layout, encode
+from anabranch.spark.ledger import Ledger
+from anabranch.spark.options import ServerOptions
+from benchmarks.shared.figures import Figure, of_rounds
+from benchmarks.versus_redis.load import Connection
+from benchmarks.versus_redis.servers import Server, cpu_between
+
+from .data import ROWS, rows
+from .local import serving, spark, timed, url
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEY = "bench:write"
+ENTRIES, QUICK_ENTRIES = 1_000_000, 100_000
+ROUNDS, QUICK_ROUNDS = 3, 2
+PARTITIONS = (1, 2)
+WAYS = ("ledger", "none")
+IMPORTS, QUICK_IMPORTS = 60, 20
+
+
+def batch(*, quick: bool) -> list[Figure]:
+    """The same rows by AB.IMPORT with a ledger and by pipelined XADD without any identity.
+
+    Of each the better of one and two partitions counts.
+    """
+    entries = QUICK_ENTRIES if quick else ENTRIES
+    ratios, costs = [], []
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    with serving() as server, Connection(server.port) as connection:
+        frames = [_rows(entries, parts) for parts in PARTITIONS]
+        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+            seconds, cpu = {}, {}
+            for way in WAYS:
+                taken, ran = [], []
+                for frame in frames:
+                    before = server.cpu()
+                    taken.append(_write(frame, server, way))
+                    ran.append(cpu_between(before, server.cpu()))
+                    connection.ask("DEL", KEY)
+                seconds[way], cpu[way] = min(taken), min(ran)
+            if turn:  # the first one warms up
+                ratios.append(seconds["none"] / seconds["ledger"])
+                costs.append(cpu["ledger"] / cpu["none"])
+                for way in WAYS:
+                    rates[way].append(entries / seconds[way])
+        for frame in frames:
+            frame.unpersist()
+    note = f"{entries:,} rows of two columns"
+    return [
+        of_rounds("sink with ledger", ratios, "x XADD", note, is_less=quick),
+        of_rounds("server CPU of a row by AB.IMPORT", costs, "of XADD", note),
+        of_rounds("rows written, ledger", rates["ledger"], "per second"),
+        of_rounds("rows written, XADD", rates["none"], "per second"),
+    ]
+
+
+def _rows(entries: int, parts: int) -> DataFrame:
+    frame = (
+        spark()
+        .range(0, entries, 1, parts)
+        .selectExpr(
+            "concat('s', id % 100) as sensor", "format_string('%.2f', rand(1) * 40) as temp"
+        )
+        .cache()
+    )
+    frame.count()
+    return frame
+
+
+def _write(frame: DataFrame, server: Server, way: str) -> float:
+    writer = frame.write.format("anabranch").mode("append")
+    for option, value in (("url", url(server)), ("stream", KEY), ("idempotence", way)):
+        writer = writer.option(option, value)
+    return timed(writer.save)
+
+
+def exactly_once(*, quick: bool) -> list[Figure]:
+    """The same imports with a producer and without, by one process: the CPU of it and the server.
+
+    Inverted, as a rate would be: 0.9 is a tenth more CPU.
+    """
+    imports = QUICK_IMPORTS if quick else IMPORTS
+    columns = {
+        name: [row[at].decode() for row in rows()] for name, at in (("sensor", 1), ("temp", 3))
+    }
+    table = pa.RecordBatch.from_pydict(columns)
+    ratios = []
+    with serving() as server, connect(ServerOptions(url=url(server))) as client:
+        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+            spent = {}
+            for marked in (False, True):
+                before, began = server.cpu(), time.process_time()
+                _bring(client, table, imports, turn if marked else None)
+                spent[marked] = time.process_time() - began
+                spent[marked] += cpu_between(before, server.cpu()) / 1e9
+                client.command("DEL", KEY)
+            if turn:
+                ratios.append(spent[False] / spent[True])
+    return [of_rounds("exactly once beside not", ratios, "x", f"{imports * ROWS:,} rows, CPU")]
+
+
+def _bring(client: Client, table: pa.RecordBatch, imports: int, batch: int | None) -> None:
+    layout = Layout.of(table.schema.names, mapping={}, token=None, null_value=None, keep_ids=False)
+    ledger = None if batch is None else Ledger(client, producer="bench", batch=batch)
+    for _ in range(imports):
+        parts = encode(table, layout).parts()
+        if ledger is None:
+            client.command("AB.IMPORT", KEY, parts.payload(0, len(parts)))
+        else:
+            ledger.append(KEY.encode(), parts)
+    if ledger is not None:
+        ledger.finish()

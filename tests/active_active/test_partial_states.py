@@ -1,0 +1,124 @@
+"""A state without the keys that need not be joined leads to the same as the whole of it."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import pytest
+
+from anabranch.keyspace.agreement import agreement_digest
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.simulator import looking
+from anabranch.simulator.disk import MemoryStorage
+from anabranch.stream.stream import Stream
+from tests.active_active.histories import main
+from tests.support.mesh import Mesh, Node
+
+
+def digests(keyspace: Keyspace) -> dict[tuple[int, bytes], int]:
+    found = {}
+    for database in keyspace.databases:
+        for key, value in database.values.items():
+            assert type(value) is Stream
+            deadline = database.deadlines.get(key)
+            found[database.index, key] = agreement_digest(value, deadline)
+    return found
+
+
+def twin_of(node: Node) -> Node:
+    """Another process from the same disk."""
+    twin = Node(node.mesh, node.number, node.settings, node._commands)
+    twin.storage = MemoryStorage(node.storage.files())
+    twin.clock.us = node.clock.us
+    twin._start()
+    twin.replica.members.update(node.replica.members)
+    return twin
+
+
+def test_a_part_of_a_state_joins_to_the_same_as_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: Counter[str] = Counter()
+    send_state = Mesh.send_state
+
+    def checked(mesh: Mesh, source: int, target: int) -> None:
+        giver, taker = mesh.nodes[source], mesh.nodes[target]
+        places = giver.replica.touches.beyond(taker.vector)
+        if places is None:
+            reached["whole"] += 1
+            send_state(mesh, source, target)
+            return
+        database = giver.region.keyspace.databases[0]
+        reached["left out"] += len(
+            {*database.values, *database.remembered} - {k for _, k in places}
+        )
+        twin = twin_of(taker)
+        twin.region.join(io.BytesIO(giver.state()), "state", "state")
+        send_state(mesh, source, target)
+        if twin.vector == taker.vector:  # else something was waiting for it
+            reached["compared"] += 1
+            assert digests(taker.region.keyspace) == digests(twin.region.keyspace)
+            ours = looking.everything(taker.region.keyspace)
+            assert ours == looking.everything(twin.region.keyspace)
+
+    monkeypatch.setattr(Mesh, "send_state", checked)
+    assert main(["--seeds", "7000-7050"]) == 0
+    assert min(reached[each] for each in ("whole", "left out", "compared")) > 0, reached
+
+
+def test_only_keys_that_changed_are_in_a_state() -> None:
+    mesh = Mesh(3)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    for index in range(100):
+        eu.do("XADD", f"k{index}", "*", "f", "v" * 100)
+    mesh.settle()
+    whole = len(eu.state())
+    us.do("XADD", "mine", "*", "f", "v")
+    eu.do("XADD", "k1", "*", "f", "v")
+    eu.do("DEL", "k2")
+    places = eu.replica.touches.beyond(us.vector)
+    assert places is not None
+    assert sorted(places) == [(0, b"k1"), (0, b"k2")]
+    state = eu.state(places=places)
+    assert len(state) < whole / 10
+    us.join(state, partial=True)
+    assert us.do("EXISTS", "k1", "k2", "k3", "mine") == 3
+    assert us.do("XLEN", "k1") == 2
+
+
+def test_a_flush_may_concern_any_key() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    eu.do("XADD", "k", "*", "f", "v")
+    mesh.settle()
+    us.do("XGROUP", "CREATE", "other", "g", "0", "MKSTREAM")
+    eu.do("FLUSHALL")
+    assert eu.replica.touches.beyond(us.vector) is None
+    mesh.send_state(1, 2)
+    mesh.settle()
+    assert us.do("EXISTS", "k", "other") == eu.do("EXISTS", "k", "other") == 0
+
+
+def test_a_restart_from_a_snapshot_still_knows_what_changed() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    for key in "abc":
+        eu.do("XADD", key, "*", "f", "v")
+    mesh.settle()
+    eu.do("XADD", "a", "*", "f", "v")
+    eu.snapshot()
+    eu.do("DEL", "b")
+    eu.restart()
+    places = eu.replica.touches.beyond(us.vector)
+    assert places is not None
+    assert sorted(places) == [(0, b"a"), (0, b"b")]
+
+
+def test_a_region_that_has_nothing_gets_everything() -> None:
+    mesh = Mesh(2)
+    eu = mesh.nodes[1]
+    eu.do("XADD", "k", "*", "f", "v")
+    mesh.settle()
+    eu.do("XADD", "l", "*", "f", "v")
+    assert eu.replica.touches.beyond({}) is None
