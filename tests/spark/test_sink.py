@@ -15,7 +15,7 @@ from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS = 3000
 Entry = tuple[str, list[bytes]]

@@ -133,9 +133,9 @@ def _present(client: Client, stream: str, task: bytes | None) -> Present:
     if task is None:
         newest = client.command("XREVRANGE", stream, "+", "-", "COUNT", 1, repeatable=True)
         return Present(until_ms=float(newest[0][0].partition(b"-")[0])) if newest else Present()
-    if not client.has_bulk:
+    if not client.has_bulk or not client.command("EXISTS", stream, repeatable=True):
         return Present()
-    for record in client.command("AB.LEDGER", stream, repeatable=True) or ():
+    for record in client.command("AB.LEDGER", stream, repeatable=True):
         if record[0] == task:
             return Present(rows=record[2])
     return Present()
