@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Tests run side by side; those of Spark share one worker, and so one Java.
+# Tests run side by side; those of Spark share one worker, and so one Java (tests/conftest.py).
 WORKERS ?= 2
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
@@ -40,7 +40,7 @@ demo: setup ## three regions on this machine, data in data/cluster
 	$(BIN)/anabranch cluster up $(ARGS)
 
 test: setup redis ## all tests, fast ones first
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(TESTS) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
 check: setup ## linter, format, types, import rules
 	$(BIN)/ruff check .

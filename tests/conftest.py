@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
+
+STARTS_SPARK = ("test_cluster.py", "test_connect.py", "test_java.py")
+"""In tests/spark, those that do without the session that the others there share."""
+
+
+class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
+    """In several processes: tests that share a Spark session run in one of them.
+
+    Those that start Spark by themselves are one after the other, too.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, _ = nodeid.partition("::")
+        if not path.startswith("tests/spark/"):
+            return nodeid
+        return "starts Spark" if path.endswith(STARTS_SPARK) else "Spark"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _SparkTogether(config, log)
 
 
 def require_redis() -> None:
