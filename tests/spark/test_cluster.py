@@ -87,6 +87,7 @@ def check_tour(told: dict[str, Any], server: AnabranchServer) -> None:
     assert told["archived"] == [2000, 0]
 
 
+@pytest.mark.long
 def test_a_worker_and_its_executor_killed_in_mid_batch_lose_and_double_nothing(
     spark_workers: TwoWorkers, ours: AnabranchServer, tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def speculate(
     return values(server, "t")
 
 
+@pytest.mark.long
 def test_a_task_that_spark_runs_twice_at_a_time_writes_each_row_once(
     spark_workers: TwoWorkers, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ def test_one_watermark_for_all_regions_loses_entries_and_one_for_each_does_not(
         assert (row["count"], row["sum"]) == (len(seconds), sum(seconds))
 
 
+@pytest.mark.long
 def test_a_region_that_joins_takes_a_new_checkpoint_and_no_window_is_told_twice(
     spark: SparkSession, regions: RegionProcesses, tmp_path: Path
 ) -> None:
@@ -244,7 +245,7 @@ def read_by(spark: SparkSession, out: Path) -> list[tuple[str, int]]:
     return sorted((row.id, row.n) for row in table.collect())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_kill_9_while_three_regions_write_and_one_is_cut_off_loses_and_doubles_nothing(
     spark: SparkSession, regions: RegionProcesses, tmp_path: Path

@@ -28,7 +28,7 @@ EVENTS = int(os.environ.get("SPARK_EVENTS", "1000000"))
 FAR_MS = 4_000_000_000_000  # behind all windows
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_million_events_end_to_end(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path

@@ -53,6 +53,7 @@ def kill_after(job, batches, seconds):
     assert seen == batches, rest
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_kill_9_in_both_kinds_of_trigger_loses_and_doubles_nothing(spark, ours, tmp_path):
     rng = random.Random(20)

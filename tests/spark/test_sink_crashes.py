@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROWS = 6000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_driver_killed_twice_in_mid_batch_writes_every_row_once(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path

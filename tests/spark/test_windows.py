@@ -182,6 +182,7 @@ def test_other_windows_need_another_checkpoint(
         Windowing(percentiles=(99.0,))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_going_on_tells_windows_as_they_close_and_survives_a_failure(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
@@ -225,6 +226,7 @@ def test_going_on_tells_windows_as_they_close_and_survives_a_failure(
     assert (done.starts >= 2, done.windows) == (True, 2)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_from_the_command_line(ours: AnabranchServer, tmp_path: Path) -> None:
     add(ours, "s", *((1_000 * each, {"n": each, "city": "ulm"}) for each in range(1, 61)))

@@ -184,6 +184,7 @@ def test_one_client_too_many_is_told_so() -> None:
 
 def test_refused_clients_leave_nothing_behind() -> None:
     with AnabranchServer(extra=["--maxclients", "1"]) as server, server.client() as client:
+        client.call("PING")  # it is accepted, and counts
         files = open_files(server)
         for _ in range(500):
             with server.client() as refused:

@@ -25,6 +25,9 @@ KNOWN = {
     "feature_level": 1,
     "row_age_ms": 40.4,
     "connected_ms": 1000.0,
+    "differing_keys": 0,
+    "in_flight_keys": 2,
+    "compared_ms": 59.6,
 }
 
 
