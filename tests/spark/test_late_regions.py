@@ -97,6 +97,7 @@ def single_watermark(spark: SparkSession, server: Any, place: Path) -> tuple[int
     return total.collect()[0][0] or 0, late
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_one_watermark_for_all_regions_loses_entries_and_one_for_each_does_not(
     spark: SparkSession, regions: RegionProcesses, tmp_path: Path

@@ -78,6 +78,7 @@ def test_film_ratings(spark: SparkSession, ours: AnabranchServer, tmp_path: Path
     }
 
 
+@pytest.mark.long
 def test_the_package_log(spark: SparkSession, ours: AnabranchServer, tmp_path: Path) -> None:
     if not DPKG.exists():
         pytest.skip(f"no {DPKG}: THE PACKAGE LOG IS NOT TRIED")
@@ -92,6 +93,7 @@ def test_the_package_log(spark: SparkSession, ours: AnabranchServer, tmp_path: P
     assert {place: row["count"] for place, row in told.items()} == wanted
 
 
+@pytest.mark.long
 def test_the_history_of_this_repository(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
