@@ -7,6 +7,7 @@ python -m tests.spark.cluster_job speculate MASTER URL IDEMPOTENCE
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 from collections.abc import Iterator
@@ -103,13 +104,22 @@ def tour(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     }
 
 
+class _ToTheEnd(LagListener):
+    """Knows when nothing more will come of the one query it listens to."""
+
+    ended = False
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        self.ended = True
+
+
 def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     """What asks more of a session: filters, a listener, one source per region, observations."""
     reader = spark.read.format("anabranch").option("url", url).option("subscribe", "s")
     late = reader.schema("n int, ts timestamp").option("pushDownFilters", "true").load()
 
     told: list[Any] = []
-    listener = LagListener(told.append)
+    listener = _ToTheEnd(told.append)
     spark.streams.addListener(listener)
     by_region = read_by_region(
         spark, "s", watermark="1 second", schema="ts timestamp, n int", url=url,
@@ -118,7 +128,8 @@ def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
     counts = by_region.writeStream.format("parquet").option("path", str(place / "counts"))
     counts = counts.option("checkpointLocation", str(place / "counted"))
     supervised = supervise(lambda: counts.trigger(availableNow=True).start())
-    wait_until(lambda: bool(told), "the listener has heard of a batch", 60)
+    # A client that removes its listener while an event is on its way waits for itself for ever.
+    wait_until(lambda: listener.ended, "the listener has heard of the end", 60)
     spark.streams.removeListener(listener)
 
     (place / "rows.csv").write_text("city,people\nBonn,336000\nUlm,many\n")
@@ -158,7 +169,8 @@ def speculate(spark: SparkSession, url: str, idempotence: str) -> dict[str, Any]
 
 
 def main(what: str, master: str, url: str, last: str) -> None:
-    """Run one of them."""
+    """Run one of them; where it stands after three minutes goes to stderr."""
+    faulthandler.dump_traceback_later(180)
     if master.startswith("sc://"):
         conf = {}
     else:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.inspection import wait_until
+from tests.support.region_processes import RegionProcesses
 from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
 
 if TYPE_CHECKING:
@@ -27,6 +29,27 @@ def spark() -> Iterator[SparkSession]:
     made = session("tests", "local[2,4]")
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RegionProcesses]:
+    """The regions in ``NAMES`` of the module, with the ``ARGUMENTS`` that stand there, if any."""
+    arguments = getattr(request.module, "ARGUMENTS", ())
+    place = tmp_path_factory.mktemp("regions")
+    with RegionProcesses(place, request.module.NAMES, *arguments) as processes:
+        yield processes
+
+
+@pytest.fixture
+def regions(cluster: RegionProcesses) -> RegionProcesses:
+    """The same, empty and connected; tests may part them."""
+    cluster.heal()
+    for server in cluster.servers:
+        cluster.call(server, "FLUSHALL")
+    wait_until(cluster.converged, "all have applied the same", 60)
+    return cluster
 
 
 @pytest.fixture

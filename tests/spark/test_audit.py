@@ -20,28 +20,12 @@ from tests.spark.diverging import rewrite_log
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
 from tests.support.inspection import wait_until
-from tests.support.region_processes import RegionProcesses
 from tests.support.servers import AnabranchServer
 
 pytestmark = pytest.mark.timeout(300)
 
 NAMES = ("eu", "us")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
-    place = tmp_path_factory.mktemp("audited")
-    with RegionProcesses(place, NAMES, "--appendfsync", "always") as processes:
-        yield processes
-
-
-@pytest.fixture
-def regions(cluster):
-    cluster.heal()
-    for server in cluster.servers:
-        cluster.call(server, "FLUSHALL")
-    wait_until(cluster.converged, "all have applied the same", 30)
-    return cluster
+ARGUMENTS = ("--appendfsync", "always")
 
 
 @pytest.fixture

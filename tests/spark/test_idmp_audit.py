@@ -7,33 +7,14 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
-
-import pytest
 
 from anabranch.spark.jobs.idmp_audit import idmp_audit
 from tests.spark.reading import talking, url
 from tests.spark.test_regions import part
 from tests.support.inspection import wait_until
-from tests.support.region_processes import RegionProcesses
 from tests.support.servers import REPOSITORY
 
 NAMES = ("eu", "us")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
-    with RegionProcesses(tmp_path_factory.mktemp("producers"), NAMES) as processes:
-        yield processes
-
-
-@pytest.fixture
-def regions(cluster):
-    cluster.heal()
-    for server in cluster.servers:
-        cluster.call(server, "FLUSHALL")
-    wait_until(cluster.converged, "all have applied the same", 30)
-    return cluster
 
 
 def urls(regions) -> dict[str, str]:

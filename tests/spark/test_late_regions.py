@@ -30,22 +30,6 @@ SECOND_MS = 1_000
 MINUTE_MS = 60_000
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
-    with RegionProcesses(tmp_path_factory.mktemp("regions"), NAMES) as processes:
-        yield processes
-
-
-@pytest.fixture
-def regions(cluster: RegionProcesses) -> RegionProcesses:
-    """Three regions, empty and connected."""
-    cluster.heal()
-    for server in cluster.servers:
-        cluster.call(server, "FLUSHALL")
-    meet(cluster)
-    return cluster
-
-
 def part(cluster: RegionProcesses, *lonely: str) -> None:
     """Cut these off from all others, and those from each other no longer."""
     for one, other in combinations(cluster.servers, 2):

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
-
-import pytest
 
 from tests.spark.reading import finish, numbers, streaming, talking, to_parquet, url
 from tests.support.inspection import wait_until
-from tests.support.region_processes import RegionProcesses
 
 NAMES = ("eu", "us")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
-    with RegionProcesses(tmp_path_factory.mktemp("regions"), NAMES) as processes:
-        yield processes
-
-
-@pytest.fixture
-def regions(cluster):
-    """Both regions, empty and connected, and a way to part them and bring them together."""
-    cluster.heal()
-    for server in cluster.servers:
-        cluster.call(server, "FLUSHALL")
-    wait_until(cluster.converged, "all have applied the same", 30)
-    return cluster
 
 
 def part(cluster):

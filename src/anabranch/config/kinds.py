@@ -8,6 +8,7 @@ words what a person may write.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ _UNITS = {
 }
 
 
-class Kind:
+class Kind(ABC):
     """What a setting's value may be."""
 
     many_words = False
@@ -50,9 +51,9 @@ class Kind:
     repeats = False
     """Whether several lines of the same name add up."""
 
+    @abstractmethod
     def parse(self, words: Sequence[str]) -> Any:
         """The value, or ValueError with Redis's sentence."""
-        raise NotImplementedError
 
     def format(self, value: Any) -> str:
         """As CONFIG GET shows it."""
@@ -63,9 +64,9 @@ class Kind:
         return [[self.format(value)]]
 
     @property
+    @abstractmethod
     def allowed(self) -> str:
         """In words."""
-        raise NotImplementedError
 
 
 def _one(words: Sequence[str]) -> str:

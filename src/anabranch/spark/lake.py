@@ -25,7 +25,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -35,6 +34,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.spark import lake_files
 from anabranch.spark.lake_files import LakeError, LakeFile, sync_names
+from anabranch.spark.task import Task
 
 __all__ = [
     "Gap",
@@ -323,11 +323,8 @@ class _LakeWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
         """One partition: a file for each stream, region and day in it."""
-        context = TaskContext.get()
-        assert context is not None
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        if not query or not batch:
+        task = Task.of_query()
+        if task is None:
             raise LakeError("this Spark does not tell its tasks which query and batch they are of")
         files: list[LakeFile] = []
         waiting: list[pa.RecordBatch] = []
@@ -339,7 +336,8 @@ class _LakeWriter(DataSourceStreamArrowWriter):
                 files += self._files(waiting)
                 waiting, size = [], 0
         files += self._files(waiting)
-        return _Wrote(query, int(batch), tuple(files))
+        query, batch, _ = task
+        return _Wrote(query, batch, tuple(files))
 
     def _files(self, batches: list[pa.RecordBatch]) -> Iterator[LakeFile]:
         lake = Lake(self._root)

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["LakeError", "LakeFile", "examine", "keep", "merge", "sync_names", "write"]
+__all__ = ["LakeError", "LakeFile", "draft_in", "examine", "keep", "merge", "sync_names", "write"]
 
 _GROUP_BYTES: Final = 32 << 20  # of Arrow data, in one row group of a merged file
 
@@ -58,7 +58,7 @@ def write(root: Path, table: pa.Table, stream: str, region: str, date: str) -> L
     directory = Path(
         f"stream={quote(stream, safe='')}", f"region={quote(region, safe='')}", f"date={date}"
     )
-    with _draft(root / directory) as draft:
+    with draft_in(root / directory) as draft:
         pq.write_table(table, draft, compression="zstd")
         first, last = positions[0].as_py(), positions[-1].as_py()
         return keep(root, draft, directory, (stream, region, table.num_rows, first, last))
@@ -72,7 +72,7 @@ def merge(root: Path, files: Sequence[LakeFile]) -> LakeFile:
     start = files[0]
     directory = Path(start.path).parent
     rows = 0
-    with _draft(root / directory) as draft:
+    with draft_in(root / directory) as draft:
         schema = pq.read_schema(root / start.path).remove_metadata()
         with pq.ParquetWriter(draft, schema, compression="zstd") as out:
             for group in _groups(root, files, schema):
@@ -196,7 +196,7 @@ def keep(
 
 
 @contextmanager
-def _draft(directory: Path) -> Iterator[Path]:
+def draft_in(directory: Path) -> Iterator[Path]:
     """A name for a file that is being written; what is left of it at the end goes."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f".{uuid.uuid4().hex}.tmp"

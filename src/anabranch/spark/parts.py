@@ -9,7 +9,6 @@ directory must be one that all workers share.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -26,6 +24,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.errors import AnabranchError
+from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.task import Task
 
 __all__ = ["PartsError", "PartsSink"]
 
@@ -62,23 +62,21 @@ class _PartsWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
         """One partition of a batch: one file, or none if there are no rows."""
-        context = TaskContext.get()
-        assert context is not None
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        if not query or not batch:
+        task = Task.of_query()
+        if task is None:
             raise PartsError("this Spark does not tell its tasks which query and batch they are of")
         filled = [each for each in iterator if each.num_rows]
         if not filled:
             return _Wrote(0)
         table = pa.Table.from_batches(filled)
         root = Path(self._root)
-        root.mkdir(parents=True, exist_ok=True)
-        draft = root / f".{uuid.uuid4().hex}.tmp"
-        pq.write_table(table, draft, compression="zstd")
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        draft.rename(root / f"{query}-{int(batch):010d}-{context.partitionId():05d}.parquet")
+        query, batch, partition = task
+        with draft_in(root) as draft:
+            pq.write_table(table, draft, compression="zstd")
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            draft.rename(root / f"{query}-{batch:010d}-{partition:05d}.parquet")
+        sync_names(root)
         return _Wrote(table.num_rows)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -15,7 +15,6 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -28,6 +27,7 @@ from anabranch.spark.client import Client, connect
 from anabranch.spark.encode import Layout, Rows, encode, runs_by_stream
 from anabranch.spark.ledger import Ledger, WriteFailed
 from anabranch.spark.options import OptionError, WriteOptions
+from anabranch.spark.task import Task
 
 __all__ = ["Identity", "Written", "batch_writer", "stream_writer"]
 
@@ -88,16 +88,13 @@ class Identity:
     def of_task(cls, options: WriteOptions, job: str | None) -> Self:
         """Of the task that runs this. `job` is what stands for the query in a plain batch write.
 
-        Spark gives a writer no batch number. It is in the task's local properties, under names that
-        are no documented interface, so a streaming write without them is refused: guessing would
-        be duplicates.
+        A streaming write of which Spark does not tell them is refused: guessing would be
+        duplicates.
         """
-        context = TaskContext.get()
-        if context is None:
+        task = Task.running()
+        if task is None:
             raise WriteFailed("a writer only works within a task of Spark")
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        known = (query or options.producer_id) and batch
+        known = (task.query or options.producer_id) and task.batch is not None
         if job is None and not known and _needs_identity(options):
             raise WriteFailed(
                 "this Spark does not tell its tasks which query and batch they belong to (local "
@@ -105,11 +102,11 @@ class Identity:
                 "could not be recognised. Write in foreachBatch with options producerId and "
                 "batchId, or choose idempotence=none"
             )
-        number = options.batch_id if options.batch_id is not None else int(batch or 0)
-        name = options.producer_id or query or job
+        number = options.batch_id if options.batch_id is not None else task.batch or 0
+        name = options.producer_id or task.query or job
         return cls(
             f"spark/{name}/{options.sink_id}",
-            context.partitionId(),
+            task.partition,
             number,
             options.batch_id is not None,
         )
