@@ -54,7 +54,7 @@ def test_a_part_of_a_state_joins_to_the_same_as_all_of_it(
             {*database.values, *database.remembered} - {k for _, k in places}
         )
         twin = twin_of(taker)
-        twin.region.join(io.BytesIO(giver.state()), "state", "state")
+        twin.region.merging.join(io.BytesIO(giver.state()), "state", "state")
         send_state(mesh, source, target)
         if twin.vector == taker.vector:  # else something was waiting for it
             reached["compared"] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from weakref import ref
 
@@ -11,7 +12,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
 from anabranch.stream.stream import Stream
 
-__all__ = ["append_entry", "stream_of"]
+__all__ = ["append_entry", "node_shares", "stream_of"]
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
@@ -74,28 +75,35 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     )
 
 
+def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
+    """Which of its entries belong to one node: from, to, their bytes, where each ends, opens it.
+
+    To a node that it opens and that another one follows, nobody adds any more.
+    """
+    opening = set(effect.opens)
+    begin = 0
+    for low, high in pairwise(sorted({0, *opening, len(effect.ids)})):
+        ends = list(accumulate(effect.sizes[low:high]))
+        yield low, high, effect.data[begin : begin + ends[-1]], ends, low in opening
+        begin += ends[-1]
+
+
 def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
     database = keyspace.databases[effect.db]
     stream = stream_of(keyspace, effect.db, effect.key)
     log = stream.local
-    ids, sizes, weights, data = effect.ids, effect.sizes, effect.weights, effect.data
-    opening = set(effect.opens)
-    begin = 0
-    for low, high in pairwise(sorted({0, *opening, len(ids)})):
-        ends = list(accumulate(sizes[low:high]))
-        weight = sum(weights[low:high])
-        some = data[begin : begin + ends[-1]]
-        begin += ends[-1]
-        if low in opening and high < len(ids):
-            # A node that is opened and, as another follows, filled here: nobody adds to it.
+    ids, last = effect.ids, len(effect.ids)
+    for low, high, data, ends, opens in node_shares(effect):
+        weight = sum(effect.weights[low:high])
+        if opens and high < last:
             if log.tail is not None:
                 database.unsealed.append(ref(log.tail))
-            log.append_full(ids[low:high], some, ends, weight)
+            log.append_full(ids[low:high], data, ends, weight)
             continue
-        fragments = [some[start:end] for start, end in pairwise([0, *ends])]
-        first = weights[low]
-        append_entry(database, effect.key, stream, ids[low], fragments[0], first, low in opening)
+        fragments = [data[start:end] for start, end in pairwise([0, *ends])]
+        first = effect.weights[low]
+        append_entry(database, effect.key, stream, ids[low], fragments[0], first, opens)
         log.extend(ids[low + 1 : high], fragments[1:], weight - first)
     stream.last_id = ids[-1]
 

@@ -6,10 +6,11 @@ decides what it takes away and what it replaces; what it did not know stays besi
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from weakref import ref
 
 from anabranch.effects import kinds
+from anabranch.effects.apply_stream import node_shares
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
@@ -142,22 +143,15 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     log = _log(keyspace, stream, effect.position)
     number = replica_of(keyspace).number
-    ids, sizes, weights, data = effect.ids, effect.sizes, effect.weights, effect.data
-    opening = set(effect.opens)
-    begin = 0
-    for low, high in pairwise(sorted({0, *opening, len(ids)})):
-        ends = list(accumulate(sizes[low:high]))
-        weight = sum(weights[low:high])
-        some = data[begin : begin + ends[-1]]
-        begin += ends[-1]
-        opens = low in opening
+    ids, last = effect.ids, len(effect.ids)
+    for low, high, data, ends, opens in node_shares(effect):
+        weight = sum(effect.weights[low:high])
         if opens and log.tail is not None:
             database.unsealed.append(ref(log.tail))
-        if opens and high < len(ids):
-            # A node that is opened and, as another follows, filled here: nobody adds to it.
-            log.add_node(number + low, ids[low:high], some, ends, weight)
+        if opens and high < last:
+            log.add_node(number + low, ids[low:high], data, ends, weight)
         else:
-            fragments = [some[start:end] for start, end in pairwise([0, *ends])]
+            fragments = [data[start:end] for start, end in pairwise([0, *ends])]
             log.add_run(number + low, ids[low:high], fragments, weight, opens)
     _added(keyspace, database, effect.key, stream, ids[-1])
 

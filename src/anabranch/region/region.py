@@ -3,6 +3,7 @@
     region.execute(session, requests)    requests in, replies in ``session.outbox``
     region.tick()                        time passes: timeouts, expiry, background slices
     region.take_pending()                other sessions that got something to write
+    region.merging.apply(batches)        what other regions did
 
 Whoever drives it (the server, a test, the simulator) owns sockets and time. Nothing in here
 waits or does I/O.
@@ -22,9 +23,6 @@ from anabranch.commands.session import Session
 from anabranch.commands.table import COMMANDS
 from anabranch.commands.transaction import forget_watches
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of
-from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, includes, origin_of
@@ -33,10 +31,8 @@ from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
-from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.snapshot import load_snapshot
-from anabranch.oplog.storage import ReadFile
 from anabranch.region.maintenance import Maintenance
+from anabranch.region.merging import Merging
 from anabranch.resp.encode import QUEUED
 
 if TYPE_CHECKING:
@@ -96,6 +92,7 @@ class Region:
         self.rates = Rates()
         self.context.region = self
         self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
+        self.merging = Merging(self)
         self._maintenance = Maintenance(self)
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
@@ -355,82 +352,7 @@ class Region:
         for session in postponed:
             self.channels.pending[session] = None
 
-    # -- other regions ------------------------------------------------------------------------
-
-    def merge(self, batches: Sequence[Batch]) -> None:
-        """Apply what another region did, as one; its causes must have been applied before.
-
-        The caller has written down what this region did before, and writes down the batches.
-        """
-        replica = self.replica
-        assert replica is not None
-        ctx = self.context
-        now_ms = self.clock.now_us() // 1000
-        ctx.set_time(now_ms)
-        for batch in batches:
-            origin = batch.origin
-            context = batch.dependencies
-            number = batch.first
-            assert number == replica.vector.get(origin, 0) + 1
-            assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
-            for effect in effects_in(batch):
-                replica.begin(origin, number, context)
-                ctx.carry_out(effect)
-                count = numbers_of(effect)
-                replica.finish(count)
-                number += count
-        self.collapse()
-        if self.keyspace.ready:
-            self.serve_ready(now_ms)
-        self._answer_covered(now_ms)
-
-    def join(self, file: ReadFile, shown: str, name: str, *, partial: bool = False) -> None:
-        """Join the state of another region, a snapshot that is kept as the file ``name``, to ours.
-
-        ``shown`` is the name for messages; with ``partial`` keys that do not stand in it stay as
-        they are. Raises :class:`CorruptLogError`, and nothing has changed then. The log hears of it
-        before it hears of what follows from it.
-        """
-        theirs = self._loaded(file, shown)
-        self.context.emit(kinds.JoinState(name, partial))
-        join_keyspaces(self.keyspace, theirs, partial=partial)
-        self._joined()
-
-    def take_key(self, file: ReadFile, shown: str, name: str, db: int, key: bytes) -> None:
-        """Take over what regions share of a key from such a file, which may hold nothing else.
-
-        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
-        """
-        theirs = self._loaded(file, shown)
-        self.context.emit(kinds.TakeKey(db, key, name))
-        take_key(self.keyspace, theirs, db, key)
-        self._joined()
-
-    def _loaded(self, file: ReadFile, shown: str) -> Keyspace:
-        replica = self.replica
-        assert replica is not None
-        theirs = Keyspace(len(self.keyspace.databases))
-        theirs.replica = Replica(replica.own, replica.default_limits)
-        for _ in load_snapshot(file, shown, theirs):
-            pass
-        self.context.set_time(self.clock.now_us() // 1000)
-        return theirs
-
-    def _joined(self) -> None:
-        """Do what follows from a joined state."""
-        now_ms = self.context.now_ms
-        self.collapse()
-        if self.keyspace.ready:
-            self.serve_ready(now_ms)
-        self._answer_covered(now_ms)
-
-    def open_epoch(self, epoch: int) -> None:
-        """Begin to number effects anew: what we may have forgotten keeps its names."""
-        replica = self.replica
-        assert replica is not None
-        previous = replica.own
-        replica.own = origin_of(replica.region, epoch)
-        self.context.emit(kinds.OpenEpoch(previous))
+    # -- changes, and what they make safe -----------------------------------------------------
 
     def watch_changes(self, before: Callable[[kinds.Effect], None]) -> None:
         """Have something called before every change, until :meth:`unwatch_changes`."""
@@ -454,7 +376,7 @@ class Region:
         for before in self._before:
             before(effect)
 
-    def _answer_covered(self, now_ms: int) -> None:
+    def covered(self, now_ms: int) -> None:
         """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
         waiting = self.context.vector_waiters
         if waiting:
@@ -463,28 +385,6 @@ class Region:
             for waiter, wanted in list(waiting.items()):
                 if waiter in self.keyspace.waiters.active and includes(vector, wanted):
                     self._retry(waiter, now_ms)
-
-    def collapse(self) -> None:
-        """Remove entries of ours whose idempotent ID another region accepted for a smaller ID."""
-        replica = self.replica
-        assert replica is not None
-        collapses, replica.collapses = replica.collapses, []
-        for db, key, (origin, number) in collapses:
-            stream = known_stream(self.keyspace, db, key)
-            if stream is not None and stream.shared_log(origin).find_number(number) is not None:
-                self.stats.idmp_collapsed += 1
-                self.context.emit(
-                    kinds.RemoveNumbers(
-                        db,
-                        key,
-                        [(origin, [number - 1, number])],
-                        [],
-                        dereferenced=True,
-                        trimmed=False,
-                    )
-                )
-
-    # -- what is safe -------------------------------------------------------------------------
 
     def safer(self) -> None:
         """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""

@@ -179,7 +179,7 @@ class RegionLocal:
         journal.commit()  # what we did before was done without knowing of this
         if journal.is_behind:
             raise OSError(0, journal.trouble)
-        self._region.merge(unit)
+        self._region.merging.apply(unit)
         kept = [kept_form(data) for data in raw]
         position = journal.append(b"".join(kept))
         for data in kept:
@@ -245,7 +245,9 @@ class RegionLocal:
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """See :class:`Local`."""
         region, shown = self._region, self._storage.shown
-        self._use_staged(lambda file, name: region.join(file, shown(name), name, partial=partial))
+        self._use_staged(
+            lambda file, name: region.merging.join(file, shown(name), name, partial=partial)
+        )
         self._origins.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that tells of it is.
@@ -255,7 +257,9 @@ class RegionLocal:
     def take_key(self, db: int, key: bytes) -> None:
         """See :class:`Local`."""
         region, shown = self._region, self._storage.shown
-        self._use_staged(lambda file, name: region.take_key(file, shown(name), name, db, key))
+        self._use_staged(
+            lambda file, name: region.merging.take_key(file, shown(name), name, db, key)
+        )
         self._journal.commit()
         self.after_effects()
 
@@ -318,7 +322,7 @@ class RegionLocal:
         if epoch < epoch_of(self.replica.own):
             return
         self._journal.commit()
-        self._region.open_epoch(epoch + 1)
+        self._region.merging.open_epoch(epoch + 1)
         self._journal.settle()  # or the next power failure would open it once more
         self.note("new_epoch", epoch=epoch + 1)
 

@@ -356,7 +356,7 @@ def test_wait_remembers_the_life_in_which_it_was_written(
 ) -> None:
     server.do("XADD", "s", "*", "f", "v")
     written = number(server)
-    server.region.open_epoch(1)
+    server.region.merging.open_epoch(1)
     others.has[2][0][EU] = written
     others.has[3][0][origin_of(1, 1)] = written
     others.has[3][0][EU] = written - 1

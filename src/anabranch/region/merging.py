@@ -1,0 +1,116 @@
+"""What other regions did, carried out in ours: their effects as they arrive, and whole states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.effects import kinds
+from anabranch.effects.apply import numbers_of
+from anabranch.effects.join import join_keyspaces, take_key
+from anabranch.effects.merge_stream import known_stream, replica_of
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.oplog.batch import Batch, effects_in
+from anabranch.oplog.snapshot import load_snapshot
+from anabranch.oplog.storage import ReadFile
+
+if TYPE_CHECKING:
+    from anabranch.region.region import Region
+
+__all__ = ["Merging"]
+
+
+class Merging:
+    """The only way by which other regions change this one; there is none without a replica."""
+
+    def __init__(self, region: Region) -> None:
+        """For the region that owns it."""
+        self._region = region
+
+    def apply(self, batches: Sequence[Batch]) -> None:
+        """Apply what another region did, as one; its causes must have been applied before.
+
+        The caller has written down what this region did before, and writes down the batches.
+        """
+        replica = replica_of(self._region.keyspace)
+        ctx = self._region.context
+        now_ms = self._region.clock.now_us() // 1000
+        ctx.set_time(now_ms)
+        for batch in batches:
+            origin = batch.origin
+            context = batch.dependencies
+            number = batch.first
+            assert number == replica.vector.get(origin, 0) + 1
+            assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
+            for effect in effects_in(batch):
+                replica.begin(origin, number, context)
+                ctx.carry_out(effect)
+                count = numbers_of(effect)
+                replica.finish(count)
+                number += count
+        self._settle(now_ms)
+
+    def join(self, file: ReadFile, shown: str, name: str, *, partial: bool = False) -> None:
+        """Join the state of another region, a snapshot that is kept as the file ``name``, to ours.
+
+        ``shown`` is the name for messages; with ``partial`` keys that do not stand in it stay as
+        they are. Raises :class:`CorruptLogError`, and nothing has changed then. The log hears of it
+        before it hears of what follows from it.
+        """
+        theirs = self._loaded(file, shown)
+        self._region.context.emit(kinds.JoinState(name, partial))
+        join_keyspaces(self._region.keyspace, theirs, partial=partial)
+        self._settle(self._region.context.now_ms)
+
+    def take_key(self, file: ReadFile, shown: str, name: str, db: int, key: bytes) -> None:
+        """Take over what regions share of a key from such a file, which may hold nothing else.
+
+        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
+        """
+        theirs = self._loaded(file, shown)
+        self._region.context.emit(kinds.TakeKey(db, key, name))
+        take_key(self._region.keyspace, theirs, db, key)
+        self._settle(self._region.context.now_ms)
+
+    def _loaded(self, file: ReadFile, shown: str) -> Keyspace:
+        replica = replica_of(self._region.keyspace)
+        theirs = Keyspace(len(self._region.keyspace.databases))
+        theirs.replica = Replica(replica.own, replica.default_limits)
+        for _ in load_snapshot(file, shown, theirs):
+            pass
+        self._region.context.set_time(self._region.clock.now_us() // 1000)
+        return theirs
+
+    def _settle(self, now_ms: int) -> None:
+        """Do what follows from what came."""
+        self._collapse()
+        if self._region.keyspace.ready:
+            self._region.serve_ready(now_ms)
+        self._region.covered(now_ms)
+
+    def open_epoch(self, epoch: int) -> None:
+        """Begin to number effects anew: what we may have forgotten keeps its names."""
+        replica = replica_of(self._region.keyspace)
+        previous = replica.own
+        replica.own = origin_of(replica.region, epoch)
+        self._region.context.emit(kinds.OpenEpoch(previous))
+
+    def _collapse(self) -> None:
+        """Remove entries of ours whose idempotent ID another region accepted for a smaller ID."""
+        replica = replica_of(self._region.keyspace)
+        collapses, replica.collapses = replica.collapses, []
+        for db, key, (origin, number) in collapses:
+            stream = known_stream(self._region.keyspace, db, key)
+            if stream is not None and stream.shared_log(origin).find_number(number) is not None:
+                self._region.stats.idmp_collapsed += 1
+                self._region.context.emit(
+                    kinds.RemoveNumbers(
+                        db,
+                        key,
+                        [(origin, [number - 1, number])],
+                        [],
+                        dereferenced=True,
+                        trimmed=False,
+                    )
+                )
