@@ -212,6 +212,7 @@ class ToyRegion:
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         assert not partial
         assert self.staged is not None
+        assert covers(vector, self.stable_now), "a state that lacks what has been forgotten here"
         batches, members, removed = msgspec.msgpack.decode(self.staged)
         self.staged = None
         for origin, raws in batches:

@@ -187,10 +187,16 @@ class Gossip:
     # -- what follows -------------------------------------------------------------------------
 
     def stabilise(self) -> None:
-        """Tell the region when more has come to be on every member's disk."""
+        """Tell the region when more has come to be on every member's disk.
+
+        Not while a state is on its way here: it is of the past and may lack effects that every
+        member has by now. What is remembered of them is needed to join it.
+        """
         mesh = self._mesh
         if not mesh.membership.is_member(mesh.region):
             return  # who has not joined knows nobody it must wait for
+        if self._receiver.incoming is not None:
+            return
         stable = mesh.rows.stable(mesh.local.vector, mesh.local.durable, mesh.membership)
         if stable and stable != self.stable:
             self.stable = stable
