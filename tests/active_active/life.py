@@ -273,10 +273,14 @@ class Life(Comparison):
         if applied == self._looked.get(node.number):
             return
         self._looked[node.number] = applied
+        steps, node.steps = node.steps, []
         shown: dict[bytes, Shown] = {}
         for (key, group), reader in self.readers[node.number].items():
             if key not in shown:
                 shown[key] = self.shown(node, key)
+            if reader.seems_another(shown[key], group):
+                for vector in steps:  # whether it ever was, while several units arrived
+                    reader.look(self.mesh.history.shown((0, key), vector), group)
             reader.look(shown[key], group)
 
     # -- commands whose outcome is known ------------------------------------------------------

@@ -54,6 +54,10 @@ class GroupReader:
             self.is_plain = False
         self.creations = creations
 
+    def seems_another(self, shown: Shown, group: bytes) -> bool:
+        """Whether no creation that lives was there when last looked at."""
+        return self.creations.isdisjoint(shown.creations.get(group, _NONE))
+
     def deliverable(self, shown: Shown, group: bytes, *, sure: bool = False) -> list[Added]:
         """What ``>`` returns here, in order; only what is ``sure`` to be, if that matters."""
         return list(self._deliverable(shown, group, sure=sure))

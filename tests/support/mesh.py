@@ -128,6 +128,8 @@ class Node:
         self.base: dict[int, int] = {}
         self._version = 0
         self.issued: list[kinds.Effect] = []
+        self.steps: list[Vector] = []
+        """What it had applied after each unit that arrived; whoever looks at them takes them."""
 
     def _start(self) -> None:
         """Begin with what the disk holds."""
@@ -153,6 +155,7 @@ class Node:
         """Stop, nothing lost, and start again. What waits for a cause is forgotten."""
         self.log.close()
         self.held.clear()
+        self.steps.clear()
         for target, staging in list(self.mesh.stagings.items()):
             if self.number in (target, staging.giver.number):
                 self.mesh.give_up(target)
@@ -174,7 +177,7 @@ class Node:
         self.restart()
         for origin, units in self.kept.items():
             self.kept[origin] = [u for u in units if u.last <= self.vector.get(origin, 0)]
-        self.region.open_epoch(epoch_of(self.origin) + 1)
+        self.region.merging.open_epoch(epoch_of(self.origin) + 1)
         self.end_turn()
         self.sync()
         self.membership.hear([self.origin])
@@ -268,11 +271,12 @@ class Node:
         self._hear([unit.origin])
         self.held[unit.origin, unit.first] = unit
         while (ready := next(self._ready(), None)) is not None:
-            self.region.merge(ready.decoded())
+            self.region.merging.apply(ready.decoded())
             self.log.append(b"".join(ready.batches))
             self.kept[ready.origin].append(ready)
             self.end_turn()
             assert self.vector[ready.origin] >= ready.last
+            self.steps.append(dict(self.vector))
 
     def _ready(self) -> Iterator[Unit]:
         vector = self.vector
@@ -288,7 +292,7 @@ class Node:
         self._states += 1
         name = f"state-{self._states}"
         self._write(name, state)
-        self.region.join(io.BytesIO(state), name, name, partial=partial)
+        self.region.merging.join(io.BytesIO(state), name, name, partial=partial)
         self.end_turn()
 
     def can_serve(self, vector: Vector) -> bool:
@@ -329,7 +333,7 @@ class Node:
                 self.rows.note(row, 0)
             self._hear([row.origin, *row.applied, *row.durable, *row.have])
         stable = self.rows.stable(self.vector, self.durable, self.membership)
-        if stable:
+        if stable and self.number not in self.mesh.stagings:
             self.region.keyspace.forget_stable(stable)
 
     def _hear(self, origins: Iterable[int]) -> None:

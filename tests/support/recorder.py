@@ -128,10 +128,10 @@ def _group(group: Group) -> Any:
         "cursors": dict(group.cursors),
         "read": group.entries_read,
         "consumers": [(c.name, c.seen_ms, c.active_ms) for c in group.consumers.values()],
-        "released": list(group.released),
+        "released": [entry.entry_id for entry in group.released],
         "pending": [
             (e.entry_id, e.consumer and e.consumer.name, e.delivery_ms, e.delivery_count)
             for e in group.between(0, MAX_ID)
         ],
-        "by age": [entry_id for _, _, entry_id in group.copy().oldest_first()],
+        "by age": [entry.entry_id for _, _, entry in group.copy().oldest_first()],
     }

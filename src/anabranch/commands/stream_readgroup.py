@@ -202,12 +202,10 @@ def _claim(
 
 def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry]:
     """Candidates in the order in which CLAIM serves them."""
-    candidates = list(group.released.values())
-    for delivery_ms, _, entry_id in group.oldest_first():
+    candidates = list(group.released)
+    for delivery_ms, _, entry in group.oldest_first():
         if now_ms - delivery_ms < min_idle_ms:
             break
-        entry = group.find(entry_id)
-        assert entry is not None
         candidates.append(entry)
     return candidates
 
@@ -231,8 +229,8 @@ def _next_claim(
         (
             delivery_ms
             for _, stream, group, _ in plans
-            for delivery_ms, _, entry_id in group.oldest_first()
-            if stream.find(entry_id) is not None
+            for delivery_ms, _, entry in group.oldest_first()
+            if stream.find(entry.entry_id) is not None
         ),
         default=ctx.now_ms,
     )

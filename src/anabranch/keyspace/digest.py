@@ -93,7 +93,7 @@ def _feed_group(digest: _Hash, group: Group) -> None:
     for entry in group.between(MIN_ID, MAX_ID):
         owner = None if entry.consumer is None else entry.consumer.name
         _feed(digest, entry.entry_id, owner, entry.delivery_count)
-    _feed(digest, *group.released)
+    _feed(digest, *(entry.entry_id for entry in group.released))
 
 
 def _feed_inside(digest: _Hash, stream: Stream) -> None:

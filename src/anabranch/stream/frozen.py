@@ -141,15 +141,11 @@ class StreamBuilder:
                 log.base, log.floor, log.newest_number, newest, log.deleted_number, deleted = rest
                 log.newest_id, log.deleted_id = _join(newest), _join(deleted)
         self._groups: list[Group] = []
-        for name, cursors, entries_read, stamp, consumers, released, *rest in groups:
+        for name, cursors, entries_read, stamp, consumers, *rest in groups:
             group = Group(0, entries_read) if shared is None else _shared_group_of(rest)
             group.cursors = {region: _join(pair) for region, pair in cursors}
             group.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
-            # In their order; the entries themselves come with the pending columns.
-            group.released = {
-                _join(pair): PendingEntry(_join(pair), None, 0, 0, 0) for pair in released
-            }
             stream.groups[name] = group
             self._groups.append(group)
 
@@ -162,18 +158,21 @@ class StreamBuilder:
         consumers = [group.consumers[name] for name in names]
         own: list[dict[int, PendingEntry]] = [{} for _ in consumers]
         fresh: dict[int, PendingEntry] = {}
+        released: list[PendingEntry] = []
         for ms, seq, owner, time_ms, count, stamp, number in zip(
             milliseconds, sequences, owners, times, counts, stamps, numbers, strict=True
         ):
             entry_id = (ms << SEQ_BITS) | seq
             if owner == _RELEASED:
-                entry = group.released[entry_id]
-                entry.delivery_ms, entry.delivery_count, entry.stamp = time_ms, count, stamp
-                entry.number = number
+                entry = PendingEntry(entry_id, None, time_ms, count, stamp, number)
+                released.append(entry)
             else:
                 entry = PendingEntry(entry_id, consumers[owner], time_ms, count, stamp, number)
                 own[owner][entry_id] = entry
             fresh[entry_id] = entry
+        if released:  # who was released later has a higher stamp
+            everyone = [*group.released, *released]
+            group.released = dict.fromkeys(sorted(everyone, key=lambda entry: entry.stamp))
         group.pending.setdefault(region, PendingList()).extend(fresh)
         for consumer, entries in zip(consumers, own, strict=True):
             if entries:
@@ -203,7 +202,6 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.entries_read,
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
-        [_split(entry_id) for entry_id in group.released],
         *(_shared_group_parts(group) if isinstance(group, SharedGroup) else ()),
     ]
 

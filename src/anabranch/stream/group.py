@@ -60,8 +60,8 @@ class Group:
         self.entries_read = entries_read  # None: unknown
         self.pending: dict[int, PendingList] = {LOCAL_REGION: PendingList()}
         self.consumers: dict[bytes, Consumer] = {}
-        self.released: dict[int, PendingEntry] = {}
-        self.by_age: SortedList[tuple[int, int, int]] | None = None
+        self.released: dict[PendingEntry, None] = {}
+        self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
         self.stamp = 0
 
     # -- progress -----------------------------------------------------------------------------
@@ -90,7 +90,11 @@ class Group:
         consumer = self.consumers.pop(name, None)
         if consumer is None:
             return 0
-        return self.acknowledge([entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)])
+        # By region: where several write, another consumer may hold an entry with the same ID.
+        return sum(
+            self._acknowledge_of(region, list(own.entries))
+            for region, own in consumer.pending.items()
+        )
 
     # -- the pending entries ------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class Group:
         pending = self.pending[region]
         known = pending.entries
         if known and not known.keys().isdisjoint(ids):
-            self.acknowledge([entry_id for entry_id in ids if entry_id in known])
+            self._acknowledge_of(region, [entry_id for entry_id in ids if entry_id in known])
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
@@ -155,20 +159,23 @@ class Group:
         pending.extend(fresh)
         own.extend(fresh)
         if self.by_age is not None:
-            self.by_age.update((now_ms, entry.stamp, entry.entry_id) for entry in fresh.values())
+            self.by_age.update((now_ms, entry.stamp, entry) for entry in fresh.values())
 
     def acknowledge(self, ids: Iterable[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
-        removed = 0
-        for region, pending in self.pending.items():
-            gone = pending.pop_all(ids)
-            removed += len(gone)
-            if self.by_age is None and not self.released:
-                _leave_consumers(region, gone)
-            else:
-                for entry in gone:
-                    self._detach(region, entry)
-        return removed
+        if len(self.pending) > 1:
+            ids = list(ids)
+        return sum(self._acknowledge_of(region, ids) for region in self.pending)
+
+    def _acknowledge_of(self, region: int, ids: Iterable[int]) -> int:
+        """The same for entries of one region."""
+        gone = self.pending[region].pop_all(ids)
+        if self.by_age is None and not self.released:
+            _leave_consumers(region, gone)
+        else:
+            for entry in gone:
+                self._detach(region, entry)
+        return len(gone)
 
     def assign(
         self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
@@ -188,31 +195,31 @@ class Group:
             entry.stamp = stamp
         entry.consumer = consumer
         if consumer is None:
-            self.released[entry_id] = entry
+            self.released[entry] = None
         else:
             own = consumer.pending.get(region)
             if own is None:
                 own = consumer.pending[region] = PendingList()
             own.add(entry)
             if self.by_age is not None:
-                self.by_age.add((delivery_ms, stamp, entry_id))
+                self.by_age.add((delivery_ms, stamp, entry))
         return entry
 
     def _detach(self, region: int, entry: PendingEntry) -> None:
         """Take an entry out of everything but the group's own list."""
         consumer = entry.consumer
         if consumer is None:
-            del self.released[entry.entry_id]
+            del self.released[entry]
             return
         consumer.pending[region].pop(entry.entry_id)
         if self.by_age is not None:
-            self.by_age.remove((entry.delivery_ms, entry.stamp, entry.entry_id))
+            self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
 
-    def oldest_first(self) -> SortedList[tuple[int, int, int]]:
-        """Owned pending entries as (delivery ms, stamp, ID), the longest untouched first."""
+    def oldest_first(self) -> SortedList[tuple[int, int, PendingEntry]]:
+        """Owned pending entries with (delivery ms, stamp), the longest untouched first."""
         if self.by_age is None:
             self.by_age = SortedList(
-                (entry.delivery_ms, entry.stamp, entry.entry_id)
+                (entry.delivery_ms, entry.stamp, entry)
                 for entry in self.between(MIN_ID, MAX_ID)
                 if entry.consumer is not None
             )
@@ -236,7 +243,7 @@ class Group:
         released = set(self.released)
         for region, pending in self.pending.items():
             other.pending[region] = PendingList()
-            owned = [entry for entry in pending.entries.values() if entry.entry_id not in released]
+            owned = [entry for entry in pending.entries.values() if entry not in released]
             for entry in sorted(owned, key=lambda entry: entry.stamp):
                 assert entry.consumer is not None
                 other.assign(
@@ -246,30 +253,28 @@ class Group:
                     entry.delivery_ms,
                     entry.delivery_count,
                 )
-        for entry_id, entry in self.released.items():
-            other.assign(
-                self.region_of(entry), entry_id, None, entry.delivery_ms, entry.delivery_count
-            )
+        for entry in self.released:
+            region = self.region_of(entry)
+            other.assign(region, entry.entry_id, None, entry.delivery_ms, entry.delivery_count)
         return other
 
     def check(self) -> None:
         """Assert every invariant of a group."""
         for pending in self.pending.values():
             pending.check()
-        owned: dict[bytes, set[int]] = {name: set() for name in self.consumers}
+        owned: dict[bytes, set[PendingEntry]] = {name: set() for name in self.consumers}
         released = set()
         for entry in self.between(MIN_ID, MAX_ID):
             if entry.consumer is None:
-                released.add(entry.entry_id)
+                released.add(entry)
             else:
                 assert self.consumers[entry.consumer.name] is entry.consumer
-                owned[entry.consumer.name].add(entry.entry_id)
+                owned[entry.consumer.name].add(entry)
         assert released == set(self.released)
         for name, consumer in self.consumers.items():
             for own in consumer.pending.values():
                 own.check()
-            mine = {entry.entry_id for entry in consumer.between(MIN_ID, MAX_ID)}
-            assert mine == owned[name]
+            assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
         if self.by_age is not None:
             assert len(self.by_age) == self.pending_count - len(self.released)
 

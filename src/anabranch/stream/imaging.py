@@ -98,7 +98,7 @@ def _group_image(name: bytes, group: Group) -> GroupImage:
             ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
             for consumer in group.consumers.values()
         ],
-        nacked=list(group.released),
+        nacked=[entry.entry_id for entry in group.released],
     )
 
 

@@ -160,7 +160,7 @@ def _agree(group: Group, model: _Model) -> None:
         ((entry_id, *row[1:]) for entry_id, row in model.pending.items()), key=lambda row: row[0]
     )
     assert {name.decode() for name in group.consumers} == model.consumers
-    assert list(group.released) == model.released
+    assert [entry.entry_id for entry in group.released] == model.released
     assert group.pending_count == len(model.pending)
     ends = group.first_pending(), group.last_pending()
     assert [end and end.entry_id for end in ends] == (
@@ -193,8 +193,26 @@ def test_a_group_agrees_with_a_dictionary(
             assert group.region_of(entry) == _region(entry_id, regions)
         if regions == 1:  # a copy puts the entries of several regions one region after the other
             for by_age in (group.by_age, group.copy().oldest_first()):
-                assert by_age is None or [row[2] for row in by_age] == model.by_age
+                assert by_age is None or [row[2].entry_id for row in by_age] == model.by_age
     assert (group.last_delivered_id, group.entries_read) == (7, 3)
+
+
+def test_entries_of_two_regions_may_have_one_id() -> None:
+    group = Group(0, None)
+    for region, name in ((1, b"a"), (2, b"b")):
+        group.pending[region] = PendingList()
+        group.deliver(region, [7], group.consumer(name, 0), 0)
+    group.remove_consumer(b"a")
+    assert [entry.consumer for entry in group.between(0, MAX_ID)] == [group.consumers[b"b"]]
+    group.deliver(1, [7], group.consumer(b"a", 0), 0)
+    assert [row[2] for row in group.oldest_first()] == list(group.between(0, MAX_ID))[::-1]
+    for region in (1, 2, 1):
+        group.assign(region, 7, None, 0, 1)
+    group.check()
+    assert [group.region_of(entry) for entry in group.released] == [2, 1]
+    group.assign(2, 7, group.consumers[b"a"], 0, 2)
+    assert [group.region_of(entry) for entry in group.released] == [1]
+    group.check()
 
 
 def test_the_greatest_cursor_is_the_last_delivered_id() -> None:
