@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Tests run side by side; those of Spark share one worker, and so one Java (tests/conftest.py).
+# Tests run side by side; those of Spark share one worker, and so one Java. They begin at once, as
+# they take longest (tests/conftest.py).
 WORKERS ?= 2
 # Unit tests first: they are fast and name the place.
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))

@@ -18,7 +18,8 @@ STARTS_SPARK = ("test_cluster.py", "test_connect.py", "test_java.py")
 class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without types
     """In several processes: tests that share a Spark session run in one of them.
 
-    Those that start Spark by themselves are one after the other, too.
+    Those that start Spark by themselves are one after the other, too. The session comes first: it
+    takes as long as half of all others, and nobody shall be left alone with it at the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -26,6 +27,11 @@ class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without type
         if not path.startswith("tests/spark/"):
             return nodeid
         return "starts Spark" if path.endswith(STARTS_SPARK) else "Spark"
+
+    def _assign_work_unit(self, node: Any) -> None:
+        if "Spark" in self.workqueue:
+            self.workqueue.move_to_end("Spark", last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
