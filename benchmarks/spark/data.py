@@ -13,7 +13,7 @@ from struct import pack
 from benchmarks.versus_redis.load import Connection, request, windows
 from benchmarks.versus_redis.workloads import ADD_LINES
 
-ROWS = 4096
+ROWS = 2048
 """Rows of one AB.IMPORT, as the sink sends them."""
 
 DEPTH = 1024

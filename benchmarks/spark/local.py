@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CORES = os.sched_getaffinity(0)
 _TICKS = os.sysconf("SC_CLK_TCK")
+LOOK_S = 0.5
 
 
 @cache
@@ -88,16 +89,32 @@ def below(root: int) -> list[int]:
     return found
 
 
-def cpu_s(root: int) -> float:
-    """Return the seconds that a process, all below it and what they have ended ran."""
-    ticks = 0
+def share_of_a_core(root: int, seconds: float) -> float:
+    """Watch a process and all below it for a while; return their CPU time in that of one core.
+
+    Looks often, as the JVM's workers end unseen, and what they ran with them.
+    """
+    began = time.monotonic()
+    seen = _ticks(root)
+    spent = 0
+    while time.monotonic() < began + seconds:
+        time.sleep(LOOK_S)
+        now = _ticks(root)
+        spent += sum(ticks - seen.get(pid, 0) for pid, ticks in now.items())
+        seen |= now
+    return spent / _TICKS / (time.monotonic() - began)
+
+
+def _ticks(root: int) -> dict[int, int]:
+    """What each process ran itself, in the kernel and out of it."""
+    ticks = {}
     for pid in below(root):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / _TICKS
+        ticks[pid] = sum(map(int, fields[11:13]))
+    return ticks
 
 
 def peak_bytes(pid: int) -> int:

@@ -17,7 +17,7 @@ from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server
 
 from .data import fill
-from .local import cpu_s, jvm, serving, spark, url
+from .local import jvm, serving, share_of_a_core, spark, url
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -53,10 +53,8 @@ def latency(*, quick: bool) -> list[Figure]:
                     last, seconds = _through(connection, last)
                     taken.append(seconds * 1e3)
                 time.sleep(SETTLE_S)
-                commands, cpu = _commands(connection), cpu_s(jvm())
-                began = time.monotonic()
-                time.sleep(idle_s)
-                share = (cpu_s(jvm()) - cpu) / (time.monotonic() - began)
+                commands, began = _commands(connection), time.monotonic()
+                share = share_of_a_core(jvm(), idle_s)
                 asked = (_commands(connection) - commands - 1) / (time.monotonic() - began)
             finally:
                 query.stop()

@@ -170,6 +170,15 @@ def test_a_changed_replay_is_refused(client: Client, second: Callable[[], Rows],
     assert values(client) == names(0, 20)
 
 
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_other_rows_are_not_added_even_where_they_would_fit(client: Client, chunks: int) -> None:
+    write(ledger(client, rows_max=7), numbers(0, 7 * chunks))
+    with pytest.raises(ChangedReplay, match="are others"):
+        write(ledger(client, rows_max=7), numbers(100, 150))
+    assert values(client) == names(0, 7 * chunks)
+    assert client.command("PING") == b"PONG"
+
+
 def test_the_message_of_a_changed_replay_says_what_to_do(client: Client) -> None:
     write(ledger(client, batch=17), numbers(0, 20))
     with pytest.raises(ChangedReplay) as raised:

@@ -237,16 +237,21 @@ def _little(numbers: array[int]) -> bytes:
 
 
 class _Producer:
-    """PRODUCER pid BATCH b EXPECT n."""
+    """PRODUCER pid BATCH b EXPECT n [CRC c]."""
 
-    def __init__(self, pid: bytes, batch: int, expected: int) -> None:
+    def __init__(self, pid: bytes, batch: int, expected: int, crc: int | None) -> None:
         self.pid = pid
         self.batch = batch
         self.expected = expected
+        self.crc = crc
+
+    def fits(self, known: Accepted) -> bool:
+        """Whether what is in is what it goes on from."""
+        return self.expected == known.rows and self.crc in (None, known.crc)
 
 
 def import_(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.IMPORT key [PRODUCER pid BATCH b EXPECT n] [MAXLEN | MINID [= | ~] threshold] payload."""
+    """AB.IMPORT key [PRODUCER pid BATCH b EXPECT n [CRC c]] [MAXLEN | MINID ...] payload."""
     key, payload = args[1], args[-1]
     producer, rule = _import_options(ctx, args)
     ends, data = content_of(payload)
@@ -257,7 +262,7 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
         known = _standing(stream, producer)
         if producer.batch < known.batch:
             return ctx.reply([-1, known.rows, known.crc])
-        if producer.expected != known.rows:
+        if not producer.fits(known):
             return ctx.reply([0, known.rows, known.crc])
     if not rows:
         return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
@@ -306,10 +311,15 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
                 raise CommandError(texts.SYNTAX)
             if not args[at + 1]:
                 raise CommandError("ERR producer ID must be non-empty")
-            producer = _Producer(args[at + 1], integer(args[at + 3]), integer(args[at + 5]))
-            if producer.batch < 0 or producer.expected < 0:
+            crc = None
+            numbers = [integer(args[at + 3]), integer(args[at + 5])]
+            if at + 7 < last and args[at + 6].upper() == b"CRC":
+                crc = integer(args[at + 7])
+                numbers.append(crc)
+            if min(numbers) < 0:
                 raise CommandError("ERR value is out of range, must be positive")
-            at += 6
+            producer = _Producer(args[at + 1], numbers[0], numbers[1], crc)
+            at += 2 * len(numbers) + 2
         elif word in (b"MAXLEN", b"MINID") and at + 1 < last:
             at = trim_threshold(rule, word, args, at)
         else:
@@ -378,7 +388,7 @@ COMMANDS: list[Command] = [
         group="stream",
         summary="Appends many entries at once; a producer's batch exactly once.",
         complexity="O(N), N being the entries added.",
-        syntax="key [PRODUCER pid BATCH batch EXPECT rows] "
+        syntax="key [PRODUCER pid BATCH batch EXPECT rows [CRC crc]] "
         "[<MAXLEN | MINID> [= | ~] threshold] payload",
     ),
     Command(

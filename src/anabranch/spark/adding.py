@@ -229,7 +229,7 @@ class Adder:
         client: Client,
         marks: Marks,
         *,
-        rows_max: int = 4096,
+        rows_max: int = 2048,
         retries: int = 5,
         pause_ms: int = 200,
         check_window: bool = True,

@@ -1,20 +1,23 @@
 """Exactly once through the stream's own ledger: append only if the server counts as we do.
 
 For each producer the stream keeps one record: batch, rows accepted in it, and a CRC-32 of them.
-Every chunk says how many rows the server ought to have by now; if it has more, an earlier attempt
-brought them, and this one walks over its own rows up to there and compares the CRC. So attempts of
-one task may die, be repeated or run side by side: every row is appended once, in order, and rows
-that differ from those of the earlier attempt are noticed instead of mixed in.
+Every chunk says how many rows the server ought to have by now, and which CRC; if it has more, an
+earlier attempt brought them, and this one walks over its own rows up to there and compares the CRC.
+So attempts of one task may die, be repeated or run side by side: every row is appended once, in
+order, and rows that differ from those of the earlier attempt are noticed instead of mixed in.
 
-One chunk per stream is under way at a time; those of different streams travel together.
+Chunks travel ahead of the replies to those before them. That is safe because a chunk is refused
+where it does not fit exactly: if one is refused, so are those behind it, and they are sent again in
+their order.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import redis
@@ -29,6 +32,7 @@ CHUNK_BYTES: Final = 1 << 20
 """Of one AB.IMPORT: what the server takes without keeping others waiting."""
 
 _FLIGHTS_MAX: Final = 32
+_FLIGHTS_OF_A_STREAM: Final = 2  # one is applied while the next one travels
 _FLIGHT_BYTES_MAX: Final = 4 << 20
 
 
@@ -50,26 +54,46 @@ class _Tally:
 
     key: bytes
     rows: int = 0
-    """Rows of ours that are known to be in."""
+    """Rows of ours that were sent, or passed over."""
     crc: int = 0
+    """Of all of them."""
+    confirmed: int = 0
+    """Rows of the batch that the server has said are in."""
     goal: tuple[int, int] | None = None
     """Rows and CRC of the server, while it is ahead of us."""
-    waiting: bool = False
-    """A chunk is under way."""
+    waiting: int = 0
+    """Chunks that are under way."""
     over: bool = False
     """The batch is an old one: nothing more is sent."""
 
 
 @dataclass(slots=True)
 class _Flight:
+    """Some rows on their way, and what the server has to have before them."""
+
     tally: _Tally
     parts: Parts
     start: int
     stop: int
+    rows: int
+    crc: int
+    crc_after: int
+    """What it has with them."""
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.nbytes = int(self.parts.ends[self.stop] - self.parts.ends[self.start])
+
+    @property
+    def rows_after(self) -> int:
+        """What it has with them."""
+        return self.rows + self.stop - self.start
+
+    def crc_at(self, rows: int) -> int:
+        """Our CRC of the first rows of the batch, so many that the last one is here."""
+        if rows == self.rows_after:
+            return self.crc_after
+        return self.parts.crc(self.start, self.start + rows - self.rows, self.crc)
 
 
 class Ledger:
@@ -82,7 +106,7 @@ class Ledger:
         producer: str,
         batch: int,
         trim: Sequence[bytes] = (),
-        rows_max: int = 4096,
+        rows_max: int = 2048,
         retries: int = 5,
         pause_ms: int = 200,
         skip_old: bool = False,
@@ -104,7 +128,7 @@ class Ledger:
         """Rows that were in already."""
 
     def append(self, key: bytes, parts: Parts) -> None:
-        """Go on with a stream. The last chunk may still be under way when this returns.
+        """Go on with a stream. The last chunks may still be under way when this returns.
 
         Raises `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
         """
@@ -112,13 +136,16 @@ class Ledger:
             return
         tally = self._tallies.setdefault(key, _Tally(key))
         at = 0
-        while at < len(parts):
-            self._settle(tally)
-            at = self._walk(tally, parts, at, len(parts))
-            if at < len(parts):
-                stop = parts.reach(at, self._rows_max, CHUNK_BYTES)
-                self._launch(_Flight(tally, parts, at, stop))
-                at = stop
+        with self._nothing_left_behind():
+            while at < len(parts):
+                self._make_room(tally)
+                at = self._walk(tally, parts, at, len(parts))
+                if at < len(parts):
+                    stop = parts.reach(at, self._rows_max, CHUNK_BYTES)
+                    rows, crc = tally.rows, tally.crc
+                    self._pass(tally, parts, at, stop)
+                    self._launch(_Flight(tally, parts, at, stop, rows, crc, tally.crc))
+                    at = stop
 
     def finish(self, expected: bytes | None = None) -> None:
         """Wait for all replies; raises as `append` does.
@@ -128,23 +155,27 @@ class Ledger:
         """
         if expected is not None and expected not in self._tallies:
             tally = self._tallies.setdefault(expected, _Tally(expected))
-            self._launch(_Flight(tally, Parts.none(), 0, 0))
-        while self._flights:
-            self._land()
+            self._launch(_Flight(tally, Parts.none(), 0, 0, 0, 0, 0))
+        with self._nothing_left_behind():
+            while self._flights:
+                self._land()
         for tally in self._tallies.values():
             if tally.goal is not None and not tally.over:
                 raise self._changed(tally, f"it has only {tally.rows} rows now")
 
     # ----------------------------------------------------------------------------------- sending
 
-    def _launch(self, flight: _Flight) -> None:
-        under_way = sum(each.nbytes for each in self._flights)
+    def _make_room(self, tally: _Tally) -> None:
+        """Take in replies until another chunk of a stream may travel."""
         while self._flights and (
-            len(self._flights) >= _FLIGHTS_MAX or under_way + flight.nbytes > _FLIGHT_BYTES_MAX
+            tally.waiting >= _FLIGHTS_OF_A_STREAM
+            or len(self._flights) >= _FLIGHTS_MAX
+            or sum(each.nbytes for each in self._flights) + CHUNK_BYTES > _FLIGHT_BYTES_MAX
         ):
-            under_way -= self._flights[0].nbytes
             self._land()
-        flight.tally.waiting = True
+
+    def _launch(self, flight: _Flight) -> None:
+        flight.tally.waiting += 1
         self._flights.append(flight)
         try:
             self._client.send(self._packed(flight))
@@ -155,7 +186,8 @@ class Ledger:
         payload = flight.parts.payload(flight.start, flight.stop)
         words = [
             *(b"AB.IMPORT", flight.tally.key, b"PRODUCER", self._producer.encode()),
-            *(b"BATCH", b"%d" % self._batch, b"EXPECT", b"%d" % flight.tally.rows),
+            *(b"BATCH", b"%d" % self._batch),
+            *(b"EXPECT", b"%d" % flight.rows, b"CRC", b"%d" % flight.crc),
             *self._trim,
         ]
         head = b"".join((b"*%d\r\n" % (len(words) + 1), *map(bulk, words)))
@@ -177,20 +209,28 @@ class Ledger:
 
     # ----------------------------------------------------------------------------------- replies
 
-    def _settle(self, tally: _Tally) -> None:
-        while tally.waiting:
-            self._land()
-
     def _land(self) -> None:
         """Take one reply in; a refused chunk is walked over or sent again."""
         reply = self._reply()
         flight = self._flights.popleft()
-        flight.tally.waiting = False
+        flight.tally.waiting -= 1
         if isinstance(reply, redis.RedisError):
             raise WriteFailed(
                 f"stream {_shown(flight.tally.key)} at {self._client.address} refused rows: {reply}"
             )
         self._judge(flight, *reply[:3])
+
+    @contextmanager
+    def _nothing_left_behind(self) -> Iterator[None]:
+        """After a failure wait until nothing is under way; what became of it does not matter."""
+        try:
+            yield
+        except WriteFailed:
+            with suppress(ServerUnreachable):
+                while self._flights:
+                    self._flights.popleft()
+                    self._client.receive()
+            raise
 
     def _reply(self) -> Any:
         for _ in range(self._retries):
@@ -207,23 +247,34 @@ class Ledger:
                 raise self._superseded(tally)
             tally.over = True
             tally.goal = None
-            self.known += self._pass(tally, flight.parts, flight.start, flight.stop)
-        elif verdict > 0:
-            fresh = self._pass(tally, flight.parts, flight.start, flight.stop)
-            self.appended += fresh
-            if (rows, crc) != (tally.rows, tally.crc):
-                raise self._changed(tally, "the rows of the two do not fit together")
-        elif rows < tally.rows:
+            self.known += flight.stop - flight.start
+            return
+        if rows < tally.confirmed:
             raise WriteFailed(
-                f"stream {_shown(tally.key)} had accepted {tally.rows} rows of batch {self._batch} "
-                f"and now knows of {rows}: it was deleted, or the server lost what it had "
-                "confirmed (appendfsync always prevents that). The task begins again"
+                f"stream {_shown(tally.key)} had accepted {tally.confirmed} rows of batch "
+                f"{self._batch} and now knows of {rows}: it was deleted, or the server lost what "
+                "it had confirmed (appendfsync always prevents that). The task begins again"
             )
+        tally.confirmed = rows
+        if verdict > 0:
+            self.appended += flight.stop - flight.start
+            if (rows, crc) != (flight.rows_after, flight.crc_at(rows)):
+                raise self._changed(tally, "the rows of the two do not fit together")
+        elif rows < flight.rows:
+            self._launch(flight)  # what belongs before it was refused, and travels again by now
+        elif rows <= flight.rows_after:
+            if crc != flight.crc_at(rows):
+                raise self._changed(tally, f"its first {rows} rows are others")
+            known = rows - flight.rows
+            self.known += known
+            if rows < flight.rows_after:
+                start = flight.start + known
+                self._launch(replace(flight, start=start, rows=rows, crc=crc))
         else:
-            tally.goal = (rows, crc)
-            at = self._walk(tally, flight.parts, flight.start, flight.stop)
-            if at < flight.stop:
-                self._launch(_Flight(tally, flight.parts, at, flight.stop))
+            self.known += flight.stop - flight.start
+            if rows > tally.rows:
+                tally.goal = (rows, crc)
+            # Else it is behind a chunk that is under way: the reply to that one tells.
 
     def _walk(self, tally: _Tally, parts: Parts, at: int, stop: int) -> int:
         """Pass over rows that are in already; at the end of them the CRC must be the same."""

@@ -107,7 +107,7 @@ class WriteOptions:
     max_len: int | None = None
     min_id: str | None = None
     trim: str = "~"
-    max_rows_in_flight: int = 4_096
+    max_rows_in_flight: int = 2_048
     null_value: str | None = None
     preserve_ids: bool = False
     field_mapping: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from anabranch.spark.options import ReadOptions
 
 __all__ = ["read_range"]
 
-_EXPORT_BYTES: Final = 4 << 20  # of one reply: enough for good decoding, short for the server
+_EXPORT_BYTES: Final = 2 << 20  # of one reply: enough for good decoding, short for the server
 _log = logging.getLogger(__name__)
 
 

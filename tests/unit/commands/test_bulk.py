@@ -285,6 +285,19 @@ def test_a_batch_is_added_once(server: Streams) -> None:
     assert server.error("AB.LEDGER", "none") == "ERR no such key"
 
 
+def test_rows_behind_others_than_those_expected_are_not_added(server: Streams) -> None:
+    crc = crc32(b"".join(map(part, ROWS[:8])))
+
+    def bring(given: int, rows: list[list[bytes]]) -> list[Any]:
+        words = ("PRODUCER", "p", "BATCH", 1, "EXPECT", 0 if rows == ROWS[:8] else 8, "CRC", given)
+        return server.do("AB.IMPORT", "s", *words, payload(*rows))
+
+    assert bring(0, ROWS[:8])[:3] == [1, 8, crc]
+    assert bring(crc ^ 1, ROWS[8:]) == [0, 8, crc]
+    assert server.do("XLEN", "s") == 8
+    assert bring(crc, ROWS[8:])[:2] == [1, len(ROWS)]
+
+
 def test_records_that_nobody_uses_are_dropped(server: Streams) -> None:
     def bring(pid: str) -> None:
         server.do(*("AB.IMPORT", "s", "PRODUCER", pid, "BATCH", 0, "EXPECT", 0), payload(ROWS[0]))
@@ -337,6 +350,7 @@ def test_import_options_are_checked(server: Streams) -> None:
         ["PRODUCER", "p", good],
         ["PRODUCER", "p", "BATCH", "1", good],
         ["PRODUCER", "p", "EXPECT", "0", "BATCH", "0", good],
+        ["PRODUCER", "p", "BATCH", "0", "EXPECT", "0", "CRC", good],
         ["NOTHING", good],
         ["MAXLEN", good],
     ):
@@ -345,6 +359,9 @@ def test_import_options_are_checked(server: Streams) -> None:
         *("AB.IMPORT", "s", "PRODUCER", "", "BATCH", "1", "EXPECT", "0", good)
     )
     assert server.error(*("AB.IMPORT", "s", "PRODUCER", "p", "BATCH", "-1", "EXPECT", "0", good))
+    words = ("PRODUCER", "p", "BATCH", "0", "EXPECT", "0", "CRC")
+    assert "positive" in server.error("AB.IMPORT", "s", *words, "-1", good)
+    assert "not an integer" in server.error("AB.IMPORT", "s", *words, "x", good)
     server.do("XADD", "s", "18446744073709551615-18446744073709551615", "f", "v")
     assert "exhausted" in server.error("AB.IMPORT", "s", good)
     server.do("SET", "k", "v")
