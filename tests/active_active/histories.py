@@ -158,11 +158,14 @@ class History:
         """Events that seldom come together by themselves: a removal, and a region that fails.
 
         Either the region forgets the removal that it has told of, and then creates what that
-        removes; or the region forgets a creation that only a third one has heard of.
+        removes; or the region forgets a creation that only a third one has heard of. Or two regions
+        fail one after the other.
         """
         chance = self.chance
         key, group = chance.choice(self.keys), chance.choice(GROUPS)
         others = [each for each in self.life.mesh.nodes if each != number]
+        if len(others) > 1 and chance.random() < 0.25:
+            return self._fail_in_turn(key, number, *chance.sample(others, 2))
         remover = chance.choice(others)
         create = ("do", number, "XGROUP", "CREATE", key, group, "0", "MKSTREAM")
         plan: list[Event] = [
@@ -180,6 +183,20 @@ class History:
             return [*plan, *self._all_of(thirds[0], remover)]
         plan += [*self._all_of(remover, number), ("sync", remover), ("tell", number, remover)]
         return [*plan, ("fail", number), create]
+
+    def _fail_in_turn(self, key: bytes, first: int, second: int, third: int) -> list[Event]:
+        """Two regions lose what they added, of which the third one knows, and add again."""
+        add: list[tuple[Any, ...]] = [("XADD", key, "*", "f", self.token()) for _ in range(3)]
+        return [
+            ("fail", first),
+            ("do", first, *add[0]),
+            *self._all_of(first, second),
+            ("do", second, *add[1]),
+            *self._all_of(first, third),
+            *self._all_of(second, third),
+            ("fail", second),
+            ("do", second, *add[2]),
+        ]
 
     def _all_of(self, source: int, target: int) -> list[Event]:
         """Nearly all that one region lacks of another's."""

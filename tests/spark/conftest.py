@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,6 +15,16 @@ from tests.support.servers import AnabranchServer, RedisServer, ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java() -> None:
+    """Java compiles less: what it starts here lives for minutes at most.
+
+    Spark's scripts hand these on to every Java that they start.
+    """
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+        os.environ[name] = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")

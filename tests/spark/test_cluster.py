@@ -62,6 +62,7 @@ def spark_workers(two_workers: TwoWorkers) -> TwoWorkers:
     return two_workers
 
 
+@pytest.mark.long
 def test_all_works_where_nothing_is_shared_but_the_package(
     spark_workers: TwoWorkers, ours: AnabranchServer, tmp_path: Path
 ) -> None:

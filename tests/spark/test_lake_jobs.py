@@ -144,6 +144,7 @@ def test_gaps_of_what_was_deleted_are_told(
     assert (found.gaps, [each.kind for each in found.findings]) == ((gap,), ["gap"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_speed_is_kept_and_a_second_run_waits_for_nothing(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path

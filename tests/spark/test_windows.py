@@ -41,7 +41,13 @@ def told_by(server: AnabranchServer, key: str) -> list[dict[bytes, bytes]]:
     return [dict(zip(e[::2], e[1::2], strict=True)) for _, e in entries(server, key)]
 
 
-@pytest.mark.parametrize("slide_ms", [None, 1_200_000], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(
+    "slide_ms",
+    [
+        pytest.param(None, marks=pytest.mark.long, id="tumbling"),
+        pytest.param(1_200_000, id="sliding"),
+    ],
+)
 def test_windows_are_those_of_numpy(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, slide_ms: int | None
 ) -> None:

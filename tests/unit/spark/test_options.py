@@ -24,7 +24,7 @@ def test_defaults_are_the_documented_ones():
     assert read.max_batch_bytes == 8 << 20
     assert read.server.url == "redis://127.0.0.1:6379"
     assert (read.server.retries, read.server.retry_interval_ms) == (5, 200)
-    assert WriteOptions.parse({"stream": "s"}).max_rows_in_flight == 4096
+    assert WriteOptions.parse({"stream": "s"}).max_rows_in_flight == 2048
 
 
 @pytest.mark.parametrize(
