@@ -14,7 +14,7 @@ from tests.spark.test_java import programs_but_java
 from tests.spark.test_sink import entries, fill, url
 from tests.support.servers import AnabranchServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
