@@ -315,7 +315,7 @@ MISTAKES: Final = (
     Mistake("all regions use the same sequence numbers", one_sequence_class, 10),
     Mistake("IDs follow the clock alone", ids_by_the_clock, 10),
     Mistake("epochs do not differ in their IDs", epochs_share_ids, 200),
-    Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 3000),
+    Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 1000),
     Mistake("nobody removes what another region accepted, too", no_collapse, 50),
     # exchange
     Mistake(
