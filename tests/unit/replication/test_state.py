@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.replication.vectors import covers
 from tests.support.replication_world import World
 
 
@@ -74,30 +73,6 @@ def test_an_interrupted_transfer_begins_again_and_leaves_no_trace() -> None:
     world.heal()
     world.run_until(world.converged)
     assert two.local.joins == 1
-
-
-def test_nothing_is_forgotten_while_a_state_that_may_lack_it_is_on_its_way() -> None:
-    world = World()
-    one, two, three = world.cluster(3)
-    three.crash()
-    for _ in range(30):
-        one.write(size=300)
-    world.run(100)
-    one.local.cut_log()
-    two.local.cut_log()
-    world.bytes_per_ms[frozenset((1, 3))] = 20
-    world.bytes_per_ms[frozenset((2, 3))] = 20
-    three.start()
-    world.run_until(lambda: three.replicator.facts(world.now_ms)["joining_bytes"] != 0, 5000)
-    three.write()
-    written = dict(three.local.vector)
-    while three.local.joins == 0:  # the world asserts that the state knows what was forgotten
-        world.sync_all()
-        world.run(5)
-        assert not covers(three.local.stable_now, written)
-    assert covers(one.local.durable, written)
-    world.sync_all()
-    world.run_until(lambda: three.local.stable_now == three.local.vector, 5000)
 
 
 def test_a_snapshot_is_sent_no_faster_than_it_is_taken() -> None:
