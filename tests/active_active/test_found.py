@@ -207,18 +207,6 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
         ("do", 2, "XREADGROUP", "GROUP", b"h", "c", "COUNT", 2, "STREAMS", b"a", ">"),
         ("pass", 3, 30),
     ]),
-    "a state from before a DEL that everybody had when it came": (2, "strict", "keep", [
-        ("unit", 1, ("XADD", b"b", "1001-*", "f", b"v6"), ("XADD", b"a", "*", "f", b"v7")),
-        ("do", 2, "XADD", b"a", "*", "f", b"v10"),
-        ("send", 1, 2, 273077628),
-        ("send", 1, 2, 3263035009),
-        ("do", 1, "DEL", b"a"),
-        ("begin", 2, 1),
-        ("send", 1, 2, 1742470746),
-        ("send", 2, 1, 3258324262),
-        ("row", 1, 2),
-        ("row", 2, 1),
-    ]),
 }  # fmt: skip
 
 

@@ -115,7 +115,8 @@ def settings_page() -> str:
         _NOTICE.format(source="the settings table (`src/anabranch/config/settings.py`)"),
         "# Settings\n\n",
         "Each directive may stand in a configuration file, in the environment (`timeout` as\n"
-        "`ANABRANCH_TIMEOUT`, dashes as underscores) and on the command line (`--timeout 60`).\n"
+        "`ANABRANCH_TIMEOUT`, dashes as underscores) and on the command line (`--timeout 60`; a\n"
+        "switch may stand alone there: `--cluster-create`).\n"
         "Default < file < environment < command line < `CONFIG SET`. How to start with them is in\n"
         "[operations.md](operations.md); `anabranch config` prints what is in force and where it\n"
         "comes from.\n\n"

@@ -51,6 +51,9 @@ class Kind(ABC):
     repeats = False
     """Whether several lines of the same name add up."""
 
+    alone: str | None = None
+    """What it means to name the setting without a value, on the command line."""
+
     @abstractmethod
     def parse(self, words: Sequence[str]) -> Any:
         """The value, or ValueError with Redis's sentence."""
@@ -158,6 +161,8 @@ class Octal(Kind):
 
 class YesNo(Kind):
     """A switch."""
+
+    alone = "yes"
 
     def parse(self, words: Sequence[str]) -> bool:
         """Only these two words, in any case."""

@@ -131,7 +131,9 @@ class _Reader:
             row = find(name)
             if row is None:
                 raise ConfigError(_unknown("command line", line, name))
-            if not words and not row.kind.many_words:
+            if not words and row.kind.alone is not None:
+                words = [row.kind.alone]
+            elif not words and not row.kind.many_words:
                 raise ConfigError(_bad("command line", line, "a value is missing", row))
             self._set(row, words, "command line", line)
 

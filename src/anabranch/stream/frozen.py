@@ -141,7 +141,7 @@ class StreamBuilder:
                 log.base, log.floor, log.newest_number, newest, log.deleted_number, deleted = rest
                 log.newest_id, log.deleted_id = _join(newest), _join(deleted)
         self._groups: list[Group] = []
-        for name, cursors, entries_read, stamp, consumers, *rest in groups:
+        for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
             group = Group(0, entries_read) if shared is None else _shared_group_of(rest)
             group.cursors = {region: _join(pair) for region, pair in cursors}
             group.stamp = stamp
@@ -202,6 +202,7 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
         group.entries_read,
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
+        [_split(entry.entry_id) for entry in group.released],  # stamps tell as much, and which
         *(_shared_group_parts(group) if isinstance(group, SharedGroup) else ()),
     ]
 

@@ -161,13 +161,11 @@ class Group:
         if self.by_age is not None:
             self.by_age.update((now_ms, entry.stamp, entry) for entry in fresh.values())
 
-    def acknowledge(self, ids: Iterable[int]) -> int:
+    def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
-        if len(self.pending) > 1:
-            ids = list(ids)
         return sum(self._acknowledge_of(region, ids) for region in self.pending)
 
-    def _acknowledge_of(self, region: int, ids: Iterable[int]) -> int:
+    def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
         """The same for entries of one region."""
         gone = self.pending[region].pop_all(ids)
         if self.by_age is None and not self.released:

@@ -122,6 +122,16 @@ def test_mistakes_on_the_command_line_and_in_the_environment_name_themselves() -
     assert 'environment: "ANABRANCH_HZ=often"' in text
 
 
+def test_a_switch_may_stand_alone() -> None:
+    loaded = load(
+        ["--cluster-create", "--region-id", "1", "--appendonly", "no", "--tls-replication"]
+    )
+    settings = loaded.settings
+    assert (settings.cluster_create, settings.tls_replication) == (True, True)
+    assert settings.appendonly is False
+    assert "yes" in complaint(["--cluster-create", "perhaps"])
+
+
 def test_a_quote_that_is_not_closed_is_found(tmp_path: Path) -> None:
     assert "a quote is not closed" in complaint([file(tmp_path, 'requirepass "x\n')])
 
