@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.shared.program import Measurement
 
-from . import catching_up, cost, latency, traffic, weight
+from . import catching_up, cost, diverging, latency, traffic, weight
 
 
 def catalogue() -> list[Measurement]:
@@ -15,6 +15,7 @@ def catalogue() -> list[Measurement]:
         Measurement("backlog", catching_up.backlog),
         Measurement("cut log", catching_up.cut_log),
         Measurement("returning", catching_up.returning),
+        Measurement("alarm", diverging.alarm),
         Measurement("wire", traffic.wire),
         Measurement("causal order", traffic.causal_order),
         Measurement("cost", cost.local_write),

@@ -16,9 +16,9 @@ from anabranch.effects import kinds
 from anabranch.spark.jobs.audit import audit
 from anabranch.spark.options import OptionError
 from anabranch.spark.replicas import ReplicaError
-from tests.spark.diverging import rewrite_log
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
+from tests.support.diverging import rewrite_log
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer
 
