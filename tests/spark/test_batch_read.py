@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In,
 
 from anabranch.spark.columns import Projection
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.source import FilteringBatchReader
+from anabranch.spark.reading import FilteringBatchReader
 from tests.spark.reading import (
     base_of,
     batch,

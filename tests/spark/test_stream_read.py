@@ -14,7 +14,7 @@ from anabranch.spark import LagListener, committed_offsets, read_by_region
 from anabranch.spark.columns import Projection
 from anabranch.spark.heads import DataLossError
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.source import StreamReader
+from anabranch.spark.reading import StreamReader
 from tests.spark.reading import (
     fill,
     fill_at,

@@ -124,12 +124,15 @@ def run(
         result = job(spark)
     except Exception as problem:  # Spark wraps ours in its own
         fail(_told(problem))
+    else:
+        # Before Spark is told to end, which takes it about a second.
+        if in_words is None or as_json:
+            show(result, as_json=as_json)
+        else:
+            print(in_words(result))
+        sys.stdout.flush()
     finally:
         spark.stop()
-    if in_words is None or as_json:
-        show(result, as_json=as_json)
-    else:
-        print(in_words(result))
     return result
 
 
