@@ -50,6 +50,7 @@ __all__ = [
     "effects_in",
     "encode_batch",
     "is_local",
+    "is_sound",
     "kept_form",
     "span",
     "wire_form",
@@ -186,6 +187,14 @@ def kept_form(data: bytes) -> bytes:
 def is_local(data: bytes) -> bool:
     """Whether a batch, known to be whole, is of local effects."""
     return bool(_HEADER.unpack_from(data)[2] & LOCAL)
+
+
+def is_sound(data: bytes) -> bool:
+    """Whether a batch, of the size that its header tells, is as it was written."""
+    if not data.startswith(MAGIC):
+        return False
+    (expected,) = _CHECKSUM.unpack_from(data, _HEADER.size)
+    return xxh3_64_intdigest(data[: _HEADER.size] + data[HEADER_BYTES:]) == int(expected)
 
 
 def batch_size(data: bytes, at: int) -> int | None:

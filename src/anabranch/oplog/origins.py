@@ -9,11 +9,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
-from anabranch.oplog.batch import batch_size, is_local, span, wire_form
+from anabranch.oplog.batch import batch_size, is_local, is_sound, span, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
@@ -51,6 +51,8 @@ class Origins:
         self._origins: dict[int, _Origin] = {}
         self._order: deque[int] = deque()  # origins of recent batches, the oldest first
         self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, origin, last)
+        self.on_damage: Callable[[OSError | CorruptLogError], None] = lambda _problem: None
+        """Told of each place of the log that could not be read, or is not as it was written."""
 
     # -- what is written ----------------------------------------------------------------------
 
@@ -179,19 +181,34 @@ class Origins:
             return None
         found: list[bytes] = []
         size = 0
-        for segment in log.segments:
-            if segment.end <= position:
-                continue
-            for begin, data in self._batches(segment, max(position, segment.first)):
+        try:
+            for begin, data in self._batches_from(log, position):
                 if begin + len(data) > visible or size >= max_bytes:
-                    return found
+                    break
                 if is_local(data):
                     continue
                 whose, _, last, _ = span(data)
                 if whose == origin and last > after:
                     found.append(wire_form(data))
                     size += len(data)
+        except (OSError, CorruptLogError) as problem:
+            # What is behind it cannot be had from the log any more; a state can.
+            self.on_damage(problem)
+            return found or None
         return found
+
+    def _batches_from(self, log: OpLog, position: int) -> Iterator[tuple[int, bytes]]:
+        """``(position, bytes)`` of the batches from a position on, each as it was written."""
+        for segment in log.segments:
+            if segment.end <= position:
+                continue
+            for begin, data in self._batches(segment, max(position, segment.first)):
+                if not is_sound(data):
+                    at = SEGMENT_HEADER_BYTES + begin - segment.first
+                    raise CorruptLogError(
+                        self._storage.shown(segment.name), at, "this is no batch as it was written"
+                    )
+                yield begin, data
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
         """``(position, bytes)`` of the batches of a segment from a position on."""
@@ -199,18 +216,19 @@ class Origins:
         with closing(self._storage.open(name)) as file:
             skip = SEGMENT_HEADER_BYTES + position - segment.first
             while skip:
-                skip -= len(file.read(min(skip, READ_BYTES)))
+                skipped = len(file.read(min(skip, READ_BYTES)))
+                if not skipped:
+                    raise self._shorter(name)
+                skip -= skipped
             data = b""
             at = 0
             left = segment.end - position
             while left or at < len(data):
                 size = batch_size(data, at)
                 if size is None or at + size > len(data):
-                    if not left:
-                        raise CorruptLogError(self._storage.shown(name), 0, "it became shorter")
                     more = file.read(min(left, READ_BYTES))
                     if not more:
-                        raise CorruptLogError(self._storage.shown(name), 0, "it became shorter")
+                        raise self._shorter(name)
                     left -= len(more)
                     data = data[at:] + more
                     at = 0
@@ -218,6 +236,11 @@ class Origins:
                 yield position, data[at : at + size]
                 position += size
                 at += size
+
+    def _shorter(self, name: str) -> CorruptLogError:
+        """The file ends before a batch does, or its batches are longer than they were."""
+        size = self._storage.size(name)
+        return CorruptLogError(self._storage.shown(name), size, "a batch does not end here")
 
     def needed_from(self, log: OpLog, stable: Mapping[int, int]) -> int:
         """The position of the first batch that some member does not have on its disk."""

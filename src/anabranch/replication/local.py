@@ -17,6 +17,7 @@ from anabranch.keyspace.equality import Digests
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
+from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
 from anabranch.oplog.snapshot import Contents, Snapshot, framed
@@ -82,12 +83,14 @@ class RegionLocal:
         self._storage: Storage
         self._origins: Origins
         self._staging: LogFile | None = None
+        self._damages: set[str] = set()
 
     def open_log(self, storage: Storage, log: OpLog) -> None:
         """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
         self._storage = storage
         self._origins = Origins(storage, recent_bytes=self._region.settings.region_cache_bytes)
         self._origins.scan(log.segments, self.replica.vector)
+        self._origins.on_damage = self._damaged
         log.needed_from = self._needed_from
         with suppress(FileNotFoundError):
             storage.remove(STAGING)
@@ -172,6 +175,12 @@ class RegionLocal:
         log = self._journal.log
         assert log is not None
         return self._origins.read(log, origin, after, max_bytes, self._visible())
+
+    def _damaged(self, problem: OSError | CorruptLogError) -> None:
+        """The log cannot be read somewhere, which a restart would refuse: tell it once."""
+        if str(problem) not in self._damages:
+            self._damages.add(str(problem))
+            self.note("log_damaged", reason=str(problem))
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""

@@ -2,7 +2,8 @@
 
 It may if it lost nothing that others could have heard of: if it stopped in good order, if all was
 synced before it left the server (``appendfsync always``), or if the machine has not been restarted
-since (what a process has written outlives it). Else it opens a new epoch.
+since (what a process has written outlives it). Else it opens a new epoch. It also does if the end
+of its log had to be cut off: nobody can tell what was never finished from what has rotted.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ def boot_id() -> str:
     return ""
 
 
-def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str) -> None:
+def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str, *, was_cut: bool) -> None:
     """Go on in the epoch in which the one before us ended, or open the next one.
 
-    ``policy`` is that of ``appendfsync``. Raises :class:`OSError`; the next attempt does the same.
+    ``policy`` is that of ``appendfsync``; ``was_cut`` says that recovery has cut off the end of the
+    log. Raises :class:`OSError`; the next attempt does the same.
     """
-    if local.cluster_id and not lifetime.may_go_on():
+    if local.cluster_id and (was_cut or not lifetime.may_go_on()):
         local.reopen(epoch_of(local.origin))
     # Only now: who fails before this has to open an epoch again.
     lifetime.note(policy)

@@ -158,7 +158,7 @@ class Persistence:
         regions = self._server.regions
         if regions is not None:
             try:
-                regions.open(storage, log)
+                regions.open(storage, log, was_cut=report.cut is not None)
             except OSError as problem:
                 raise LogError(f"cannot write to {self._path()}: {problem.strerror}") from None
 

@@ -74,8 +74,11 @@ class Regions(RegionLocal):
 
     # -- life ---------------------------------------------------------------------------------
 
-    def open(self, storage: Storage, log: OpLog) -> None:
-        """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
+    def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
+        """What was kept is recovered, and the log can be written. Raises :class:`OSError`.
+
+        ``was_cut``: recovery has cut off the end of the log.
+        """
         settings = self._settings
         self.open_log(storage, log)
         self._lifetime = Lifetime(storage, boot_id())
@@ -83,7 +86,7 @@ class Regions(RegionLocal):
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
         self._was_removed = removal_noted(storage)
-        begin_life(self, self._lifetime, settings.appendfsync)
+        begin_life(self, self._lifetime, settings.appendfsync, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = secrets.token_hex(16)
             self.found(cluster_id, self._self())

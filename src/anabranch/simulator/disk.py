@@ -148,6 +148,21 @@ class MemoryStorage:
         if fault is not None:
             raise OSError(fault.code, os.strerror(fault.code), name)
 
+    def rot(self, prefix: str, rng: random.Random) -> str:
+        """Turn over one synced bit of a file whose name begins so; where, or nothing if none is."""
+        names = [name for name in self._names if name.startswith(prefix)]
+        name = rng.choice(names) if names else ""
+        contents = self._names.get(name)
+        if contents is None or not contents.durable or len(contents.now) < len(contents.durable):
+            return ""
+        at = rng.randrange(len(contents.durable))
+        bit = 1 << rng.randrange(8)
+        contents.now[at] ^= bit
+        contents.durable = bytes(
+            byte ^ bit if at == place else byte for place, byte in enumerate(contents.durable)
+        )
+        return f"{name} at byte {at}"
+
     def begin_sync(self, name: str) -> None:
         """A sync of a file begins; what is written from now on is not part of it."""
         self.synced.append(name)

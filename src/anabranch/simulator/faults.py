@@ -213,7 +213,16 @@ def _skew(run: Simulation, chance: random.Random) -> None:
 
 
 def _disk(run: Simulation, chance: random.Random) -> None:
-    """Disks are full, or fail for a moment."""
+    """Disks are full, or fail for a moment; once, one forgets a bit."""
+
+    def rot() -> None:
+        node = chance.choice(run.nodes)
+        others = [each for each in _settled(run) if each is not node]
+        if run.is_breaking and node.process is not None and _is_remembered(node, others):
+            node.rot()
+
+    if chance.random() < 0.5:
+        run.timeline.after(chance.random() * run.breaking_ms, rot)
 
     def fail() -> None:
         node = chance.choice(run.nodes)
@@ -326,8 +335,9 @@ def heal(run: Simulation) -> None:
         if line.cut:
             run.network.mend(*pair)
         run.network.lines[pair] = Line()
+    run.network.hurry()
     for node in run.nodes:
-        node.paused_until = run.timeline.now_ms
+        node.wake()
         node.clock.offset_ms = node.clock.drift = 0.0
         node.disk.faults.clear()
         node.disk.free = None

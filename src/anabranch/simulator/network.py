@@ -8,7 +8,7 @@ connection; of a half-open one only one side knows that it has ended.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -69,8 +69,10 @@ class _End:
     is_open: bool = True
     other: _End | None = None
     free_at_ms: float = 0.0
+    under_way: deque[bytes | None] = field(default_factory=deque)
+    """What has left here and has not arrived; None is the end."""
     held: list[bytes | None] = field(default_factory=list)
-    """What is on its way from here and cannot go on; None is the end."""
+    """What is on its way from here and cannot go on."""
 
 
 class Wire:
@@ -115,6 +117,7 @@ class Network:
         self.on_batch: Callable[[int, int], None] = lambda _origin, _last: None
         """Hears of every batch that leaves a region."""
         self._next = 0
+        self._busy: dict[int, _End] = {}  # with something under way
 
     def line(self, source: int, target: int) -> Line:
         """One direction between two regions."""
@@ -230,9 +233,16 @@ class Network:
         if line.rate and frame is not None:
             begin += len(frame) / line.rate
         end.free_at_ms = max(begin, self._timeline.now_ms + self._delay(line))
-        self._timeline.after(
-            end.free_at_ms - self._timeline.now_ms, lambda: self._arrive(end, frame)
-        )
+        end.under_way.append(frame)
+        self._busy[end.number] = end
+        self._timeline.after(end.free_at_ms - self._timeline.now_ms, lambda: self._arrive(end))
+
+    def hurry(self) -> None:
+        """Slow lines are quick again: what is under way arrives now, in its order."""
+        for end in list(self._busy.values()):
+            end.free_at_ms = self._timeline.now_ms
+            for _ in range(len(end.under_way)):
+                self._timeline.after(0, lambda end=end: self._arrive(end))  # type: ignore[misc]
 
     def _delay(self, line: Line) -> float:
         delay = line.delay_ms + self._chance.random() * line.jitter_ms
@@ -240,7 +250,13 @@ class Network:
             delay += self._chance.expovariate(1 / line.tail_ms)
         return delay
 
-    def _arrive(self, end: _End, frame: bytes | None) -> None:
+    def _arrive(self, end: _End) -> None:
+        """The first of what is under way has come, unless it came sooner."""
+        if not end.under_way:
+            return
+        frame = end.under_way.popleft()
+        if not end.under_way:
+            self._busy.pop(end.number, None)
         other = end.other
         assert other is not None
         line = self.line(end.wire.region, other.wire.region)

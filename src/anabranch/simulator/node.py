@@ -19,6 +19,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, epoch_of, origin_of, region_of
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.compression import Compressor
+from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery, recover
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, position_of, snapshot_name
@@ -54,6 +55,7 @@ _COUNTED: Final = {
     "not_applied": "effects not applied for want of disk",
     "ahead_of_us": "others knew more of a region than itself",
     "bad_batch": "batch refused",
+    "log_damaged": "damage found by a reader of the log",
 }
 
 
@@ -91,6 +93,7 @@ class Process(RegionLocal):
         self._reader = hiredis.Reader()
         self._owed: deque[tuple[int, int, int]] = deque()  # (position, origin, number)
         self._told = False
+        self._postponed: list[Callable[[], None]] = []
         self._snapshot: _SnapshotInProgress | None = None
         self.has_ended = False
         node.check_recovery(self)
@@ -118,7 +121,8 @@ class Process(RegionLocal):
         self.journal.on_taken = self.taken
         self._lifetime = Lifetime(node.disk, f"boot {node.boots}")
         own = self.replica.own
-        begin_life(self, self._lifetime, node.settings.appendfsync)
+        was_cut = self.report.cut is not None
+        begin_life(self, self._lifetime, node.settings.appendfsync, was_cut=was_cut)
         goes_on = self.replica.cluster_id and own == self.replica.own
         if goes_on and self.own_number < node.record.left.get(own, 0):
             raise Violation(
@@ -179,15 +183,23 @@ class Process(RegionLocal):
     def happen(self, action: Callable[[], None]) -> None:
         """An event, now or when the process is not paused any more."""
         node = self.node
-        if self.has_ended:
+        if node.timeline.now_ms < node.paused_until or self._postponed:
+            if not self._postponed:
+                node.timeline.after(node.paused_until - node.timeline.now_ms, self.wake)
+            self._postponed.append(action)
+        elif not self.has_ended:
+            action()
+            self.finish_event()
+
+    def wake(self) -> None:
+        """What has happened while the machine stood still happens, unless it still does."""
+        node = self.node
+        if self._postponed and node.timeline.now_ms < node.paused_until:
+            node.timeline.after(node.paused_until - node.timeline.now_ms, self.wake)
             return
-        if node.timeline.now_ms < node.paused_until:
-            node.timeline.after(
-                node.paused_until - node.timeline.now_ms, lambda: self.happen(action)
-            )
-            return
-        action()
-        self.finish_event()
+        postponed, self._postponed = self._postponed, []
+        for action in postponed:
+            self.happen(action)
 
     def finish_event(self) -> None:
         """Write what was done, tell who waits."""
@@ -413,6 +425,10 @@ class Node:
         """Of the code that it starts with; after that it is new."""
         self.is_removed = False
         """Whether it was removed from the cluster: it need not agree any more."""
+        self.is_rotten = False
+        """Whether a bit of its log was turned over: what was synced may not come back."""
+        self.on_refused: Callable[[Node], None]
+        """Called when the disk holds what cannot be recovered."""
         self.keeps_log = False
         """Whether the log is never cut, so that a recovery can be compared with a replay."""
         self.seeds: list[Address] = []
@@ -436,6 +452,13 @@ class Node:
         self.starts += 1
         try:
             process = Process(self, self.seeds)
+        except LogError as problem:
+            if not self.is_rotten:
+                raise Violation(3, f"region {self.number} refuses its disk: {problem}") from None
+            self.record.say(self.number, f"cannot start: {problem}")
+            self.record.reached["start refused for a damaged log"] += 1
+            self.on_refused(self)
+            return
         except OSError as problem:
             self.record.say(self.number, f"cannot start: {problem}")
             self.record.reached["start refused by the disk"] += 1
@@ -512,9 +535,18 @@ class Node:
         self.record.say(self.number, "has lost its disk")
         self.record.reached["disk lost"] += 1
         self.disk = MemoryStorage()
+        self.is_rotten = False
         self._whole = None
         self._synced = 0
         self._is_new_disk = True
+
+    def rot(self) -> None:
+        """One bit of the log turns over on the disk, where nobody looks at the moment."""
+        place = self.disk.rot("log-", self.chance)
+        if place:
+            self.is_rotten = True
+            self.record.say(self.number, f"has a bit turned over in {place}")
+            self.record.reached["bit of the log turned over"] += 1
 
     def note_position(self, process: Process) -> None:
         """Remember what the region holds at the present end of its log."""
@@ -527,6 +559,12 @@ class Node:
         self.record.say(self.number, f"pauses for {ms:.0f} ms")
         self.record.reached["pause"] += 1
 
+    def wake(self) -> None:
+        """The pause is over."""
+        self.paused_until = self.timeline.now_ms
+        if self.process is not None:
+            self.process.wake()
+
     # -- what recovery must bring -------------------------------------------------------------
 
     def check_recovery(self, process: Process) -> None:
@@ -534,6 +572,8 @@ class Node:
         record = self.record
         whole, self._whole = self._whole, None
         found = process.on_disk
+        if self.is_rotten and process.report.cut is not None:
+            whole, self._synced = None, 0  # the bit was in what looks like an unfinished end
         if whole is not None:
             _compare(f"region {self.number} recovers", found, whole, 14)
         for position, then in self._written:
@@ -550,7 +590,8 @@ class Node:
         vector = found["vector"]
         for origin, number in list(record.promised.items()):
             if region_of(origin) == self.number and number > vector.get(origin, 0):
-                if self.settings.appendfsync == "always" and not self._is_new_disk:
+                is_excused = self._is_new_disk or self.is_rotten
+                if self.settings.appendfsync == "always" and not is_excused:
                     raise Violation(
                         3,
                         f"region {self.number} lost effects {vector.get(origin, 0) + 1} to "
@@ -561,7 +602,7 @@ class Node:
         for origin in record.origins():
             if region_of(origin) == self.number:
                 record.lost(origin, vector.get(origin, 0))
-        if self.keeps_log and process.report.snapshot is not None:
+        if self.keeps_log and not self.is_rotten and process.report.snapshot is not None:
             self._compare_with_replay(found)
 
     def _compare_with_replay(self, found: dict[str, Any]) -> None:

@@ -26,7 +26,14 @@ from anabranch.replication.frames import FrameType
 from anabranch.simulator.checks import Checks, Reader
 from anabranch.simulator.faults import FAULTS, drawn, heal
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Node, Process
+from anabranch.simulator.node import (
+    DIGEST_INTERVAL_MS,
+    HOST,
+    NEW_LEVEL,
+    RESTART_MS,
+    Node,
+    Process,
+)
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
@@ -162,6 +169,7 @@ class Simulation:
                 self._has_changed,
             )
             node.keeps_log = keeps_log
+            node.on_refused = self._refused
             if "crash" in self.faults:
                 node.first_level = self._chance(f"version of {number}").choice([1, NEW_LEVEL])
             if number > 1:
@@ -418,6 +426,11 @@ class Simulation:
                 self.record.reached["state joined both ways"] += 1
 
     # -- what faults do to the cluster --------------------------------------------------------
+
+    def _refused(self, node: Node) -> None:
+        """An operator gives a machine whose log is damaged an empty disk."""
+        self.lose_disk(node)
+        self.timeline.after(RESTART_MS, node.start)
 
     def lose_disk(self, node: Node) -> None:
         """A machine comes back with nothing; what only it had is lost, and allowed to be."""

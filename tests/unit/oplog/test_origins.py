@@ -8,6 +8,7 @@ from anabranch.effects import kinds
 from anabranch.oplog.batch import decode_batch, encode_batch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
+from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.simulator.disk import MemoryStorage
 
 
@@ -78,3 +79,46 @@ def test_what_was_given_back_leaves_room_for_more() -> None:
     written.write(1, 16)
     assert written.reads_files(1, 5)
     assert not written.reads_files(1, 6)
+
+
+def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
+    written = Written(recent_bytes=1)
+    for number in range(1, 6):
+        written.write(1, number)
+    told: list[str] = []
+    written.origins.on_damage = lambda problem: told.append(str(problem))
+    (name,) = written.storage.names()
+    sound = written.storage.files()[name]
+    assert written.numbers(1, 0) == [1, 2, 3, 4, 5]
+    size = written.size
+    for at in range(SEGMENT_HEADER_BYTES, len(sound)):
+        intact = (at - SEGMENT_HEADER_BYTES) // size
+        for bit in (0, 7):
+            damaged = bytearray(sound)
+            damaged[at] ^= 1 << bit
+            _put(written.storage, name, bytes(damaged))
+            del told[:]
+            found = written.origins.read(written.log, 1, 0, 1 << 20, written.log.end)
+            if intact:
+                assert [decode_batch(data).first for data in found or ()] == [1, 2, 3, 4, 5][
+                    :intact
+                ]
+            else:
+                assert found is None
+            assert len(told) == 1
+            assert name in told[0]
+            if intact < 4:  # the newest one is in memory still
+                assert written.origins.read(written.log, 1, intact, 1 << 20, 1 << 20) is None
+    for end in (SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + size + 5, len(sound) - 1):
+        _put(written.storage, name, sound[:end])
+        del told[:]
+        written.origins.read(written.log, 1, 0, 1 << 20, written.log.end)
+        assert told, "a file that became shorter"
+    written.storage.remove(name)
+    assert written.origins.read(written.log, 1, 0, 1 << 20, written.log.end) is None
+
+
+def _put(storage: Disk, name: str, data: bytes) -> None:
+    file = storage.create(name)
+    file.write(data)
+    file.close()
