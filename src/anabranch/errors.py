@@ -14,7 +14,14 @@ Anything else that escapes a command is our own mistake; ``region`` turns it int
 
 from __future__ import annotations
 
-__all__ = ["AnabranchError", "CommandError", "ConfigError", "ProtocolError"]
+from typing import Final
+
+import msgspec
+
+__all__ = ["UNREADABLE", "AnabranchError", "CommandError", "ConfigError", "ProtocolError"]
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what they should be."""
 
 
 class AnabranchError(Exception):

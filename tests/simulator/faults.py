@@ -22,6 +22,8 @@ import pytest
 from anabranch.commands import stream_add
 from anabranch.effects import join, kinds, merge, merge_stream
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog import origins, recovery
+from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, vectors
 from anabranch.replication.greeting import Greeter
@@ -29,6 +31,7 @@ from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
 from anabranch.server.lifetime import Lifetime
+from anabranch.simulator import node
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import joining, regional_id
 from anabranch.stream.shared_group import Run, SharedGroup
@@ -258,7 +261,7 @@ def own_before_synced(patch: Patch) -> None:
 
 
 def former_lives_kept(patch: Patch) -> None:
-    patch.setattr(Receiver, "forget_former_lives", lambda self: None)
+    patch.setattr(Receiver, "forget_lives_that_are_over", lambda self: None)
 
 
 def former_life_not_told(patch: Patch) -> None:
@@ -267,6 +270,28 @@ def former_life_not_told(patch: Patch) -> None:
 
 def epoch_kept(patch: Patch) -> None:
     patch.setattr(Lifetime, "may_go_on", lambda self: True)
+
+
+def damage_sent(patch: Patch) -> None:
+    patch.setattr(origins, "is_sound", lambda data: True)
+
+
+def epoch_kept_after_cut(patch: Patch) -> None:
+    begin = node.begin_life
+
+    def without_cut(local: Any, lifetime: Any, policy: str, *, was_cut: bool) -> None:
+        del was_cut
+        begin(local, lifetime, policy, was_cut=False)
+
+    patch.setattr(node, "begin_life", without_cut)
+
+
+def holes_are_damage(patch: Patch) -> None:
+    def is_torn(data: bytes, first_position: int, damage: Any) -> bool:
+        del first_position
+        return sound_batch_after(data, damage.broken) is None
+
+    patch.setattr(recovery, "is_unfinished", is_torn)
 
 
 # -- states ---------------------------------------------------------------------------------------
@@ -322,8 +347,19 @@ MISTAKES: Final = (
         "effects do not wait for their causes", no_causal_wait, 10, "simulator",
         ("partition", "delay"),
     ),
-    Mistake("effects leave before they are synced", own_before_synced, 20, "simulator", ("power",)),
-    Mistake("the epoch is kept after a power failure", epoch_kept, 5, "simulator", ("power",)),
+    Mistake(
+        "effects leave before they are synced", own_before_synced, 100, "simulator", ("power",)
+    ),
+    Mistake("the epoch is kept after a power failure", epoch_kept, 10, "simulator", ("power",)),
+    Mistake(
+        "the epoch is kept after the end of the log was cut off", epoch_kept_after_cut, 100,
+        "simulator", ("rot", "crash"),
+    ),
+    Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),
+    Mistake(
+        "what has rotted is sent", damage_sent, 200, "simulator",
+        ("rot", "limits", "partition", "delay"),
+    ),
     Mistake(
         "what came of former lives is kept", former_lives_kept, 200, "simulator",
         ("blackout", "partition", "delay"),

@@ -27,6 +27,7 @@ class KeptLife:
         self.turn = Turn()
         self.recorder.server.region.context.record = self.turn.effects.append
         self.log = OpLog(self.storage, [], end=0, segment_bytes=segment_bytes)
+        self._noted = 0
         self.states: dict[int, Any] = {0: self.everything()}
         """What there was at the positions at which turns ended."""
 
@@ -47,6 +48,9 @@ class KeptLife:
 
     def end_turn(self) -> None:
         """Write what has happened."""
+        if self.turn.effects and self.log.synced > self._noted:
+            self._noted = self.log.synced
+            self.turn.effects.append(kinds.Synced(self._noted))
         data = self.turn.take(self.recorder.server.clock.us // 1000)
         if data:
             self.log.append(data)

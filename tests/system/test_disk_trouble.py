@@ -282,7 +282,7 @@ def test_a_damaged_log_is_named_and_left_alone(tmp_path: Path) -> None:
     with server.client() as client:
         for number in range(3):
             client.call("SET", f"k{number}", noise(100))
-    server.kill()
+    server.stop()  # and the log says that all of it is on the disk
     (log,) = kept(server).glob("log-*")
     data = bytearray(log.read_bytes())
     data[100] ^= 1

@@ -259,7 +259,9 @@ def test_a_running_server_may_be_looked_at_but_not_written_to(kept: Kept) -> Non
     assert kept.server.process is not None
     assert f"another server (pid {kept.server.process.pid}) is using" in refusal
     assert "Stop that server first" in refusal
-    assert contents(kept.folder) == before
+    after = contents(kept.folder)  # the server may have noted what is synced by now
+    assert after.keys() == before.keys()
+    assert all(after[name].startswith(data) for name, data in before.items())
     with kept.server.client() as client:
         assert client.call("XLEN", "s") == (":", ENTRIES + 20)
 
@@ -312,6 +314,8 @@ def test_a_torn_end_is_told_and_left_to_the_start(kept: Kept) -> None:
 
 @pytest.mark.parametrize("which", [0, 1, -1])
 def test_a_damaged_log_is_cut_where_a_refused_start_says(kept: Kept, which: int) -> None:
+    kept.server.start()
+    kept.server.stop()  # the log says that all of it is on the disk
     dump = added(kept.inspect("log", kept.folder, "--dump", "--json", status=0).stdout)
     path = kept.logs()[which]
     before = contents(kept.folder)

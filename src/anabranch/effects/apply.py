@@ -51,6 +51,7 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.AddMembers: apply_keys.add_members,
     kinds.SetUser: apply_keys.set_user,
     kinds.DropUser: apply_keys.drop_user,
+    kinds.Synced: apply_keys.synced,
 }
 
 

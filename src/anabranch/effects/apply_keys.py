@@ -108,6 +108,10 @@ def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
     keyspace.swap(effect.db, effect.other)
 
 
+def synced(keyspace: Keyspace, effect: kinds.Synced) -> None:
+    """See :class:`kinds.Synced`: it tells of the log, and no key changes."""
+
+
 def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
     """See :class:`kinds.SetString`."""
     deadlines = keyspace.databases[effect.db].deadlines

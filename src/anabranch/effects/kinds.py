@@ -61,6 +61,7 @@ __all__ = [
     "SetUser",
     "Settle",
     "Swap",
+    "Synced",
     "TakeKey",
     "Trim",
 ]
@@ -590,6 +591,14 @@ class EnterCluster(Effect, tag=74):
     cluster_id: str
     members: list[tuple[int, str, str, int]]
     removed: list[tuple[int, int]] = []
+
+
+class Synced(Effect, tag=76):
+    """The log was on the disk up to a position when this was written."""
+
+    local = True
+
+    position: int
 
 
 class OpenEpoch(Effect, tag=72):

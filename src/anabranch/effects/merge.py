@@ -48,6 +48,7 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.Flush: merge_keys.flush,
     kinds.SetUser: apply_keys.set_user,
     kinds.DropUser: apply_keys.drop_user,
+    kinds.Synced: apply_keys.synced,
     kinds.AddRegion: merge_keys.add_region,
     kinds.RemoveRegion: merge_keys.remove_region,
     kinds.EnterCluster: merge_keys.enter_cluster,

@@ -30,6 +30,7 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
+from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import origin_of
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
 
@@ -232,7 +233,7 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
         context, effects = _decode(expanded(body) if flags & COMPRESSED else body)
-    except (msgspec.MsgspecError, CompressionError) as problem:
+    except (*UNREADABLE, CompressionError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None
     if len(context) % 2:
         raise NewerBatchError("a number of dependencies that makes no pairs")

@@ -10,14 +10,14 @@ the two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import Any, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog import snapshot as records
-from anabranch.oplog.batch import Batch, BatchError, decode_batch, effects_in
+from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.facts import Due, Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
 from anabranch.oplog.file_kind import HEADER_BYTES, glance
@@ -25,12 +25,13 @@ from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
+    batches_behind,
     check_segment_header,
     first_position_of,
-    is_torn,
+    is_unfinished,
     segment_header,
-    sound_batch_after,
     turns_in,
+    why_unborn,
 )
 from anabranch.oplog.snapshot import position_of, records_in
 from anabranch.oplog.storage import ReadFile, Storage
@@ -163,15 +164,20 @@ class Survey:
         last = self.segments[-1]
         if facts is last:
             return True
-        return facts is self.segments[-2] and self.storage.size(last.name) < SEGMENT_HEADER_BYTES
+        return facts is self.segments[-2] and bool(self._why_unborn(last))
+
+    def _why_unborn(self, facts: SegmentFacts) -> str:
+        with closing(self.storage.open(facts.name)) as file:
+            return why_unborn(file.read(), facts.shown, facts.first)
 
     def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
         with closing(self.storage.open(facts.name)) as file:
             data = file.read()
         facts.size = len(data)
         newest = self._is_newest(facts) and not facts.is_superseded
-        if facts is self.segments[-1] and newest and len(data) < SEGMENT_HEADER_BYTES:
-            facts.damage = Damage(0, "the file has no whole header", 0)
+        why = why_unborn(data, facts.shown, facts.first) if facts is self.segments[-1] else ""
+        if newest and why:
+            facts.damage = Damage(0, why, 0)
             facts.is_torn = True
             return
         facts.version = glance(data).version
@@ -192,7 +198,9 @@ class Survey:
             if isinstance(item, Damage):
                 facts.damage = item
                 facts.is_newer = item.is_newer
-                facts.is_torn = newest and not item.is_newer and is_torn(data, item)
+                facts.is_torn = (
+                    newest and not item.is_newer and is_unfinished(data, facts.first, item)
+                )
                 break
             turn = _seen(item[0], item[1], facts, due, base.position if base is not None else 0)
             if isinstance(turn, Damage):
@@ -205,7 +213,7 @@ class Survey:
                     due = _due_after(due, seen)
             facts.due = due
             yield from turn
-        if facts.damage is not None and not facts.is_torn:
+        if facts.damage is not None:
             self._look_behind(data, facts)
 
     def _place(self, facts: SegmentFacts) -> Due | None:
@@ -238,18 +246,12 @@ class Survey:
     def _look_behind(data: bytes, facts: SegmentFacts) -> None:
         """Count what is sound behind the damage."""
         assert facts.damage is not None
-        view = memoryview(data)
-        at = sound_batch_after(data, facts.damage.broken)
-        while at is not None and at < len(data):
-            try:
-                batch = decode_batch(view, at)
-                effects = effects_in(batch)
-            except (BatchError, EffectFormatError):
-                at = sound_batch_after(data, at)
-                continue
+        for _, batch in batches_behind(data, facts.damage.broken):
+            if batch is None:
+                return
             facts.turns_behind += not batch.continues
-            facts.effects_behind += sum(map(width_of, effects))
-            at += batch.size
+            with suppress(EffectFormatError):
+                facts.effects_behind += sum(map(width_of, effects_in(batch)))
 
     def _walk_snapshot(self, facts: SnapshotFacts) -> Iterator[SeenRecord]:
         with closing(self.storage.open(facts.name)) as file:

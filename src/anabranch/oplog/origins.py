@@ -100,11 +100,17 @@ class Origins:
         return known
 
     def scan(self, segments: list[Segment], durable: Mapping[int, int]) -> None:
-        """Note what is in the log already; all of it was synced, up to ``durable``."""
+        """Note what is in the log already; all of it was synced, up to ``durable``.
+
+        Recovery has not looked at what a snapshot stands for.
+        """
         for segment in segments:
-            for position, data in self._batches(segment, segment.first):
-                if not is_local(data):
-                    self.note(data, position)
+            try:
+                for position, data in self._batches(segment, segment.first):
+                    if not is_local(data):
+                        self.note(data, position)
+            except CorruptLogError as problem:
+                self.on_damage(problem)
         self._unsynced.clear()
         for origin, number in durable.items():
             known = self._origins.setdefault(origin, _Origin(number))
@@ -198,20 +204,17 @@ class Origins:
         return found
 
     def _batches_from(self, log: OpLog, position: int) -> Iterator[tuple[int, bytes]]:
-        """``(position, bytes)`` of the batches from a position on, each as it was written."""
+        """``(position, bytes)`` of the batches from a position on."""
         for segment in log.segments:
-            if segment.end <= position:
-                continue
-            for begin, data in self._batches(segment, max(position, segment.first)):
-                if not is_sound(data):
-                    at = SEGMENT_HEADER_BYTES + begin - segment.first
-                    raise CorruptLogError(
-                        self._storage.shown(segment.name), at, "this is no batch as it was written"
-                    )
-                yield begin, data
+            if segment.end > position:
+                yield from self._batches(segment, max(position, segment.first))
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
-        """``(position, bytes)`` of the batches of a segment from a position on."""
+        """``(position, bytes)`` of the batches of a segment from a position on.
+
+        Raises :class:`CorruptLogError` where one is not as it was written: some get a new checksum
+        before they are sent (:func:`wire_form`), which would vouch for the damage.
+        """
         name = segment.name
         with closing(self._storage.open(name)) as file:
             skip = SEGMENT_HEADER_BYTES + position - segment.first
@@ -233,7 +236,13 @@ class Origins:
                     data = data[at:] + more
                     at = 0
                     continue
-                yield position, data[at : at + size]
+                batch = data[at : at + size]
+                if not is_sound(batch):
+                    offset = SEGMENT_HEADER_BYTES + position - segment.first
+                    raise CorruptLogError(
+                        self._storage.shown(name), offset, "this is no batch as it was written"
+                    )
+                yield position, batch
                 position += size
                 at += size
 

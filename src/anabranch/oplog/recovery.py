@@ -15,7 +15,7 @@ from typing import NoReturn
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.kinds import Effect, JoinState, TakeKey
+from anabranch.effects.kinds import Effect, JoinState, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import Batch, effects_in
@@ -31,9 +31,10 @@ from anabranch.oplog.segment import (
     Damage,
     check_segment_header,
     first_position_of,
-    is_torn,
+    is_unfinished,
     segment_name,
     turns_in,
+    why_unborn,
 )
 from anabranch.oplog.snapshot import load_snapshot, position_of
 from anabranch.oplog.storage import Storage
@@ -95,11 +96,11 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     snapshots = [name for name in names if position_of(name) is not None]
     firsts = [first for name in names if (first := first_position_of(name)) is not None]
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
-    unborn = None
-    if firsts and storage.size(segment_name(firsts[-1])) < SEGMENT_HEADER_BYTES:
-        # The crash came while the file was being made: it never held anything, and the one before
-        # it may have been written to since.
-        unborn = segment_name(firsts.pop())
+    unborn = _unborn(storage, firsts[-1]) if firsts else None
+    if unborn is not None:
+        # The crash came while the file was being made: nothing in it was safe yet, and the one
+        # before it may have been written to since.
+        firsts.pop()
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
         with _advising(_SNAPSHOT_ADVICE):
@@ -112,10 +113,9 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
             with _advising(_LOG_ADVICE):
                 yield from _replay(storage, first, following, keyspace, report)
     if unborn is not None:
-        report.cut = Cut(
-            storage.shown(unborn), 0, storage.size(unborn), "the file has no whole header"
-        )
-        storage.remove(unborn)
+        storage.remove(unborn.name)
+        unborn.name = storage.shown(unborn.name)
+        report.cut = report.cut or unborn  # where the log ends
         storage.sync()
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it goes on behind it, in another file.
@@ -127,6 +127,15 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         storage.remove(name)
         report.removed.append(name)
     yield report
+
+
+def _unborn(storage: Storage, first: int) -> Cut | None:
+    """The newest file, if it was still being made; its name as the storage knows it."""
+    name = segment_name(first)
+    with closing(storage.open(name)) as file:
+        data = file.read()
+    why = why_unborn(data, storage.shown(name), first)
+    return Cut(name, 0, len(data), why) if why else None
 
 
 @contextmanager
@@ -189,7 +198,7 @@ def _replay(
                     f"{shown} goes on at byte {item.offset} with what a newer server wrote "
                     f"({item.what}). Nothing was changed; start the newer version again"
                 )
-            if following is not None or not is_torn(data, item):
+            if following is not None or not is_unfinished(data, first, item):
                 raise CorruptLogError(shown, item.offset, item.what)
             report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
             with closing(storage.append(name)) as tail:
@@ -250,7 +259,7 @@ def _apply(
                 apply(keyspace, effect)
                 replica.finish(count := numbers_of(effect))
                 number += count
-            report.effects += 1
+            report.effects += not isinstance(effect, Synced)
     except EffectFormatError as problem:
         raise CorruptLogError(shown, at, str(problem)) from None
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.kinds import Synced
 from anabranch.oplog import file_kind
 from anabranch.oplog.batch import (
     HEADER_BYTES,
@@ -17,20 +19,23 @@ from anabranch.oplog.batch import (
     BatchError,
     NewerBatchError,
     decode_batch,
+    effects_in,
 )
-from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 
 __all__ = [
     "FORMAT_VERSION",
     "SEGMENT_HEADER_BYTES",
     "Damage",
+    "batches_behind",
     "batches_in",
     "first_position_of",
-    "is_torn",
+    "is_unfinished",
     "segment_header",
     "segment_name",
     "sound_batch_after",
     "turns_in",
+    "why_unborn",
 ]
 
 FORMAT_VERSION: Final = 1
@@ -99,9 +104,53 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
         yield Damage(begin, "the end of the turn is missing", len(data))
 
 
-def is_torn(data: bytes, damage: Damage) -> bool:
-    """Whether the newest segment just ends there, as after a crash: nothing sound is behind it."""
-    return sound_batch_after(data, damage.broken) is None
+def why_unborn(data: bytes, name: str, first_position: int) -> str:
+    """Why the newest segment was still being made when a crash came; empty if it was not."""
+    try:
+        _KIND.read_header(data, name)
+    except CorruptLogError as problem:
+        if is_unfinished(data, first_position, Damage(0, problem.what, 0)):
+            return problem.what
+    except NewerFormatError:
+        pass
+    return ""
+
+
+def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
+    """Whether the newest segment ends there, as after a crash; else it was on the disk already.
+
+    See :mod:`anabranch.oplog.sync_notes`.
+    """
+    broken = first_position + max(damage.broken - SEGMENT_HEADER_BYTES, 0)
+    for _, batch in batches_behind(data, damage.broken):
+        if batch is None:
+            return False
+        if not batch.is_local:
+            continue
+        try:
+            notes = [each for each in effects_in(batch) if isinstance(each, Synced)]
+        except EffectFormatError:
+            return False
+        if any(note.position > broken for note in notes):
+            return False
+    return True
+
+
+def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None]]:
+    """``(offset, batch)`` of what is sound behind a damage; None, the last, is a newer server's."""
+    view = memoryview(data)
+    at = sound_batch_after(data, offset)
+    while at is not None and at < len(data):
+        try:
+            batch = decode_batch(view, at)
+        except NewerBatchError:
+            yield at, None
+            return
+        except BatchError:
+            at = sound_batch_after(data, at)
+        else:
+            yield at, batch
+            at += batch.size
 
 
 def sound_batch_after(data: bytes, offset: int) -> int | None:

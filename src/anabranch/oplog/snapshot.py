@@ -26,6 +26,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from anabranch.effects import kinds
+from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
@@ -303,7 +304,7 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
             )
         try:
             record = _decode(expanded(body) if flags & _COMPRESSED else body)
-        except (msgspec.MsgspecError, CompressionError) as problem:
+        except (*UNREADABLE, CompressionError) as problem:
             raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
         if record[:1] == [END]:
             break

@@ -23,7 +23,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from xxhash import xxh3_64_digest
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import UNREADABLE, AnabranchError
 from anabranch.oplog.batch import HEADER_BYTES
 
 __all__ = [
@@ -456,6 +456,6 @@ def decode(kind: type[_M], body: bytes) -> _M:
     """The message in a body; :class:`Refusal` if it is none."""
     try:
         return _decoders[kind](body)  # type: ignore[index, return-value]
-    except (msgspec.MsgspecError, RecursionError) as problem:
+    except UNREADABLE as problem:
         name = _TYPES[kind].name  # type: ignore[index]
         raise Refusal(Reason.PROTOCOL, f"a {name} frame cannot be read: {problem}") from None

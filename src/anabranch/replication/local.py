@@ -89,8 +89,8 @@ class RegionLocal:
         """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
         self._storage = storage
         self._origins = Origins(storage, recent_bytes=self._region.settings.region_cache_bytes)
-        self._origins.scan(log.segments, self.replica.vector)
         self._origins.on_damage = self._damaged
+        self._origins.scan(log.segments, self.replica.vector)
         log.needed_from = self._needed_from
         with suppress(FileNotFoundError):
             storage.remove(STAGING)

@@ -82,6 +82,10 @@ class Membership:
         """The newest epoch in which it may have numbered effects; -1 if it was never admitted."""
         return max(self.known_epoch(region), 0 if self.is_member(region) else -1)
 
+    def is_over(self, origin: int) -> bool:
+        """Whether it will tell nothing more: its region opened a later epoch, or was removed."""
+        return self.is_former(origin) or self.was_removed(region_of(origin))
+
     def is_former(self, origin: int) -> bool:
         """Whether its region has opened a later epoch."""
         return origin < self._latest.get(region_of(origin), origin)
@@ -96,13 +100,15 @@ class Membership:
 
     # -- removals -----------------------------------------------------------------------------
 
-    def notice_removals(self) -> None:
-        """Remember what we had applied when a region was seen to be removed."""
+    def notice_removals(self) -> bool:
+        """Remember what we had applied when a region was seen to be removed; whether one is new."""
+        before = len(self._removals)
         for region in self._local.removed:
             if not self.is_member(region):
                 self._removals.setdefault(region, dict(self._local.vector))
             else:
                 self._removals.pop(region, None)
+        return len(self._removals) > before
 
     def removals(self) -> Mapping[int, Mapping[int, int]]:
         """Removed regions, and a vector that contains their removal."""

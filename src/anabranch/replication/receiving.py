@@ -142,14 +142,15 @@ class Receiver:
             self._stage_next()
         self.repairs.end(session)
 
-    def forget_former_lives(self) -> None:
-        """Drop what waits of epochs that have ended: whoever applied it can be asked for it.
+    def forget_lives_that_are_over(self) -> None:
+        """Drop what waits of epochs that have ended, and of regions that were removed.
 
-        What nobody has applied is lost with the disk of its region, and must not come to life here
-        when everybody else has stopped waiting for it.
+        Whoever applied it can be asked for it. What nobody has applied is lost with the disk of its
+        region, or with what the region was removed with, and so may be what it waits for. It must
+        not come to life here when everybody else has stopped waiting for it.
         """
         for origin in self.buffer.origins():
-            if self._mesh.membership.is_former(origin):
+            if self._mesh.membership.is_over(origin):
                 self.buffer.forget(origin)
 
     # -- batches ------------------------------------------------------------------------------

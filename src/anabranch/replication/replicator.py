@@ -411,7 +411,7 @@ class Replicator:
         for link in list(self._mesh.sessions):
             self._refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
         self._mesh.membership.hear([self._mesh.origin])
-        self._receiver.forget_former_lives()
+        self._receiver.forget_lives_that_are_over()
         self._sender.restart()
 
     def _follow_epochs(self, now_ms: float) -> None:
@@ -425,7 +425,7 @@ class Replicator:
                 epoch = membership.known_epoch(session.region)
                 text = f"region {session.region} lives in epoch {epoch} by now"
                 self._refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
-        self._receiver.forget_former_lives()
+        self._receiver.forget_lives_that_are_over()
 
     def _remove_absent(self, now_ms: float) -> None:
         """Remove members that nobody has heard of for longer than is set."""
@@ -441,7 +441,8 @@ class Replicator:
 
     def _follow_removals(self, now_ms: float) -> None:
         membership = self._mesh.membership
-        membership.notice_removals()
+        if membership.notice_removals():
+            self._receiver.forget_lives_that_are_over()
         if membership.was_removed(self._mesh.region):
             self._expelled(f"region {self._mesh.region} was removed from the cluster")
         for session in self._mesh.up():

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.effects import kinds
 from anabranch.oplog.log import SyncFailedError
+from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Durability:
         self._on_synced = on_synced
         self.log: OpLog | None = None
         self.turn: Turn | None = None
+        self._notes: SyncNotes
         self.trouble: str | None = None
         """Why writing commands are refused, None if they are not."""
         self.broken = False
@@ -93,6 +95,7 @@ class Durability:
         """From now on effects are recorded."""
         self.log = log
         self.turn = turn
+        self._notes = SyncNotes(log, self._now)
         self._server.region.context.record = turn.effects.append
 
     def stop(self) -> None:
@@ -179,6 +182,13 @@ class Durability:
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return
+        if turn.effects or self._unwritten:
+            turn.effects += self._notes.with_turn()
+        self._write_turn(log, turn)
+        self._answer(log)
+
+    def _write_turn(self, log: OpLog, turn: Turn) -> None:
+        """Write what was recorded, behind what waits already."""
         if turn.effects:
             batches = turn.take_batches(
                 self._server.clock.now_us() // 1000,
@@ -193,7 +203,6 @@ class Durability:
             self._this_turn.clear()
         if self._unwritten and not self.broken and self._retry is None:
             self._write(log)
-        self._answer(log)
 
     def append(self, data: bytes) -> int:
         """Write batches of another region, behind all of ours so far; the position they get.
@@ -297,6 +306,10 @@ class Durability:
         every_s = SYNC_EVERY_S.get(self._server.settings.appendfsync, 0.0)
         if self._syncing is None and self._now() - self._sync_began >= every_s:
             self.begin_sync()
+        turn = cast("Turn", self.turn)
+        if not (turn.effects or self._unwritten or self.broken):
+            turn.effects += self._notes.at_rest()
+            self._write_turn(log, turn)
         self._answer(log)
 
     def begin_sync(self) -> None:
@@ -363,7 +376,16 @@ class Durability:
             self.turn.effects.clear()
 
     def settle(self) -> None:
-        """Write and sync everything now, standing still; raises :class:`OSError` if that fails."""
+        """Write and sync everything now, standing still, and have the log say so.
+
+        Raises :class:`OSError` if that fails.
+        """
+        self._settle()
+        if self.log is not None and self.turn is not None:
+            self.turn.effects += self._notes.at_the_end()
+            self._settle()
+
+    def _settle(self) -> None:
         log = self.log
         if log is None:
             return

@@ -41,6 +41,7 @@ class _Contents:
         self.durable = b""
         self.changes: list[bytes | int] = []  # bytes appended, or the size it was cut to
         self.now = bytearray()
+        self.holes = 0
 
     def append(self, data: bytes) -> None:
         self.now += data
@@ -58,9 +59,11 @@ class _Contents:
                 if index < kept:
                     del data[change:]
             elif index == kept:
-                data += change[: rng.randint(0, len(change))]
+                if rng.random() < 0.5:  # else it ends with a whole write
+                    data += change[: rng.randint(0, len(change))]
             elif holes and index < kept - 1 and rng.random() < 0.3:
                 data += bytes(len(change))  # the file was lengthened, the page not written
+                self.holes += 1
             else:
                 data += change
         return bytes(data)
@@ -126,6 +129,8 @@ class MemoryStorage:
         self.faults: list[Fault] = []
         self.free: int | None = None
         """Bytes until the disk is full; None is no limit."""
+        self.holes = 0
+        """Writes that a crash before has left as zeros."""
         self.synced: list[str] = []
         """The names of files as they were synced; "." is the directory."""
 
@@ -150,12 +155,13 @@ class MemoryStorage:
 
     def rot(self, prefix: str, rng: random.Random) -> str:
         """Turn over one synced bit of a file whose name begins so; where, or nothing if none is."""
-        names = [name for name in self._names if name.startswith(prefix)]
-        name = rng.choice(names) if names else ""
+        names = sorted(name for name in self._names if name.startswith(prefix))
+        name = rng.choice([*names, *names[-1:] * len(names)]) if names else ""  # mostly the newest
         contents = self._names.get(name)
         if contents is None or not contents.durable or len(contents.now) < len(contents.durable):
             return ""
-        at = rng.randrange(len(contents.durable))
+        size = len(contents.durable)
+        at = rng.randrange(max(size - 300, 0) if rng.random() < 0.5 else 0, size)
         bit = 1 << rng.randrange(8)
         contents.now[at] ^= bit
         contents.durable = bytes(
@@ -249,6 +255,8 @@ class MemoryStorage:
         """
         states = [self._durable_names, *self._name_changes]
         names = rng.choice(states)
-        return MemoryStorage(
+        left = MemoryStorage(
             {name: each.after_crash(rng, holes=holes) for name, each in names.items()}
         )
+        left.holes = sum(each.holes for each in names.values())
+        return left

@@ -213,16 +213,7 @@ def _skew(run: Simulation, chance: random.Random) -> None:
 
 
 def _disk(run: Simulation, chance: random.Random) -> None:
-    """Disks are full, or fail for a moment; once, one forgets a bit."""
-
-    def rot() -> None:
-        node = chance.choice(run.nodes)
-        others = [each for each in _settled(run) if each is not node]
-        if run.is_breaking and node.process is not None and _is_remembered(node, others):
-            node.rot()
-
-    if chance.random() < 0.5:
-        run.timeline.after(chance.random() * run.breaking_ms, rot)
+    """Disks are full, or fail for a moment."""
 
     def fail() -> None:
         node = chance.choice(run.nodes)
@@ -245,6 +236,17 @@ def _disk(run: Simulation, chance: random.Random) -> None:
             run.timeline.after(3000, lambda: _replace(run, node))
 
     _again(run, chance, _every(run, chance), fail)
+
+
+def _rot(run: Simulation, chance: random.Random) -> None:
+    """A disk forgets a bit of a log, once."""
+
+    def rot() -> None:
+        nodes = [node for node in run.nodes if _can_be_wiped(run, node)]
+        if run.is_breaking and not (nodes and chance.choice(nodes).rot()):
+            run.timeline.after(100, rot)
+
+    run.timeline.after(chance.random() * run.breaking_ms, rot)
 
 
 def _empty(node: Node) -> None:
@@ -271,8 +273,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
 
     def lose() -> None:
         node = chance.choice(run.nodes)
-        others = [each for each in _settled(run) if each is not node]
-        if run.is_breaking and node.process is not None and _is_remembered(node, others):
+        if run.is_breaking and _can_be_wiped(run, node):
             run.lose_disk(node)
             run.timeline.after(chance.choice([10, 2000]), node.start)
 
@@ -288,10 +289,12 @@ def _membership(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(chance.random() * run.breaking_ms, remove)
 
 
-def _is_remembered(node: Node, others: list[Node]) -> bool:
+def _can_be_wiped(run: Simulation, node: Node) -> bool:
     """Whether all others know the life of a region: it has to hear of it from whom it asks."""
-    assert node.process is not None
+    if node.process is None:
+        return False
     own = node.process.replica.own
+    others = [each for each in _settled(run) if each is not node]
     return (
         bool(others)
         and not node.is_removed
@@ -324,6 +327,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "blackout": _blackout,
     "skew": _skew,
     "disk": _disk,
+    "rot": _rot,
     "membership": _membership,
     "limits": _limits,
 }

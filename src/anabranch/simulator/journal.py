@@ -12,6 +12,7 @@ from typing import Final
 
 from anabranch.commands.dispatch import Dispatcher
 from anabranch.oplog.log import OpLog, Sync, SyncFailedError
+from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.region.turn import Turn
 from anabranch.simulator.timeline import Timeline
 
@@ -44,6 +45,7 @@ class SimulatedJournal:
         self.has_progress = False
         """More is written, or on the disk, than when this was last set to False."""
         self._log = log
+        self._notes = SyncNotes(log, lambda: timeline.now_ms / 1000)
         self._dispatcher = dispatcher
         self._wall_ms = wall_ms
         self._timeline = timeline
@@ -80,16 +82,20 @@ class SimulatedJournal:
 
     def commit(self) -> None:
         """See :class:`Journal`."""
-        if self.turn.effects:
-            batches = self.turn.take_batches(self._wall_ms())
-            if self.broken:
-                return
-            self.on_taken(batches, self._log.end + len(self._unwritten))
-            self._unwritten += b"".join(batches)
-        if self._unwritten and not self.is_behind:
-            self._write()
+        if self.turn.effects or self._unwritten:
+            self.turn.effects += self._notes.with_turn()
+        self._write_turn()
         if self.policy == "always":
             self.begin_sync()
+
+    def _write_turn(self) -> None:
+        if self.turn.effects:
+            batches = self.turn.take_batches(self._wall_ms())
+            if not self.broken:
+                self.on_taken(batches, self._log.end + len(self._unwritten))
+                self._unwritten += b"".join(batches)
+        if self._unwritten and not self.is_behind:
+            self._write()
 
     def append(self, data: bytes) -> int:
         """See :class:`Journal`."""
@@ -132,6 +138,9 @@ class SimulatedJournal:
             self.commit()
         if now_ms - self._sync_began >= SYNC_EVERY_MS.get(self.policy, 0.0):
             self.begin_sync()
+        if not (self.turn.effects or self._unwritten or self.broken):
+            self.turn.effects += self._notes.at_rest()
+            self._write_turn()
 
     def begin_sync(self) -> None:
         """Sync what is written; it takes some ms."""
@@ -154,6 +163,11 @@ class SimulatedJournal:
 
     def settle(self) -> None:
         """See :class:`Journal`."""
+        self._settle()
+        self.turn.effects += self._notes.at_the_end()
+        self._settle()
+
+    def _settle(self) -> None:
         self._retry_at = None
         self._syncing = None
         self.commit()

@@ -509,7 +509,8 @@ class Node:
         self.record.say(self.number, "loses power")
         self.record.reached["power failure"] += 1
         free = self.disk.free
-        self.disk = self.disk.crash(self.chance)
+        self.disk = self.disk.crash(self.chance, holes=self.chance.random() < 0.5)
+        self.record.reached["hole left by a power failure"] += self.disk.holes
         self.disk.free = free
 
     def stop(self) -> None:
@@ -540,13 +541,14 @@ class Node:
         self._synced = 0
         self._is_new_disk = True
 
-    def rot(self) -> None:
-        """One bit of the log turns over on the disk, where nobody looks at the moment."""
+    def rot(self) -> bool:
+        """One bit of the log turns over on the disk; false if nothing was on it."""
         place = self.disk.rot("log-", self.chance)
         if place:
             self.is_rotten = True
             self.record.say(self.number, f"has a bit turned over in {place}")
             self.record.reached["bit of the log turned over"] += 1
+        return bool(place)
 
     def note_position(self, process: Process) -> None:
         """Remember what the region holds at the present end of its log."""

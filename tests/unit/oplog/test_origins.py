@@ -5,7 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 
 from anabranch.effects import kinds
-from anabranch.oplog.batch import decode_batch, encode_batch
+from anabranch.oplog.batch import CONTINUES, decode_batch, encode_batch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
@@ -116,6 +116,24 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
         assert told, "a file that became shorter"
     written.storage.remove(name)
     assert written.origins.read(written.log, 1, 0, 1 << 20, written.log.end) is None
+
+
+def test_what_a_start_finds_damaged_is_not_sent_either() -> None:
+    """In files that only wait to be deleted, which recovery does not look at."""
+    written = Written()
+    for number in range(1, 6):
+        written.write(1, number)
+    (name,) = written.storage.names()
+    damaged = bytearray(written.storage.files()[name])
+    damaged[SEGMENT_HEADER_BYTES + 2 * written.size + 3] ^= CONTINUES  # it is sent without
+    _put(written.storage, name, bytes(damaged))
+    origins = Origins(written.storage, recent_bytes=1 << 20)
+    told: list[str] = []
+    origins.on_damage = lambda problem: told.append(str(problem))
+    origins.scan(written.log.segments, {1: 5})
+    assert len(told) == 1
+    assert origins.read(written.log, 1, 0, 1 << 20, written.log.end) is None
+    assert origins.read(written.log, 1, 5, 1 << 20, written.log.end) == []
 
 
 def _put(storage: Disk, name: str, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 from xxhash import xxh3_64_intdigest
@@ -73,31 +74,53 @@ def after_a_crash(seed: int, *, segment_bytes: int, snapshots: bool, holes: bool
 def test_a_power_failure_takes_nothing_that_was_synced_and_no_part_of_a_turn(
     seed: int, snapshots: bool
 ) -> None:
-    after_a_crash(seed, segment_bytes=1 << 20, snapshots=snapshots, holes=False)
+    after_a_crash(seed, segment_bytes=1 << 20, snapshots=snapshots, holes=seed % 2 == 0)
 
 
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("snapshots", [False, True], ids=["", "snapshots"])
 def test_the_same_when_a_file_ends_within_a_few_turns(seed: int, snapshots: bool) -> None:
     """Only the newest file may have an end that is not on the disk."""
-    after_a_crash(seed, segment_bytes=300, snapshots=snapshots, holes=False)
+    after_a_crash(seed, segment_bytes=300, snapshots=snapshots, holes=seed % 2 == 0)
 
 
-def test_a_hole_in_what_was_not_synced_counts_as_damage() -> None:
-    """A disk may write pages in another order. Nothing tells that from what has gone bad."""
+def with_hole(*, synced: int) -> tuple[MemoryStorage, int, Any]:
+    """Four turns of which the second is zeros, and a sync after so many.
+
+    With the offset of the second turn, and what there was before it.
+    """
     life = KeptLife()
-    files = []
-    for number in (1, 2, 3):
+    ends = []
+    for number in (1, 2, 3, 4):
         life.run(f"SET k {number}")
-        assert isinstance(life.storage, MemoryStorage)
-        files.append(life.storage.files())
-    name = life.log.segments[0].name
-    begin, end = len(files[0][name]), len(files[1][name])
-    whole = files[2][name]
-    storage = MemoryStorage({name: whole[:begin] + bytes(end - begin) + whole[end:]})
+        ends.append(life.log.end + SEGMENT_HEADER_BYTES)
+        if number == synced:
+            life.sync()
+    assert isinstance(life.storage, MemoryStorage)
+    ((name, whole),) = life.storage.files().items()
+    begin, end, *_ = ends
+    disk = MemoryStorage({name: whole[:begin] + bytes(end - begin) + whole[end:]})
+    return disk, begin, life.states[begin - SEGMENT_HEADER_BYTES]
+
+
+@pytest.mark.parametrize("synced", [0, 1])
+def test_a_hole_in_what_was_not_synced_is_an_unfinished_end(synced: int) -> None:
+    """A disk may write pages in another order."""
+    storage, begin, before = with_hole(synced=synced)
+    keyspace, report = recovered(storage)
+    assert report.cut is not None
+    assert report.cut.offset == begin
+    assert report.end == begin - SEGMENT_HEADER_BYTES
+    assert everything_in(keyspace) == before
+
+
+@pytest.mark.parametrize("synced", [2, 3])
+def test_a_hole_in_what_was_synced_is_damage(synced: int) -> None:
+    storage, begin, _ = with_hole(synced=synced)
+    before = storage.files()
     with pytest.raises(CorruptLogError, match=f"damaged at byte {begin}: "):
         recovered(storage)
-    assert storage.files() == {name: whole[:begin] + bytes(end - begin) + whole[end:]}
+    assert storage.files() == before
 
 
 @pytest.mark.parametrize("seed", range(10))

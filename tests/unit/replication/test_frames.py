@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.replication import frames
@@ -56,6 +56,8 @@ def test_a_flipped_bit_is_found(message: frames.Message, data: st.DataObject) ->
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
+@example(b"\x92\xa9\x00\x00\x00\x00\x00\x00\x00\x00\x80")  # a name that is no UTF-8
+@example(b"\x92" + b"\x91" * 10_000)
 def test_anything_else_is_refused_with_a_sentence(data: bytes) -> None:
     for kind in (frames.Hello, frames.Welcome, frames.Rows, frames.Sub, frames.Members):
         with suppress(Refusal):

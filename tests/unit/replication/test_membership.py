@@ -225,6 +225,31 @@ def test_what_a_former_life_has_sent_and_nobody_has_applied_is_dropped() -> None
     assert 2 not in three.local.vector
 
 
+def test_what_waits_of_a_region_is_dropped_when_it_is_removed() -> None:
+    """It may wait for what nobody has but the region that is gone."""
+    world = World()
+    one, two, three = world.cluster(3)
+    world.run(500)
+    world.on_frame = lambda source, target, frame: (
+        None if target == 2 and frame[4] == 6 and frame[9] == 1 else frame
+    )
+    one.write()
+    world.run(20)
+    three.write()  # depends on it, which one loses
+    world.run(20)
+    world.cut(1, 3)
+    one.crash()
+    one.start()
+    world.run(600)
+    assert two.replicator._receiver.have()[3] == 1
+    assert 3 not in two.local.vector
+    two.replicator.remove(3)
+    two.replicator.appended(world.now_ms)
+    world.run(1000)
+    assert 3 not in two.replicator._receiver.have()
+    assert not two.replicator._receiver.buffer
+
+
 def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
     world = World()
     one, two, _three = world.cluster(3)
