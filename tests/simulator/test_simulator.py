@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from anabranch.simulator.faults import FAULTS, drawn
-from anabranch.simulator.simulation import CASES, Outcome, simulate, smallest
+from anabranch.simulator.simulation import CASES, RARE_CASES, Outcome, simulate, smallest
 from tests.simulator.faults import MINUTES, MISTAKES, Mistake, first_seed, marks_at_once
 
 SEEDS = range(1, 25)
@@ -33,6 +33,17 @@ def test_the_runs_come_to_every_case(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         reached += outcome.reached
     assert not [case for case in CASES if not reached[case]]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_many_runs_come_to_rare_cases_too() -> None:
+    reached: Counter[str] = Counter()
+    for seed in range(1, 301):
+        outcome = simulate(seed, minutes=MINUTES)
+        assert outcome.problem is None, f"seed {seed}: {outcome.sentence}"
+        reached += outcome.reached
+    assert not [case for case in (*CASES, *RARE_CASES) if not reached[case]]
 
 
 def test_a_seed_gives_the_same_bytes_in_another_process() -> None:

@@ -26,12 +26,20 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import LogFile, ReadFile, Storage
     from anabranch.region.region import Region
 
-__all__ = ["Journal", "RegionLocal"]
+__all__ = ["Journal", "RegionLocal", "joined_at"]
 
 STAGING: Final = "arriving.state"
 STATE_PREFIX: Final = "joined-"
 STATE_SUFFIX: Final = ".abstate"
 CHUNK_BYTES: Final = 256 * 1024
+
+
+def joined_at(name: str) -> int | None:
+    """Where the log was when the state in a file of that name was joined; None for other files."""
+    if not (name.startswith(STATE_PREFIX) and name.endswith(STATE_SUFFIX)):
+        return None
+    digits = name.removeprefix(STATE_PREFIX).removesuffix(STATE_SUFFIX)
+    return int(digits) if digits.isdecimal() else None
 
 
 class Journal(Protocol):
@@ -296,10 +304,9 @@ class RegionLocal:
     def forget_states(self, position: int) -> None:
         """A snapshot of this position holds what was joined before."""
         for name in self._storage.names():
-            if name.startswith(STATE_PREFIX) and name.endswith(STATE_SUFFIX):
-                digits = name.removeprefix(STATE_PREFIX).removesuffix(STATE_SUFFIX)
-                if digits.isdecimal() and int(digits) < position:
-                    self._storage.remove(name)
+            joined = joined_at(name)
+            if joined is not None and joined < position:
+                self._storage.remove(name)
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """See :class:`Local`."""

@@ -26,7 +26,7 @@ from anabranch.oplog.snapshot import Contents, Snapshot, framed, position_of, sn
 from anabranch.region.region import Region
 from anabranch.region.turn import Turn
 from anabranch.replication.interface import Address, ReplicationConfig
-from anabranch.replication.local import RegionLocal
+from anabranch.replication.local import RegionLocal, joined_at
 from anabranch.replication.replicator import Replicator
 from anabranch.server.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.simulator import looking
@@ -244,7 +244,7 @@ class Process(RegionLocal):
         """See :class:`Peer`."""
         incoming = self.replicator._receiver.incoming  # noqa: SLF001
         if incoming is not None and incoming.session.link == link:
-            self.node.record.reached["state join interrupted"] += 1
+            self._count_join("link")
         self.happen(lambda: self.replicator.link_down(link, self.node.timeline.now_ms))
 
     def dial_failed(self, host: str, port: int) -> None:
@@ -321,8 +321,20 @@ class Process(RegionLocal):
 
     # -- the end ------------------------------------------------------------------------------
 
+    def _count_join(self, ended: str) -> None:
+        """A state was being joined when the link or the process ended."""
+        incoming = self.replicator._receiver.incoming  # noqa: SLF001
+        if incoming is None:
+            return
+        step = "asked for" if incoming.vector is None else "under way"
+        self.node.record.reached[f"state join: {ended} ended when it was {step}"] += 1
+
     def end(self, *, silently: bool) -> None:
         """The process is gone, with or without the system beneath it."""
+        self._count_join("process")
+        joined = [joined_at(name) for name in self.node.disk.names()]
+        if silently and any(at is not None and at >= self.log.synced for at in joined):
+            self.node.record.reached["state join: power failed before it was on the disk"] += 1
         self.has_ended = True
         self.journal.is_off = True
         self.node.network.vanish(self.wire, silently=silently)
