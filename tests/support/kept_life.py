@@ -83,7 +83,9 @@ def recovered(storage: Storage) -> tuple[Keyspace, Recovery]:
 
 def go_on(storage: Storage, keyspace: Keyspace, report: Recovery, name: bytes) -> None:
     """Write another turn behind what was recovered."""
-    log = OpLog(storage, report.segments, end=report.end, segment_bytes=1 << 20)
+    log = OpLog(
+        storage, report.segments, end=report.end, segment_bytes=1 << 20, unborn=report.unborn
+    )
     turn = Turn()
     turn.next_number = report.next_number
     effect = kinds.SetString(0, name, b"v" * 10)

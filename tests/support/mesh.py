@@ -144,7 +144,13 @@ class Node:
         self.turn = Turn(self.region.replica)
         self.turn.next_number = report.next_number
         self.region.context.record = self.turn.effects.append
-        self.log = OpLog(self.storage, report.segments, end=report.end, segment_bytes=1 << 30)
+        self.log = OpLog(
+            self.storage,
+            report.segments,
+            end=report.end,
+            segment_bytes=1 << 30,
+            unborn=report.unborn,
+        )
         self.log.secure()
         self.rows = RowTable()
         self.membership = Membership(cast("Local", self))

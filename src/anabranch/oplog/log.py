@@ -64,9 +64,18 @@ class OpLog:
     """The segments of one directory."""
 
     def __init__(
-        self, storage: Storage, segments: list[Segment], *, end: int, segment_bytes: int
+        self,
+        storage: Storage,
+        segments: list[Segment],
+        *,
+        end: int,
+        segment_bytes: int,
+        unborn: str | None = None,
     ) -> None:
-        """Go on at position ``end``, behind the last of ``segments`` if there are any."""
+        """Go on at position ``end``, behind the last of ``segments`` if there are any.
+
+        ``unborn`` is a file that holds nothing, and goes with the first write.
+        """
         self.storage = storage
         self.segment_bytes = segment_bytes
         self.segments = segments
@@ -77,6 +86,7 @@ class OpLog:
         """The oldest position that somebody beside recovery still wants to read."""
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
+        self._unborn = unborn
         self._unsynced: list[LogFile] = []  # full files that are not closed yet
         self._running: Sync | None = None  # its files must stay open
         self._begun = 0  # files
@@ -91,13 +101,14 @@ class OpLog:
 
     def append(self, data: bytes) -> None:
         """Write whole batches; after an :class:`OSError` the log is as if nothing was written."""
+        self._forget_unborn()
         file = self._file
         segment = self.segments[-1] if self.segments else None
         if segment is None or segment.size >= self.segment_bytes:
             segment, file = self._begin()
         elif file is None:
             file = self._file = self.storage.append(segment.name)
-            self._torn = True  # by a predecessor that could not cut it
+            self._torn = True  # maybe, by a predecessor
         if self._torn:
             file.truncate(SEGMENT_HEADER_BYTES + segment.size)
             self._torn = False
@@ -118,8 +129,16 @@ class OpLog:
         """Sync what a predecessor has left: being readable it need not be on the disk."""
         if self.segments:
             self._file = self.storage.append(self.segments[-1].name)
+            self._torn = True  # maybe
             self._file.sync()
             self.storage.sync()
+
+    def _forget_unborn(self) -> None:
+        if self._unborn is not None:
+            with suppress(FileNotFoundError):
+                self.storage.remove(self._unborn)
+            self.storage.sync()
+            self._unborn = None
 
     def _begin(self) -> tuple[Segment, LogFile]:
         """Open the next file.
@@ -127,6 +146,7 @@ class OpLog:
         The one before is finished first, so that only the newest can have an end that a crash
         takes away. Usually nearly all of it was synced in the background before.
         """
+        self._forget_unborn()
         if self._file is not None:
             was_torn = self._torn
             if was_torn:

@@ -1,7 +1,7 @@
 """From files to state: the newest snapshot, then the log behind it.
 
-What a crash can leave is repaired on the spot: an unfinished snapshot is removed, an unfinished end
-of the log is cut off and reported. Anything else that is not as it was written is damage, and
+What a crash can leave is no reason to stop: an unfinished snapshot is removed, an unfinished end of
+the log is left out and reported. Anything else that is not as it was written is damage, and
 damage refuses: whoever reads the message decides, not we.
 """
 
@@ -55,7 +55,11 @@ _SNAPSHOT_ADVICE = (
 
 @dataclass(slots=True)
 class Cut:
-    """The end of a log that was not finished when the server stopped, and is gone now."""
+    """The end of a log that was not finished when the server stopped.
+
+    It is still there: :class:`anabranch.oplog.log.OpLog` cuts it off before it writes. A start that
+    does not come so far has changed nothing, so that the next one finds the same.
+    """
 
     name: str
     offset: int
@@ -77,6 +81,8 @@ class Recovery:
     bytes_done: int = 0
     bytes_total: int = 0
     cut: Cut | None = None
+    unborn: str | None = None
+    """A newest file that holds nothing, to be deleted before the log is written to."""
     removed: list[str] = field(default_factory=list)
 
     @property
@@ -113,10 +119,9 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
             with _advising(_LOG_ADVICE):
                 yield from _replay(storage, first, following, keyspace, report)
     if unborn is not None:
-        storage.remove(unborn.name)
+        report.unborn = unborn.name
         unborn.name = storage.shown(unborn.name)
         report.cut = report.cut or unborn  # where the log ends
-        storage.sync()
     if report.segments and report.segments[-1].end < report.snapshot_position:
         # The log was off when the snapshot was taken: it goes on behind it, in another file.
         for segment in report.segments:
@@ -201,9 +206,6 @@ def _replay(
             if following is not None or not is_unfinished(data, first, item):
                 raise CorruptLogError(shown, item.offset, item.what)
             report.cut = Cut(shown, item.offset, len(data) - item.offset, item.what)
-            with closing(storage.append(name)) as tail:
-                tail.truncate(item.offset)
-                tail.sync()
             break
         at, turn = item
         position = first + at - SEGMENT_HEADER_BYTES

@@ -146,6 +146,7 @@ class Persistence:
             report.segments,
             end=report.end,
             segment_bytes=self._settings.oplog_segment_bytes,
+            unborn=report.unborn,
         )
         try:
             log.secure()
@@ -346,12 +347,14 @@ class Persistence:
             if on:
                 # The log begins with a snapshot of what there is, or it would lack its beginning.
                 self.snapshots.save(storage, self._contents())
-                self.durability.start(
-                    OpLog(
-                        storage, [], end=self._end, segment_bytes=self._settings.oplog_segment_bytes
-                    ),
-                    self._turn,
+                log = OpLog(
+                    storage,
+                    [],
+                    end=self._end,
+                    segment_bytes=self._settings.oplog_segment_bytes,
+                    unborn=None if self.recovered is None else self.recovered.unborn,
                 )
+                self.durability.start(log, self._turn)
             else:
                 self.durability.settle()
                 self._end = self.durability.mark

@@ -77,6 +77,7 @@ class Process(RegionLocal):
             self.report.segments,
             end=self.report.end,
             segment_bytes=node.settings.oplog_segment_bytes,
+            unborn=self.report.unborn,
         )
         log.secure()
         turn = Turn(region.replica)

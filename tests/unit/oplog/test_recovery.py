@@ -153,8 +153,9 @@ def test_a_file_without_its_whole_header_never_held_anything(size: int) -> None:
         0,
         size,
     )
-    assert segment_name(end) not in storage.names()
+    assert storage.files()[segment_name(end)] == segment_header(end)[:size]
     go_on(storage, keyspace, report, b"after")
+    assert segment_name(end) not in storage.names()
     assert everything_in(recovered(storage)[0]) == everything_in(keyspace)
 
 
@@ -349,15 +350,24 @@ def test_a_file_that_cannot_be_read_is_an_os_error_and_changes_nothing() -> None
     assert storage.files() == before
 
 
-@pytest.mark.parametrize("operation", ["append", "truncate", "sync"])
-def test_a_torn_end_that_cannot_be_cut_is_an_os_error(operation: str) -> None:
+@pytest.mark.parametrize("operation", ["append", "truncate", "write"])
+def test_a_torn_end_is_cut_by_the_first_write_and_not_before(operation: str) -> None:
+    """Whoever starts next must find it, too, if this start does not come so far."""
     name, data = one_file()
     storage = MemoryStorage({name: data + b"torn"})
+    keyspace, report = recovered(storage)
+    assert report.end == len(data) - SEGMENT_HEADER_BYTES
+    assert report.cut is not None
+    assert storage.files() == {name: data + b"torn"}
     storage.faults = [Fault(operation, errno.EROFS)]
     with pytest.raises(OSError, match="Read-only"):
-        recovered(storage)
-    _, report = recovered(storage)
-    assert report.end == len(data) - SEGMENT_HEADER_BYTES
+        go_on(storage, keyspace, report, b"after")
+    assert storage.files()[name].startswith(data)
+    keyspace, report = recovered(storage)
+    go_on(storage, keyspace, report, b"after")
+    found, report = recovered(storage)
+    assert everything_in(found) == everything_in(keyspace)
+    assert report.cut is None
 
 
 def test_progress_goes_up_to_the_whole() -> None:
