@@ -383,6 +383,7 @@ class Durability:
         self._settle()
         if self.log is not None and self.turn is not None:
             self.turn.effects += self._notes.at_the_end()
+            self._write_turn(self.log, self.turn)
             self._settle()
 
     def _settle(self) -> None:

@@ -165,6 +165,7 @@ class SimulatedJournal:
         """See :class:`Journal`."""
         self._settle()
         self.turn.effects += self._notes.at_the_end()
+        self._write_turn()
         self._settle()
 
     def _settle(self) -> None:

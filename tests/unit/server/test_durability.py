@@ -350,6 +350,18 @@ async def test_everysec_syncs_in_the_background(world: World) -> None:
     assert len(keyspace.databases[0].values) == 1
 
 
+async def test_whoever_settles_the_log_has_it_say_so_once(world: World) -> None:
+    await world.start("everysec")
+    (client,) = await world.clients(1)
+    await client.do("SET k v")
+    durable = world.server.durability
+    for _ in range(3):
+        durable.settle()
+        last = [effect for turn in logged_turns(world) for effect in turn]
+        assert [type(effect) for effect in last] == [kinds.SetString, kinds.Synced]
+        assert durable.synced == durable.mark
+
+
 async def test_a_sync_that_takes_too_long_holds_replies_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
