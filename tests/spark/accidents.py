@@ -1,4 +1,4 @@
-"""Sinks whose tasks go wrong, or slow, in their first attempt, in the middle of their rows."""
+"""Tasks that go wrong, or slow, in their first attempt, in the middle of their rows."""
 
 from __future__ import annotations
 
@@ -79,6 +79,58 @@ def broken_source(kind: str, port: int, rows: int) -> type[DataSource]:
             return BrokenStream(AnabranchSource.streamWriter(self, schema, overwrite))
 
     return BrokenSource
+
+
+def dying_source(port: int, rows: int) -> type[DataSource]:
+    """``format("dying")``: reads as ours does, but for the first attempt of each task, whose worker
+    is killed after so many rows; key ``accidents`` counts them.
+    """
+    from anabranch.spark.reading import BatchReader, StreamReader
+    from anabranch.spark.source import AnabranchSource
+
+    def pieces(iterator: Iterator[Any]) -> Iterator[Any]:
+        import os
+        import signal
+        import socket
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        given = 0
+        for batch in iterator:
+            for at in range(0, batch.num_rows, 50):
+                if context.attemptNumber() == 0 and given >= rows:
+                    with socket.create_connection(("127.0.0.1", port)) as wire:
+                        wire.sendall(b"INCR accidents\r\n")
+                        assert wire.recv(64).startswith(b":")
+                    os.kill(os.getpid(), signal.SIGKILL)
+                piece = batch.slice(at, 50)
+                yield piece
+                given += piece.num_rows
+
+    class DyingBatch(BatchReader):
+        def read(self, partition: Any) -> Iterator[Any]:
+            return pieces(super().read(partition))
+
+    class DyingStream(StreamReader):
+        def read(self, partition: Any) -> Iterator[Any]:
+            return pieces(super().read(partition))
+
+    class DyingSource(AnabranchSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dying"
+
+        def reader(self, schema: Any) -> Any:
+            sound: Any = AnabranchSource.reader(self, schema)
+            return DyingBatch(sound.options, sound.projection)
+
+        def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's
+            sound: Any = AnabranchSource.streamReader(self, schema)
+            return DyingStream(sound.options, sound.projection)
+
+    return DyingSource
 
 
 def straggling_source(port: int) -> type[DataSource]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.accidents import broken_source
+from tests.spark.accidents import broken_source, dying_source
 from tests.spark.reading import streaming, talking, to_memory
 from tests.spark.test_sink import (
     accidents,
@@ -70,6 +71,23 @@ def test_a_batch_that_died_half_written_is_completed_under_other_options(
     assert len(found) == ROWS
     for task in (range(ROWS // 2), range(ROWS // 2, ROWS)):
         assert [each for each in found if each in task] == list(task)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_that_are_killed_while_they_read_lose_and_double_nothing(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path, seed: int
+) -> None:
+    spark.dataSource.register(dying_source(ours.port, random.Random(seed).randrange(1400)))
+    fill(ours, "s", ROWS)
+    given = {"url": url(ours), "subscribe": "s", "minPartitions": "2"}
+    given["startingOffsets"] = "earliest"
+    table = spark.read.format("dying").schema("n int").options(**given).load()
+    assert sorted(row.n for row in table.collect()) == list(range(ROWS))
+    assert accidents(ours) == 2
+    growing = spark.readStream.format("dying").schema("n int").options(**given).load()
+    start(growing, ours, tmp_path, stream="t").awaitTermination()
+    assert accidents(ours) == 4
+    assert sorted(values(ours, "t")) == list(range(ROWS))
 
 
 def test_an_idle_query_runs_no_batch_in_50_polls(
