@@ -73,7 +73,9 @@ def test_a_batch_that_died_half_written_is_completed_under_other_options(
         assert [each for each in found if each in task] == list(task)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(more, marks=pytest.mark.long) for more in (1, 2, 3))]
+)
 def test_workers_that_are_killed_while_they_read_lose_and_double_nothing(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, seed: int
 ) -> None:
