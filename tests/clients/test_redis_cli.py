@@ -231,7 +231,8 @@ def test_stat(command: list[str], protocol: list[str], filled: AnabranchServer) 
         first = terminal.expect(r"\n23 +[\d.]+[KMG] +(\d+) +0 +(\d+) \(\+0\)")
         second = terminal.expect(r"\n23 +[\d.]+[KMG] +(\d+) +0 +(\d+) \(\+\d+\)")
         assert int(second[2]) > int(first[2])
-        terminal.break_off()
+        terminal.interrupt()
+        terminal.end()
 
 
 def test_latency(cli: Run) -> None:
@@ -245,10 +246,12 @@ def test_latency_at_a_terminal(command: list[str], protocol: list[str]) -> None:
     with Terminal([*command, *protocol, "--latency-history", "-i", "0.2"]) as terminal:
         for _ in range(2):
             terminal.expect(r"min: \d+, max: \d+, avg: [\d.]+ \((\d+) samples\) -- 0\.2\d seconds")
-        terminal.break_off()
+        terminal.interrupt()
+        terminal.end()
     with Terminal([*command, *protocol, "--latency-dist", "-i", "0.2"]) as terminal:
         terminal.expect("From 0 to 100%:")
-        terminal.break_off()
+        terminal.interrupt()
+        terminal.end()
 
 
 @pytest.mark.usefixtures("filled")

@@ -67,17 +67,6 @@ class Terminal:
         """Control-C, whatever the program made of its keyboard."""
         self.process.send_signal(signal.SIGINT)
 
-    def break_off(self) -> None:
-        """Control-C until the program has ended: redis-cli may miss one while it reads a reply."""
-        for _ in range(10):
-            self.interrupt()
-            deadline = time.monotonic() + 1.0
-            while time.monotonic() < deadline:
-                if self.process.poll() is not None:
-                    return
-                self._read(0.05)
-        raise AssertionError(f"still running: {self.text[-500:]!r}")
-
     def expect(self, wanted: str, seconds: float = 10.0) -> re.Match[str]:
         """Wait until a regular expression matches what came after the last match."""
         deadline = time.monotonic() + seconds
