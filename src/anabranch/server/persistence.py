@@ -127,7 +127,7 @@ class Persistence:
                 at_byte=report.cut.offset,
                 lost_bytes=report.cut.size,
                 why=report.cut.why,
-                note="the server stopped while this was being written; nobody was told it was safe",
+                note="the server stopped before this was known to be on the disk",
             )
         if report.end:
             emit(

@@ -18,11 +18,10 @@ from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, epoch_of, origin_of, region_of
 from anabranch.oplog.batch import Batch
-from anabranch.oplog.compression import Compressor
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
-from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery, recover
-from anabranch.oplog.snapshot import Contents, Snapshot, framed, position_of, snapshot_name
+from anabranch.oplog.recovery import Recovery, recover
+from anabranch.oplog.snapshot import position_of
 from anabranch.region.region import Region
 from anabranch.region.turn import Turn
 from anabranch.replication.interface import Address, ReplicationConfig
@@ -35,6 +34,7 @@ from anabranch.simulator.host import SimulatedHost
 from anabranch.simulator.journal import SimulatedJournal
 from anabranch.simulator.network import Network, Wire
 from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.snapshotting import SnapshotInProgress
 from anabranch.simulator.timeline import Timeline, WallClock
 
 __all__ = ["DIGEST_INTERVAL_MS", "Node", "Process"]
@@ -95,7 +95,7 @@ class Process(RegionLocal):
         self._owed: deque[tuple[int, int, int]] = deque()  # (position, origin, number)
         self._told = False
         self._postponed: list[Callable[[], None]] = []
-        self._snapshot: _SnapshotInProgress | None = None
+        self._snapshot: SnapshotInProgress | None = None
         self.has_ended = False
         node.check_recovery(self)
         self._open(log)
@@ -289,7 +289,7 @@ class Process(RegionLocal):
         """Take one, a few records with every tick."""
         if self._snapshot is None and not self.journal.is_behind:
             try:
-                self._snapshot = _SnapshotInProgress(self)
+                self._snapshot = SnapshotInProgress(self)
             except OSError:
                 return
             self.node.record.say(self.node.number, "snapshot begins")
@@ -352,60 +352,6 @@ class Process(RegionLocal):
             self._lifetime.note(CLEAN)
         self.end(silently=False)
         return True
-
-
-class _SnapshotInProgress:
-    """One snapshot on its way into a file."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        process.journal.commit()
-        if process.journal.is_behind:
-            raise OSError(0, "the log cannot be written")
-        self.position = process.journal.begin_segment()
-        replica = process.replica
-        contents = Contents(
-            self.position,
-            replica.region,
-            epoch_of(replica.own),
-            process.own_number + 1,
-            process.wall_ms(),
-        )
-        self._disk = process.node.disk
-        self._temporary = snapshot_name(self.position) + TEMPORARY_SUFFIX
-        self._file = self._disk.create(self._temporary)
-        self._snapshot = Snapshot(process.region.keyspace, contents)
-        self._bodies = self._snapshot.bodies()
-        self._compressor = Compressor()
-        process.region.watch_changes(self._snapshot.before)
-        try:
-            self._file.write(self._snapshot.header())
-        except OSError:
-            self.discard()
-            raise
-
-    def go_on(self) -> bool:
-        """Write some records; whether it is finished."""
-        for _ in range(2):
-            body = next(self._bodies, None)
-            if body is None:
-                self._finish()
-                return True
-            self._file.write(framed(body, self._compressor))
-        return False
-
-    def _finish(self) -> None:
-        self._file.sync()
-        self._file.close()
-        self._disk.rename(self._temporary, snapshot_name(self.position))
-        self._disk.sync()
-        self._process.region.unwatch_changes(self._snapshot.before)
-
-    def discard(self) -> None:
-        self._process.region.unwatch_changes(self._snapshot.before)
-        self._snapshot.release()
-        with suppress(OSError):
-            self._disk.remove(self._temporary)
 
 
 class Node:
