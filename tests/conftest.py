@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,15 @@ class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without type
         if "Spark" in self.workqueue:
             self.workqueue.move_to_end("Spark", last=False)
         super()._assign_work_unit(node)
+
+
+def pytest_configure() -> None:
+    """Hear Control-C, and let the programs under test hear it, though we run in the background.
+
+    What a shell without job control starts with ``&`` ignores SIGINT, and so does all below it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -36,8 +36,6 @@ class Terminal:
             stderr=its,
             env={**os.environ, "TERM": "xterm", **variables},
             start_new_session=True,
-            # As from a shell at a terminal, although ours may run in the background.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         os.close(its)
 
