@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Layout, encode
+from anabranch.spark.encode import encode
+from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
 from anabranch.spark.options import ServerOptions
 from benchmarks.shared.figures import Figure, of_rounds

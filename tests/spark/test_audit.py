@@ -273,7 +273,7 @@ class Kept:
 def test_the_command_tells_by_its_exit_code(spark, ours, other, monkeypatch):
     from anabranch.cli.spark import command
 
-    monkeypatch.setattr("anabranch.spark.sessions.session", lambda *_: Kept(spark))
+    monkeypatch.setattr("anabranch.spark.sessions.session", lambda *_, **__: Kept(spark))
     for server in (ours, other):
         fill_at(server, "s", [1, 2, 3])
     words = ["audit", "--region-urls", json.dumps(urls(ours, other))]

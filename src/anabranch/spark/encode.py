@@ -9,7 +9,7 @@ a socket.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Self
@@ -18,87 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import AnabranchError
+from anabranch.spark.layout import EncodeError, Layout
 
-__all__ = ["EncodeError", "Layout", "Parts", "Rows", "bulk", "encode", "runs_by_stream"]
-
-RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
-"""Columns that a read makes; in a write they are no payload."""
+__all__ = ["Parts", "Rows", "bulk", "encode", "runs_by_stream"]
 
 _CRLF: Final = pa.scalar(b"\r\n", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
-
-
-class EncodeError(AnabranchError):
-    """A column or a row that cannot become an entry; the text says which and what to do."""
-
-
-# -------------------------------------------------------------------------------------- the plan
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Which column plays which part."""
-
-    payload: tuple[tuple[str, bytes], ...]
-    """Column and field name, in order; empty if the fields come from column ``fields``."""
-    has_stream: bool
-    has_id: bool
-    token: str | None
-    """The column that identifies a row, if there is one."""
-    null_value: bytes | None
-    """What stands for NULL; None leaves the field out."""
-
-    @classmethod
-    def of(
-        cls,
-        columns: Sequence[str],
-        *,
-        mapping: Mapping[str, str],
-        token: str | None,
-        null_value: str | None,
-        keep_ids: bool,
-    ) -> Self:
-        """The layout of a table with these columns; raises `EncodeError`."""
-        if token is not None and token not in columns:
-            raise EncodeError(
-                f"option idempotenceColumn names {token!r}; the columns are {_listed(columns)}"
-            )
-        if keep_ids and "id" not in columns:
-            raise EncodeError(
-                f"preserveIds=true takes the IDs from column id; the columns are {_listed(columns)}"
-            )
-        if unknown := [each for each in mapping if each not in columns]:
-            raise EncodeError(f"option fieldMapping names {_listed(unknown)}, no columns of these")
-        payload = [each for each in columns if each in mapping or each not in RESERVED]
-        if "fields" in columns:
-            if payload:
-                raise EncodeError(
-                    f"column fields holds the whole entry, so {_listed(payload)} has no place: "
-                    "drop the one or the other"
-                )
-        else:
-            used = {"stream"} | ({"id"} if keep_ids else set()) | {token}
-            spare = [each for each in columns if each in RESERVED and each not in payload]
-            if lost := [each for each in spare if each not in used]:
-                raise EncodeError(
-                    f"{_listed(lost)}: what the server gives to entries cannot be written. Drop "
-                    'the column, or name the field it goes to: fieldMapping {"'
-                    f'{lost[0]}": "{lost[0]}"}}'
-                )
-            if not payload:
-                raise EncodeError(f"there is no column to write among {_listed(columns)}")
-        return cls(
-            payload=tuple((each, mapping.get(each, each).encode()) for each in payload),
-            has_stream="stream" in columns and "stream" not in mapping,
-            has_id=keep_ids,
-            token=token,
-            null_value=None if null_value is None else null_value.encode(),
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 # -------------------------------------------------------------------------------------- the rows

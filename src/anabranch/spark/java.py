@@ -9,7 +9,7 @@ A second directory serves as SPARK_HOME. It links to everything of PySpark but t
 Python half, from which every worker process would otherwise import, without bytecode, and slowly.
 
 Beside the wrapper there may be an archive of the classes that Spark loads, ready for use: see
-`anabranch.spark.warming`.
+`anabranch.spark.archives`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,12 +33,13 @@ from anabranch.errors import AnabranchError
 __all__ = [
     "Java",
     "JavaMissing",
-    "archive_options",
     "cache_directory",
-    "class_archive",
     "current_java_home",
+    "digest",
     "find_java",
     "java_home",
+    "log_settings",
+    "publish",
     "spark_home",
 ]
 
@@ -45,6 +47,7 @@ OLDEST: Final = 17
 """The oldest Java that Spark 4.2 runs on."""
 
 _VECTOR: Final = "jdk.incubator.vector"
+_ML: Final = "spark-mllib_"
 _START_SECONDS: Final = 60
 
 
@@ -149,11 +152,11 @@ def java_home(java: Java) -> Path:
         "done\n"
         f'exec {shlex.quote(str(java.program))} "$@"\n'
     )
-    home = cache_directory() / f"java-{_digest(script)}"
+    home = cache_directory() / f"java-{digest(script)}"
     program = home / "bin" / "java"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
-        _publish(program, script, 0o755)
+        publish(program, script, 0o755)
     return home
 
 
@@ -165,44 +168,38 @@ def current_java_home() -> Path:
     return java_home(find_java())
 
 
-def spark_home() -> Path:
-    """A directory for SPARK_HOME without PySpark's zip file."""
+def spark_home(*, has_ml: bool = True) -> Path:
+    """A directory for SPARK_HOME without PySpark's zip file.
+
+    Without `has_ml` it lacks the jar of Spark's machine learning, too. Where that is, every session
+    begins with the functions it brings, and finding their types takes Spark a second.
+    """
     import pyspark  # noqa: PLC0415 - heavy
 
     package = Path(pyspark.__file__).parent
-    home = cache_directory() / f"spark-{_digest(f'{package} {pyspark.__version__}')}"
+    kind = "spark" if has_ml else "spark-without-ml"
+    home = cache_directory() / f"{kind}-{digest(f'{package} {pyspark.__version__}')}"
     home.mkdir(exist_ok=True)
-    for each in package.iterdir():
-        link = home / each.name
-        if each.is_dir() and each.name in ("bin", "jars", "sbin", "data", "conf"):
-            try:
-                link.symlink_to(each)
-            except FileExistsError:
-                continue
+    for name in ("bin", "jars", "sbin", "data", "conf"):
+        if name == "jars" and not has_ml:
+            (home / name).mkdir(exist_ok=True)
+            jars = (package / name).iterdir()
+            _link(home / name, [each for each in jars if not each.name.startswith(_ML)])
+        elif (package / name).is_dir():
+            _link(home, [package / name])
     return home
 
 
-def class_archive(home: Path, spark: Path) -> Path:
-    """Where the classes of the Spark in a SPARK_HOME are kept for the Java of a `java_home`."""
-    import pyspark  # noqa: PLC0415 - heavy
-
-    return home / f"spark-{pyspark.__version__}-{_digest(str(spark))}.jsa"
-
-
-def archive_options(archive: Path) -> list[str]:
-    """Arguments that make Java start with the archive, or without it where it does not fit."""
-    return [
-        # Java would print why it does not use an archive, some of it among the program's output.
-        "-Xlog:cds*=off",
-        "-Xlog:aot*=off",
-        # Else only the header is looked at, and altered contents end in a crash.
-        "-XX:+VerifySharedSpaces",
-        f"-XX:SharedArchiveFile={archive}",
-    ]
+def _link(directory: Path, targets: Iterable[Path]) -> None:
+    present = {each.name for each in directory.iterdir()}
+    for target in targets:
+        if target.name not in present:
+            with suppress(FileExistsError):  # by another process
+                (directory / target.name).symlink_to(target)
 
 
 def log_settings(directory: Path) -> Path:
-    """A file that keeps Log4j quiet about everything but errors."""
+    """A file that keeps Log4j quiet about everything but errors, and those without Java's stack."""
     text = (
         "rootLogger.level = error\n"
         "rootLogger.appenderRef.stderr.ref = stderr\n"
@@ -210,18 +207,26 @@ def log_settings(directory: Path) -> Path:
         "appender.stderr.name = stderr\n"
         "appender.stderr.target = SYSTEM_ERR\n"
         "appender.stderr.layout.type = PatternLayout\n"
-        "appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n\n"
+        "appender.stderr.layout.pattern = "
+        "%d{HH:mm:ss} %p %c{1}: %m%n%notEmpty{%ex{short.message}%n}\n"
+        "appender.stderr.layout.alwaysWriteExceptions = false\n"
+        # What fails in a task is said by the executor, and at last by the exception that ends the
+        # job; without these, everything is there four times.
+        "logger.utils.name = org.apache.spark.util.Utils\n"
+        "logger.utils.level = off\n"
+        "logger.writes.name = org.apache.spark.sql.execution.datasources.v2\n"
+        "logger.writes.level = off\n"
         # PySpark's shell sets its own level, and says so, unless this logger has one.
         "logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer\n"
         "logger.gateway.level = error\n"
     )
-    path = directory / f"log4j2-{_digest(text)}.properties"
+    path = directory / f"log4j2-{digest(text)}.properties"
     if not path.exists():
-        _publish(path, text, 0o644)
+        publish(path, text, 0o644)
     return path
 
 
-def _publish(path: Path, text: str, mode: int) -> None:
+def publish(path: Path, text: str, mode: int) -> None:
     """Write a file so that nobody sees half of it."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
         new.write(text)
@@ -229,5 +234,6 @@ def _publish(path: Path, text: str, mode: int) -> None:
     Path(new.name).replace(path)
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What tells such a text from others in a file's name, for this Python."""
     return hashlib.sha256(f"{sys.version} {text}".encode()).hexdigest()[:16]

@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import redis
 
-from anabranch.errors import AnabranchError
 from anabranch.spark.client import Client, ServerUnreachable
 from anabranch.spark.encode import Parts, bulk
+from anabranch.spark.identity import WriteFailed
 
-__all__ = ["ChangedReplay", "Ledger", "Superseded", "WriteFailed"]
+__all__ = ["ChangedReplay", "Ledger", "Superseded"]
 
 CHUNK_BYTES: Final = 1 << 20
 """Of one AB.IMPORT: what the server takes without keeping others waiting."""
@@ -34,10 +34,6 @@ CHUNK_BYTES: Final = 1 << 20
 _FLIGHTS_MAX: Final = 32
 _FLIGHTS_OF_A_STREAM: Final = 2  # one is applied while the next one travels
 _FLIGHT_BYTES_MAX: Final = 4 << 20
-
-
-class WriteFailed(AnabranchError):
-    """Rows could not be written; what was written stays, and a repetition goes on behind it."""
 
 
 class ChangedReplay(WriteFailed):

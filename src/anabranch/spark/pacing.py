@@ -19,8 +19,9 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from anabranch.spark.client import Client, connect
+from anabranch.spark.identity import Identity
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.sink import Identity, batch_writer
+from anabranch.spark.sink import batch_writer
 
 __all__ = ["PACE", "PacedSink", "Present", "paced"]
 

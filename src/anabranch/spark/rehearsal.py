@@ -38,7 +38,8 @@ _SCHEMA: Final = "n long, word string"
 
 def rehearse(words: Iterable[str], *, whole: bool) -> None:
     """Read ten rows in a session with these arguments of Java; `whole`: and do more after that."""
-    spark = session("rehearsal", conf={"spark.driver.extraJavaOptions": java_options(words)})
+    given = {"spark.driver.extraJavaOptions": java_options(words)}
+    spark = session("rehearsal", conf=given, has_ml=False)
     spark.dataSource.register(_TenRows)
     spark.read.format(_TenRows.name()).load().collect()
     sys.stdout.write(f"{FIRST_RESULT} {time.monotonic()}\n")

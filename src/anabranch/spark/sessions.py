@@ -6,6 +6,7 @@ argument or by environment variable, wins.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import re
@@ -13,18 +14,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.java import (
-    archive_options,
-    cache_directory,
-    class_archive,
-    current_java_home,
-    log_settings,
-    spark_home,
-)
+from anabranch.spark.archives import archive_list, archive_options, sound_archive
+from anabranch.spark.java import cache_directory, current_java_home, log_settings, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,38 +54,52 @@ def session(
     name: str = "anabranch",
     master: str = "local[2,4]",
     conf: Mapping[str, object] | None = None,
+    *,
+    has_ml: bool = True,
 ) -> SparkSession:
     """The running session, or a new one, that knows ``format("anabranch")``.
 
     `master`: ``local[cores,failures]``, ``spark://host:port``, or ``sc://host:port`` for Spark
     Connect, whose driver is elsewhere: no Java is needed here then. Local masters need a number of
     failures greater than one, or no task is ever tried again. `conf`: settings by their Spark
-    names. Raises `JavaMissing`, `ConnectMissing`.
+    names. `has_ml`: False if a driver that is started here can do without `pyspark.ml`, and so
+    starts sooner. Raises `JavaMissing`, `ConnectMissing`.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
+    is_remote = master.startswith("sc://")
+    with ThreadPoolExecutor(1) as beside:
+        # Java is asked what it is while Python imports.
+        java_home = None if is_remote else beside.submit(current_java_home)
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
-    from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
+        from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
 
     # PySpark logs each failed analysis as one line of JSON; the exception says the same, readably.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     given = {key: str(value) for key, value in (conf or {}).items()}
     builder = SparkSession.builder.appName(name)
-    if master.startswith("sc://"):
+    if java_home is None:
         builder = builder.remote(master)
         for key, value in _ALWAYS.items():
             builder = builder.config(key, value)
     else:
         local = master.startswith("local")
-        _prepare_environment(local=local)
+        _prepare_environment(java_home.result(), local=local, has_ml=has_ml)
         builder = builder.master(master)
         for key, value in _settings(given, local=local):
             builder = builder.config(key, value)
+        Thread(target=_import_ahead, daemon=True).start()
     for key, value in given.items():
         if key != _JAVA_OPTIONS:
             builder = builder.config(key, value)
     spark = _made(builder)
     spark.dataSource.register(AnabranchSource)
     return spark
+
+
+def _import_ahead() -> None:
+    """While Java starts: what PySpark imports to hand the first list to it, pandas among it."""
+    with suppress(ImportError):
+        importlib.import_module("pyspark.testing.utils")
 
 
 def _made(builder: SparkSession.Builder) -> SparkSession:
@@ -105,14 +117,17 @@ def _made(builder: SparkSession.Builder) -> SparkSession:
     return made
 
 
+_FEW_CORES: Final = 2
+"""With so many Java starts sooner if it does not collect beside the work."""
+
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
-def _prepare_environment(*, local: bool) -> None:
+def _prepare_environment(java_home: Path, *, local: bool, has_ml: bool) -> None:
     """Variables that the start of Java and of workers depends on."""
     # The user's Java wins, started our way: see `anabranch.spark.java`.
-    os.environ["JAVA_HOME"] = str(current_java_home())
-    os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ.setdefault("SPARK_HOME", str(spark_home(has_ml=has_ml)))
     # Else workers are whatever python3 is on PATH, and this package is not there. Spark gives the
     # workers of a cluster the driver's path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -128,11 +143,14 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
     if local and "spark.sql.warehouse.dir" not in given:
         # Made by Spark when a table is first saved, and not in the current directory.
         yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
+    options = given.get(_JAVA_OPTIONS, "")
     words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
-    archive = class_archive(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
-    if local and archive.exists():
+    listing = archive_list(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
+    if local and (archive := sound_archive(listing)) is not None:
         words += archive_options(archive)
-    yield _JAVA_OPTIONS, f"{java_options(words)} {given.get(_JAVA_OPTIONS, '')}".strip()
+    if local and len(os.sched_getaffinity(0)) <= _FEW_CORES and not re.search(r"Use\w+GC", options):
+        words.append("-XX:+UseSerialGC")
+    yield _JAVA_OPTIONS, f"{java_options(words)} {options}".strip()
 
 
 def java_options(words: Iterable[str]) -> str:

@@ -23,14 +23,8 @@ from typing import Final
 from uuid import uuid4
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.java import (
-    Java,
-    archive_options,
-    class_archive,
-    current_java_home,
-    find_java,
-    spark_home,
-)
+from anabranch.spark.archives import archive_list, archive_options, list_archives
+from anabranch.spark.java import Java, current_java_home, find_java, spark_home
 from anabranch.spark.rehearsal import FIRST_RESULT
 
 __all__ = ["CannotWarm", "Warmed", "warm"]
@@ -60,7 +54,7 @@ class Warmed:
 
 
 def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
-    """Make the archive for sessions with local masters on this machine, or make it anew.
+    """Make the archive for local sessions without machine learning here, or make it anew.
 
     Starts Spark three times. `progress` is told what begins. Raises `CannotWarm`, `JavaMissing`.
     """
@@ -68,10 +62,10 @@ def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
     if java.version < OLDEST:
         raise CannotWarm(_too_old(java))
     home = current_java_home()
-    spark = Path(os.environ.get("SPARK_HOME") or spark_home())
-    archive = class_archive(home, spark)
-    stem = f"{archive.stem}-{uuid4().hex}"
-    # The upper archive knows the lower one by its path, so only the upper one changes its name.
+    spark = Path(os.environ.get("SPARK_HOME") or spark_home(has_ml=False))
+    listing = archive_list(home, spark)
+    # The upper archive knows the lower one by its path, so neither ever changes its name.
+    stem = f"{listing.stem}-{uuid4().hex}"
     lower, upper = home / f"{stem}.java.jsa", home / f"{stem}.jsa"
     with _alone(home), tempfile.TemporaryDirectory(prefix="anabranch-warm-") as cache:
         # An empty cache: no archive is used but those that are named here.
@@ -87,15 +81,15 @@ def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
             # Java that must not start without an archive: a session shows that it is good.
             after_s = _rehearsed([*archive_options(upper), "-Xshare:on"], environment)
             nbytes = lower.stat().st_size + upper.stat().st_size
-            upper.replace(archive)
+            list_archives(listing, [lower, upper])
         except BaseException:
             lower.unlink(missing_ok=True)
             upper.unlink(missing_ok=True)
             raise
-        for other in home.glob(f"{archive.stem}-*"):
-            if other != lower:
+        for other in home.glob(f"{listing.stem}-*"):
+            if other not in (lower, upper):
                 other.unlink()  # of an archive before this one, or of a run that was killed
-    return Warmed(str(archive), nbytes, before_s, after_s)
+    return Warmed(str(upper), nbytes, before_s, after_s)
 
 
 def _too_old(java: Java) -> str:

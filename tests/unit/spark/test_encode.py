@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.spark.encode import (
-    EncodeError,
-    Layout,
     Parts,
     Rows,
     bulk,
     encode,
     runs_by_stream,
 )
+from anabranch.spark.layout import EncodeError, Layout
 
 PAIRS = pa.list_(pa.struct([("field", pa.binary()), ("value", pa.binary())]))
 

@@ -100,7 +100,7 @@ def _job(master: str) -> str:
     from anabranch.spark import session  # noqa: PLC0415 - heavy
 
     began = time.monotonic()
-    spark = session("doctor", master)
+    spark = session("doctor", master, has_ml=False)
     started = time.monotonic()
     total = spark.range(10).selectExpr("sum(id) as total").collect()[0].total
     if total != 45:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,6 +117,8 @@ def _one(
     with _one_split(spark):
         table = _read(spark, path, schema)
         names = [name for name in table.columns if name != _CORRUPT]
+        if not names:
+            raise IngestError(f"{path}: it is empty, so there is no telling its columns")
         if key is not None and key not in names:
             raise IngestError(f"{path}: no column {key!r} among {', '.join(names)}")
         if "stream" in names:
@@ -149,14 +153,34 @@ def _one(
 
 
 def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:
+    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415 - heavy
+
     kind = _FORMATS[path.suffix]
     reader = spark.read.format(kind)
     if kind == "csv":
         reader = reader.option("header", "true")
+        if schema is None and (names := _header(path)):
+            reader = reader.schema(StructType([StructField(name, StringType()) for name in names]))
     if schema is not None and kind != "parquet":
         reader = reader.schema(f"{schema}, {_CORRUPT} string")
         reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     return reader.load(str(path))
+
+
+def _header(path: Path) -> list[str]:
+    """Names of a CSV file's columns, as Spark would give them, which takes it a job; [] if empty.
+
+    The first line that is not blank has them. Those without a name, or with the name of another,
+    are told apart by their place.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+        line = next((line for line in lines if line.strip(" \n")), "")
+    words = next(csv.reader([line.rstrip("\n")]), [])
+    uses = Counter(word.lower() for word in words if word)
+    return [
+        f"_c{place}" if not word else f"{word}{place}" if uses[word.lower()] > 1 else word
+        for place, word in enumerate(words)
+    ]
 
 
 @contextmanager

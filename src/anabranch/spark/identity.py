@@ -1,0 +1,70 @@
+"""Who writes: what is the same in every attempt of a task.
+
+It decides between exactly once and at least once. The query, the batch and the partition are the
+same when a task is repeated and after every restart from the checkpoint, so by them rows that came
+before are recognised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.options import WriteOptions
+from anabranch.spark.task import Task
+
+__all__ = ["Identity", "WriteFailed", "needs_identity"]
+
+
+class WriteFailed(AnabranchError):
+    """Rows could not be written; what was written stays, and a repetition goes on behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes, the same in every attempt."""
+
+    producer: str
+    """``spark/<query>/<sink>``; the partition is added where rows are told apart by place."""
+    partition: int
+    batch: int
+    chosen: bool
+    """The batch number comes from the user, who then may well give an old one."""
+
+    @property
+    def task(self) -> str:
+        """Producer and partition."""
+        return f"{self.producer}/{self.partition}"
+
+    @classmethod
+    def of_task(cls, options: WriteOptions, job: str | None) -> Self:
+        """Of the task that runs this. `job` is what stands for the query in a plain batch write.
+
+        A streaming write of which Spark does not tell them is refused: guessing would be
+        duplicates.
+        """
+        task = Task.running()
+        if task is None:
+            raise WriteFailed("a writer only works within a task of Spark")
+        known = (task.query or options.producer_id) and task.batch is not None
+        if job is None and not known and needs_identity(options):
+            raise WriteFailed(
+                "this Spark does not tell its tasks which query and batch they belong to (local "
+                "properties sql.streaming.queryId and streaming.sql.batchId), so repeated rows "
+                "could not be recognised. Write in foreachBatch with options producerId and "
+                "batchId, or choose idempotence=none"
+            )
+        number = options.batch_id if options.batch_id is not None else task.batch or 0
+        name = options.producer_id or task.query or job
+        return cls(
+            f"spark/{name}/{options.sink_id}",
+            task.partition,
+            number,
+            options.batch_id is not None,
+        )
+
+
+def needs_identity(options: WriteOptions) -> bool:
+    """Whether rows are told apart by who writes them."""
+    return options.idempotence != "none" and not options.preserve_ids

@@ -1,0 +1,140 @@
+"""The rows of one task into their streams, in the way that the options ask for.
+
+With a ledger (`ledger`), or one XADD a row (`adding`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.spark.adding import Adder, ByColumn, ByContent, ById, ByPosition, Marks, Unmarked
+from anabranch.spark.client import Client, connect
+from anabranch.spark.encode import Rows, encode, runs_by_stream
+from anabranch.spark.identity import Identity, WriteFailed
+from anabranch.spark.layout import Layout
+from anabranch.spark.ledger import Ledger
+from anabranch.spark.options import WriteOptions
+from anabranch.spark.sink import Plan, Written
+
+__all__ = ["write"]
+
+_BATCH_BYTES_MAX: Final = 128 << 20  # Arrow's offsets have 31 bits, and fields add to every row
+_SORTED_ROWS: Final = 10_000
+
+
+def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
+    """Write all rows of one task. `job` is what stands for the query in a plain batch write."""
+    identity = Identity.of_task(plan.options, job)
+    rows = 0
+    with connect(plan.options.server) as client:
+        target = _target(plan.options, client, identity)
+        if plan.options.deterministic_order == "sort":
+            iterator = _sorted(iterator, plan.layout)
+        for batch in iterator:
+            for piece in _pieces(batch):
+                rows += piece.num_rows
+                encoded = encode(piece, plan.layout)
+                for key, run in runs_by_stream(encoded, plan.options.stream):
+                    if isinstance(target, Ledger):
+                        target.append(key, run.parts())
+                    else:
+                        target.append(key, run)
+        if isinstance(target, Ledger):
+            single = None if plan.layout.has_stream else plan.options.stream
+            target.finish(None if single is None else single.encode())
+        else:
+            target.finish()
+    return Written(identity.batch, rows, target.known)
+
+
+def _target(options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:
+    way = "id" if options.preserve_ids else options.idempotence
+    if way is None:
+        way = "ledger" if client.has_bulk else "position"
+    trim = _trim(options)
+    patience = {
+        "rows_max": options.max_rows_in_flight,
+        "retries": options.server.retries,
+        "pause_ms": options.server.retry_interval_ms,
+    }
+    if way == "ledger":
+        if not client.has_bulk:
+            raise WriteFailed(
+                f"idempotence=ledger needs AB.IMPORT, which the server at {client.address} "
+                "does not know; position, content and column work with Redis 8.6"
+            )
+        return Ledger(
+            client,
+            producer=identity.task,
+            batch=identity.batch,
+            trim=trim,
+            skip_old=identity.chosen,
+            **patience,
+        )
+    marks = _marks(way, identity, trim)
+    if marks.windowed and client.command("COMMAND", "INFO", "XCFGSET") in ([], [None], None):
+        raise WriteFailed(
+            f"the server at {client.address} has neither AB.IMPORT nor idempotent producers "
+            "(Redis 8.6), so rows of a repeated task would be there twice. Give option "
+            "idempotence=none to accept that"
+        )
+    check = options.idempotence_window == "require"
+    return Adder(client, marks, check_window=check, **patience)
+
+
+def _marks(way: str, identity: Identity, trim: tuple[bytes, ...]) -> Marks:
+    match way:
+        case "id":
+            return ById(trim)
+        case "none":
+            return Unmarked(trim)
+        case "column":
+            return ByColumn(identity.producer, trim)
+        case "content":
+            return ByContent(identity.task, identity.batch, trim)
+        case _:
+            return ByPosition(identity.task, identity.batch, trim)
+
+
+def _trim(options: WriteOptions) -> tuple[bytes, ...]:
+    if options.max_len is not None:
+        return (b"MAXLEN", options.trim.encode(), b"%d" % options.max_len)
+    if options.min_id is not None:
+        return (b"MINID", options.trim.encode(), options.min_id.encode())
+    return ()
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch, halved until a piece is small enough for Arrow's offsets."""
+    if batch.nbytes <= _BATCH_BYTES_MAX or batch.num_rows < 2:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, half))
+    yield from _pieces(batch.slice(half))
+
+
+def _sorted(iterator: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    """All rows of the task by the values of their columns, first column first."""
+    batches = [batch for batch in iterator if batch.num_rows]
+    if not batches:
+        return
+    table = pa.Table.from_batches(batches)
+    sortable = table
+    if not layout.payload:
+        bodies = [_bodies(batch, layout) for batch in batches]
+        sortable = table.set_column(
+            table.schema.get_field_index("fields"), "fields", pa.chunked_array(bodies)
+        )
+    keys = [(name, "ascending") for name in sortable.column_names]
+    order = pc.sort_indices(sortable, sort_keys=keys)
+    yield from table.take(order).combine_chunks().to_batches(max_chunksize=_SORTED_ROWS)
+
+
+def _bodies(batch: pa.RecordBatch, layout: Layout) -> pa.BinaryArray:
+    rows: Rows = encode(batch, layout)
+    return rows.bodies
