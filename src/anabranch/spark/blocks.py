@@ -3,9 +3,9 @@ r"""Entries in bulk, from the server's bytes to Arrow, without a step of Python 
 AB.EXPORT answers with stretches of the server's blocks: IDs as arrays, and the entries' wire bytes
 (``*2``, ``$`` and ID, ``*2n``, then ``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
 Where entries begin is thus known, so one field of *all* entries is found by a few operations on
-vectors: read the digits of the length, compare the names, step on. Only lengths drive this, never
-what the bytes look like. Entries that differ in their names are walked in groups; if there are too
-many groups, and for replies of XRANGE, hiredis parses.
+vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
+lengths drive this, never what the bytes look like. Entries that differ in their names are walked in
+groups; if there are too many groups, and for replies of XRANGE, hiredis parses.
 
 Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
 costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
@@ -38,7 +38,11 @@ _HAS_POSITIONS: Final = 1
 _SEQ_BITS: Final = 24
 _DIGITS_MAX: Final = 10
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
-_PADDING: Final = bytes(16)  # so that looking ahead for digits never leaves the bytes
+_PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
+_CRLF: Final = b"\r\n"
+_WORD: Final = 8
+_LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
+"""Of a word the first so many bytes."""
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -50,6 +54,10 @@ class PayloadError(AnabranchError):
 
 class _TooManyShapesError(Exception):
     """The entries are better parsed one by one."""
+
+
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text, "little"))
 
 
 class Entries(Protocol):
@@ -282,6 +290,8 @@ class Block:
         self._ends = ends
         self._data = data
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
+        # At each place the eight bytes from there on.
+        self._words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
         self._parsed: Parsed | None = None
 
     def __len__(self) -> int:
@@ -344,24 +354,25 @@ class Block:
         if not len(self):
             return []
         starts = np.concatenate(([0], self._ends[:-1]))
-        at = self._expect(starts, b"*2\r\n$")
-        length, at = self._number(at)
-        at = self._expect(at + length, b"\r\n*")
-        words, at = self._number(at)
+        self._expect(starts, b"*2\r\n$")
+        length, id_start = self._number(starts + len(b"*2\r\n"), b"$")
+        words, at = self._number(id_start + length, b"\r\n*")
         if (words % 2).any():
             raise PayloadError("an entry has a field without a value")
         done: list[_Group] = []
-        todo = [_Group(np.arange(len(self)), at, words // 2, [], [])]
+        todo = [_Group(np.arange(len(self)), at - len(_CRLF), words // 2, [], [])]
         shapes = 1
         while todo:
             group = todo.pop()
             if wanted is not None and wanted.issubset(group.names):
+                self._expect(group.at, _CRLF)
                 done.append(group)
                 continue
             finished = group.left == 0
             if finished.any():
                 ended = group if finished.all() else _part(group, finished)
-                if (ended.at != self._ends[ended.rows]).any():
+                self._expect(ended.at, _CRLF)
+                if (ended.at + len(_CRLF) != self._ends[ended.rows]).any():
                     raise PayloadError("an entry does not end where it should")
                 done.append(ended)
                 if ended is group:
@@ -377,13 +388,10 @@ class Block:
 
     def _step(self, group: _Group) -> list[_Group]:
         """Walk over one field of a group, which falls apart if its name differs."""
-        at = self._expect(group.at, b"$")
-        length, name_start = self._number(at)
+        length, name_start = self._number(group.at, b"\r\n$")
         name_end = name_start + length
-        at = self._expect(name_end, b"\r\n$")
-        length, value_start = self._number(at)
-        value_end = value_start + length
-        at = self._expect(value_end, b"\r\n")
+        length, value_start = self._number(name_end, b"\r\n$")
+        at = value_end = value_start + length
         left = group.left - 1
         spans = (name_start, name_end, value_start, value_end)
         found: list[_Group] = []
@@ -412,29 +420,50 @@ class Block:
             rest = rest[~same]
         return found
 
-    def _equal(self, starts: Ints, text: bytes) -> npt.NDArray[np.bool_]:
-        same = np.ones(len(starts), np.bool_)
-        for offset, byte in enumerate(text):
-            same &= self._bytes[starts + offset] == byte
+    def _equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
+        """Where a text is, eight bytes of it at a time."""
+        self._within(at, len(text) + _WORD)
+        same = np.ones(len(at), np.bool_)
+        for offset in range(0, len(text), _WORD):
+            some = text[offset : offset + _WORD]
+            same &= (self._words[at + offset] & _LOW[len(some)]) == _word(some)
         return same
 
-    def _expect(self, at: Ints, text: bytes) -> Ints:
-        """The places behind a text that must be there."""
-        if len(at) and int(at.max()) + len(text) + _DIGITS_MAX >= len(self._bytes):
-            raise PayloadError("an entry is longer than it should be")
-        for offset, byte in enumerate(text):
-            if (self._bytes[at + offset] != byte).any():
-                raise PayloadError("an entry is not in the form it should be")
-        return at + len(text)
+    def _expect(self, at: Ints, text: bytes) -> None:
+        """See that a text is everywhere."""
+        if not self._equal(at, text).all():
+            raise PayloadError("an entry is not in the form it should be")
 
-    def _number(self, at: Ints) -> tuple[Ints, Ints]:
-        """Decimal digits up to CR LF, and the places behind."""
+    def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
+        """Decimal digits between a short text and CR LF, and the places behind.
+
+        Nearly always one word has all of it, and the numbers are equally long.
+        """
+        self._within(at, _WORD)
+        words = self._words[at]
+        if ((words & _LOW[len(before)]) != _word(before)).any():
+            raise PayloadError("an entry is not in the form it should be")
+        words >>= np.uint64(8 * len(before))
+        number = np.zeros(len(at), np.uint64)
+        for size in range(_WORD - len(before) - len(_CRLF)):
+            digit = (words & _LOW[1]) - np.uint64(ord("0"))  # wraps: what is none becomes large
+            if (digit > 9).any():
+                break
+            number = number * np.uint64(10) + digit
+            words >>= np.uint64(8)
+            if ((words & _LOW[2]) == _word(_CRLF)).all():
+                return number.view(np.int64), at + (len(before) + size + 1 + len(_CRLF))
+        return self._uneven_number(at + len(before))
+
+    def _uneven_number(self, at: Ints) -> tuple[Ints, Ints]:
+        """The same digit by digit, for numbers of any lengths."""
+        self._within(at, _DIGITS_MAX + 1)
         number = np.zeros(len(at), np.int64)
         digits = np.zeros(len(at), np.int64)
         active: Ints | None = None  # None: all of them
         for _ in range(_DIGITS_MAX + 1):
             where = at + digits if active is None else at[active] + digits[active]
-            found = self._bytes[where] - np.uint8(48)  # wraps: what is no digit becomes large
+            found = self._bytes[where] - np.uint8(ord("0"))
             is_digit = found < 10
             if active is None and is_digit.all():
                 number = number * 10 + found
@@ -449,7 +478,13 @@ class Block:
             raise PayloadError("an entry has a length that is too long")
         if not digits.all():
             raise PayloadError("an entry has a length without digits")
-        return number, self._expect(at + digits, b"\r\n")
+        self._expect(at + digits, _CRLF)
+        return number, at + digits + len(_CRLF)
+
+    def _within(self, at: Ints, size: int) -> None:
+        """See that so many bytes are behind each place."""
+        if len(at) and int(at.max()) + size > len(self._data):
+            raise PayloadError("an entry is longer than it should be")
 
     def _gather(
         self, starts: Ints, ends: Ints, missing: npt.NDArray[np.bool_] | None = None

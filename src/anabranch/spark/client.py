@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -80,6 +81,27 @@ class Client:
         (reply,) = self.pipeline([words], repeatable=repeatable, wait_ms=wait_ms)
         if isinstance(reply, redis.RedisError):
             raise self.refusal(reply) from None
+        return reply
+
+    def begin(self, *words: Word) -> Callable[[], Any]:
+        """Send one command that does no harm twice; what is returned waits for its reply.
+
+        Until that was called nothing else may be sent. It returns and raises as `command` does.
+        """
+        connection = None
+        with suppress(redis.ConnectionError, redis.TimeoutError, OSError):
+            connection = self._connected()
+            connection.send_packed_command(connection.pack_command(*words))
+
+        def reply() -> Any:
+            if connection is not None and connection is self._connection:
+                with suppress(ServerUnreachable):
+                    found = self.receive()
+                    if isinstance(found, redis.RedisError):
+                        raise self.refusal(found) from None
+                    return found
+            return self.command(*words, repeatable=True)
+
         return reply
 
     def pipeline(

@@ -7,8 +7,8 @@ where entries were trimmed after planning is a loss, and not simply a shorter pi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -40,32 +40,35 @@ def read_range(
 def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
     at = piece.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
+
+    def export_from(first: int) -> Callable[[], Any]:
+        place = (stream_key(piece.stream), piece.region, first, piece.stop)
+        return client.begin("AB.EXPORT", *place, "MAXBYTES", size)
+
+    reply = export_from(at)
     while at < piece.stop:
         try:
-            export = parse_export(
-                client.command(
-                    *("AB.EXPORT", stream_key(piece.stream), piece.region, at, piece.stop),
-                    *("MAXBYTES", size),
-                    repeatable=True,
-                )
-            )
+            export = parse_export(reply())
         except ServerRefused as error:
             if "no such key" not in str(error):
                 raise
             _lose(f"stream {piece.stream} was deleted while it was read", options)
             return
+        if export.next_position < piece.stop:
+            # The server works, and bytes travel, while these here are decoded.
+            reply = export_from(export.next_position)
         if len(export) != export.next_position - at:
-            _look_for_loss(piece, at, export, options, client)
+            _look_for_loss(piece, at, export, options)
         if len(export):
             yield join([export])
         at = export.next_position
 
 
-def _look_for_loss(
-    piece: Range, at: int, export: Export, options: ReadOptions, client: Client
-) -> None:
+def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is."""
-    (rows,) = client.command("AB.OFFSETS", "STREAMS", stream_key(piece.stream), repeatable=True)
+    key = stream_key(piece.stream)
+    with connect(options.server) as client:  # the next entries are under way on the other one
+        (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     found = {row[0].decode(): row for row in rows or ()}
     row = found.get(piece.region)
     if row is None or row[1] != piece.incarnation:
