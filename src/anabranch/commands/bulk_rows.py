@@ -33,6 +33,8 @@ __all__ = ["Rows", "content_of", "rows_in"]
 _COUNT: Final = struct.Struct("<I")
 _LINE_END: Final = b"\r\n"
 _HEAD: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_SIZE: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")
+_LARGE_AGGREGATE: Final = re.compile(rb"[*~>|%][0-9]{6}")
 _BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"
@@ -225,11 +227,27 @@ def _words_in(reader: Reader, row: bytes) -> int:
     # The count is looked at first: the reader makes room for as many as it is told.
     if words % 2 or words * _BULK_BYTES_MIN > len(row):
         return 0
+    if _LARGE_AGGREGATE.search(row, head.end()):
+        # In bytes that are no row the reader would make room for those, too.
+        return words if _holds_words(row, head.end(), words) else 0
     reader.feed(row)
     try:
         return words if pack_command(tuple(reader.gets())) == row else 0
     except (ProtocolError, TypeError):
         return 0
+
+
+def _holds_words(row: bytes, at: int, words: int) -> bool:
+    """Whether so many bulk strings are all that is behind the first line; looked at one by one."""
+    for _ in range(words):
+        size = _SIZE.match(row, at)
+        if size is None:
+            return False
+        end = size.end() + int(size[1])
+        at = end + len(_LINE_END)
+        if row[end:at] != _LINE_END:
+            return False
+    return at == len(row)
 
 
 # -- putting together -------------------------------------------------------------------------

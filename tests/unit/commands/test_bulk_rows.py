@@ -14,13 +14,18 @@ from anabranch.errors import CommandError
 from anabranch.stream.block import entry_weight
 from anabranch.stream.entry_id import make, text
 
-WORDS = (b"", b"a", b"bb", b"*4", b"*2", b"$1", b"\r\n", b"\r", b"\n", b"x" * 1500)
+WORDS = (
+    *(b"", b"a", b"bb", b"*4", b"*2", b"$1", b"\r\n", b"\r", b"\n", b"x" * 1500),
+    *(b"mark0", b"mark1", b"*1000000", b"~9999999\r\n"),
+)
 CUNNING = (
     b"\r\n*4\r\n$1\r\na\r\n$",
     b"\r\n$1\r\na\r\n$1\r\na",
     b"*4\r\n$1\r\na\r\n$1\r\na\r\n",
     b"2\r\nbb",
     b"$2\r\nbb\r\n",
+    b"$5\r\nmark0\r\n",
+    b"*9999999\r\n",
 )
 NUMBER = re.compile(rb"[1-9][0-9]*|0")
 
@@ -159,6 +164,44 @@ def test_a_table_is_not_parsed_row_by_row(monkeypatch: pytest.MonkeyPatch) -> No
     with_nulls = [row_of([b"name", b"a", b"other", b"b"]), row_of([b"name", b"a"])] * 500
     for rows in (same, with_nulls):
         check(rows, rows_in(list(accumulate(map(len, rows))), b"".join(rows)))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ((4, 4), ([b"a"] * 2, [b"a"] * 6)),
+        ((2, 4), ([b"a"] * 4, [b"a"] * 2)),
+        # One word of the second row lies where its mark should, and is like a mark.
+        ((4, 4), ([b"a"] * 3, [b"mark0", *[b"a"] * 4])),
+        ((4, 4), ([b"a"] * 3, [b"mark1", *[b"a"] * 3, b"mark0"])),
+    ],
+)
+def test_each_row_has_as_many_words_as_it_says(
+    said: tuple[int, int], words: tuple[list[bytes], list[bytes]]
+) -> None:
+    rows = [b"*%d%b" % (count, row_of(some)[2:]) for count, some in zip(said, words, strict=True)]
+    assert accepted(list(accumulate(map(len, rows))), b"".join(rows)) is None
+
+
+class Refusing:
+    """A reader of replies that must not be asked."""
+
+    def feed(self, data: bytes) -> None:
+        raise AssertionError("it would make room for all that is announced")
+
+
+@pytest.mark.parametrize("sign", [b"*", b"~", b">", b"|", b"%"])
+def test_no_room_is_made_for_an_array_that_is_not_there(
+    sign: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nested = b"%b4294967295\r\n" % sign
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk_rows, "Reader", Refusing)
+        for start in (b"$1\r\na\r\n", b"$1\r\naxx", b""):
+            row = b"*2\r\n" + start + nested
+            assert accepted([len(row)], row) is None
+    harmless = row_of([b"a", nested])
+    check([harmless], rows_in([len(harmless)], harmless))
 
 
 def test_ids_of_a_run_may_go_over_into_the_next_millisecond_and_may_have_a_step() -> None:
