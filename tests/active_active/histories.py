@@ -39,7 +39,7 @@ CHUNK: Final = 50
 SAY_EVERY: Final = 5000
 """Histories between two lines about how far a long run has come."""
 
-GLANCE_EVERY: Final = 8
+GLANCE_EVERY: Final = 32
 """Events between two looks at the regions: what goes wrong mostly stays wrong until then."""
 
 

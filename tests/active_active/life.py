@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +42,7 @@ from tests.support.mesh import Node
 __all__ = ["Event", "Life", "Wanderer"]
 
 Event = tuple[Any, ...]
+_Group = tuple[bytes, bytes]  # key and name
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Life(Comparison):
 
     def _sync(self, number: int) -> None:
         self.node(number).sync()
-        self._synced[number] = deepcopy(self.readers[number])
+        self._synced[number] = _copied(self.readers[number])
         self._hasty.pop(number, None)
 
     def _fail(self, number: int) -> None:
@@ -176,7 +176,7 @@ class Life(Comparison):
         self._count_interrupted(number)
         former, count = node.origin, node.vector.get(node.origin, 0)
         node.fail()
-        self.readers[number] = deepcopy(self._synced.get(number, {}))
+        self.readers[number] = _copied(self._synced.get(number, {}))
         self.touched.update((number, key) for key in KEYS)
         self._looked.pop(number, None)
         self.reached["power failure"] += 1
@@ -506,6 +506,10 @@ class Life(Comparison):
                         if entry.dot in reader.delivered and not shown.is_acknowledged(group, entry)
                     ]
         return found
+
+
+def _copied(readers: dict[_Group, GroupReader]) -> dict[_Group, GroupReader]:
+    return {group: reader.copy() for group, reader in readers.items()}
 
 
 def _subsequence(due: list[Added], got: list[tuple[int, bytes]]) -> list[Added]:

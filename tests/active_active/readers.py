@@ -7,7 +7,7 @@ region knows is kept here, in the plainest way: the dots that were handed out.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from anabranch.simulator.formulas import Added, Dot, Shown, Vector
@@ -38,6 +38,10 @@ class GroupReader:
     """Whether acknowledgements that are ignored may have come again with a whole state."""
     is_plain: bool = True
     """Whether nothing was jumped over, given up or re-created."""
+
+    def copy(self) -> GroupReader:
+        """The same, whatever becomes of this one."""
+        return replace(self, delivered=set(self.delivered), place=dict(self.place))
 
     def look(self, shown: Shown, group: bytes) -> None:
         """Notice that the group was removed, and maybe created again, since the last time."""

@@ -357,7 +357,7 @@ MISTAKES: Final = (
     ),
     Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),
     Mistake(
-        "what has rotted is sent", damage_sent, 200, "simulator",
+        "what has rotted is sent", damage_sent, 1000, "simulator",
         ("rot", "limits", "partition", "delay"),
     ),
     Mistake(

@@ -455,7 +455,8 @@ class Mesh:
             pass
         for number in among:
             self.nodes[number].sync()
-        for _ in range(2):
+        is_direct = len(pairs) == len(among) * (len(among) - 1)
+        for _ in range(1 if is_direct else 2):  # what all know by others they are told again
             for source, target in pairs:
                 self.send_row(source, target)
 
