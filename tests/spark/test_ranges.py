@@ -1,0 +1,114 @@
+"""Pieces of a stream read by hand, while wires are cut, entries go, and readers stop early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from anabranch.spark.client import Client, ServerRefused, connect
+from anabranch.spark.columns import Projection
+from anabranch.spark.heads import DataLossError
+from anabranch.spark.offsets import Range
+from anabranch.spark.options import ReadOptions, ServerOptions
+from anabranch.spark.ranges import read_range
+from tests.spark.cutting import CuttingWire, ReturningServer
+from tests.spark.reading import fill, talking
+from tests.support.servers import AnabranchServer
+
+ENTRIES = 3000
+SCHEMA = pa.schema([("position", pa.int64()), ("n", pa.int64())])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AnabranchServer]:
+    with AnabranchServer() as running:
+        fill(running, "s", ENTRIES)
+        yield running
+
+
+def options_of(port: int) -> ReadOptions:
+    server = {"url": f"redis://127.0.0.1:{port}", "retries": "8", "retryIntervalMs": "20"}
+    return ReadOptions.parse({"subscribe": "s", "maxBatchBytes": "4096", **server})
+
+
+def piece_of(client: Client, key: str = "s") -> Range:
+    ((row,),) = client.command("AB.OFFSETS", "STREAMS", key)
+    return Range(key, row[0].decode(), row[1], 0, ENTRIES, "0-0", "0-0")
+
+
+def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [n for batch in batches for n in batch.column("n").to_pylist()]
+
+
+def read(port: int, piece: Range) -> Iterator[pa.RecordBatch]:
+    return read_range(piece, options_of(port), Projection(SCHEMA))
+
+
+@pytest.fixture
+def client(server: AnabranchServer) -> Iterator[Client]:
+    with connect(ServerOptions(url=f"redis://127.0.0.1:{server.port}")) as connected:
+        yield connected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_wire_that_is_cut_loses_and_doubles_nothing(
+    server: AnabranchServer, client: Client, seed: int
+) -> None:
+    with CuttingWire(server.port, cuts=6, most=60_000, seed=seed) as wire:
+        assert numbers(read(wire.port, piece_of(client))) == list(range(ENTRIES))
+        assert wire.cut > 1
+
+
+def test_a_server_that_is_killed_under_way_is_waited_for() -> None:
+    with ReturningServer(extra=["--appendfsync", "always"]) as returning:
+        fill(returning, "s", ENTRIES)
+        with connect(ServerOptions(url=f"redis://127.0.0.1:{returning.port}")) as other:
+            piece = piece_of(other)
+        found = []
+        for place, batch in enumerate(read(returning.port, piece)):
+            found += batch.column("n").to_pylist()
+            if place in (2, 5):
+                returning.crash()
+        assert found == list(range(ENTRIES))
+
+
+def test_who_stops_early_leaves_no_reply_behind(server: AnabranchServer, client: Client) -> None:
+    piece = piece_of(client)
+    for _ in range(3):
+        batches = read(server.port, piece)
+        assert next(batches).column("n")[0].as_py() == 0
+        batches.close()
+        with connect(options_of(server.port).server) as kept:
+            assert kept.command("PING") == b"PONG"
+    assert numbers(read(server.port, piece)) == list(range(ENTRIES))
+
+
+def test_what_was_trimmed_under_way_is_a_loss(server: AnabranchServer, client: Client) -> None:
+    fill(server, "trimmed", ENTRIES)
+    batches = read(server.port, piece_of(client, "trimmed"))
+    first = next(batches).column("n").to_pylist()
+    with talking(server) as other:
+        other.xtrim("trimmed", maxlen=10, approximate=False)
+    with pytest.raises(DataLossError, match="were trimmed before they were read"):
+        numbers(batches)
+    assert first[0] == 0
+
+
+def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: Client) -> None:
+    ids = fill(server, "holes", ENTRIES)
+    with talking(server) as other:
+        other.xdel("holes", *ids[10:20], ids[1500])
+    expected = [n for n in range(ENTRIES) if not (10 <= n < 20 or n == 1500)]
+    assert numbers(read(server.port, piece_of(client, "holes"))) == expected
+
+
+def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> None:
+    assert client.begin("ECHO", "a")() == b"a"
+    refused = client.begin("XRANGE", "s", "x", "y")
+    with pytest.raises(ServerRefused, match="Invalid stream ID"):
+        refused()
+    reply = client.begin("ECHO", "b")
+    client.close()
+    assert reply() == b"b"
