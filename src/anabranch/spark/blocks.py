@@ -1,7 +1,7 @@
-r"""Entries in bulk, from the server's bytes to Arrow, without a step of Python per entry.
+r"""Entries in bulk as Arrow arrays, without a step of Python per entry.
 
-AB.EXPORT answers with stretches of the server's blocks: IDs as arrays, and the entries' wire bytes
-(``*2``, ``$`` and ID, ``*2n``, then ``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
+The server exports an entry's wire bytes (``*2``, ``$`` and ID, ``*2n``, then
+``$6\r\nsensor\r\n$2\r\ns1\r\n`` ...) with the end of each.
 Where entries begin is thus known, so one field of *all* entries is found by a few operations on
 vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
 lengths drive this, never what the bytes look like. Entries that differ in their names are walked in
@@ -13,7 +13,6 @@ costs nothing to lay over the bytes, and taking every other element copies at th
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -23,19 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import AnabranchError
+from anabranch.spark.exports import Export, Ints, PayloadError, concatenated
 
-__all__ = ["Block", "Entries", "Export", "Parsed", "PayloadError", "join", "parse_export"]
+__all__ = ["Block", "Entries", "Parsed", "join"]
 
 SHAPES_MAX: Final = 64
 """Above so many different sequences of field names in one block, hiredis is quicker."""
 
-_VERSION: Final = 2
-_HEADER: Final = struct.Struct("<BBHIQ")
-_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
-_PACKED, _PLAIN = 0, 1
-_HAS_POSITIONS: Final = 1
-_SEQ_BITS: Final = 24
 _DIGITS_MAX: Final = 10
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
@@ -44,12 +37,7 @@ _WORD: Final = 8
 _LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
 """Of a word the first so many bytes."""
 
-Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
-
-
-class PayloadError(AnabranchError):
-    """Bytes of an export that are not what they should be."""
 
 
 class _TooManyShapesError(Exception):
@@ -80,163 +68,6 @@ class Entries(Protocol):
         """Names and values of one entry."""
 
 
-# ----------------------------------------------------------------------------------- the payload
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """One reply of AB.EXPORT, its arrays undone and its fragments joined."""
-
-    next_position: int
-    ms: Ints
-    seq: npt.NDArray[np.uint64]
-    positions: Ints
-    ends: Ints
-    data: list[memoryview]
-
-    def __len__(self) -> int:
-        return len(self.ms)
-
-
-def parse_export(payload: bytes) -> Export:
-    """Undo the outer form of AB.EXPORT's reply; raises `PayloadError`."""
-    try:
-        return _parse_export(memoryview(payload))
-    except (struct.error, ValueError, OverflowError) as error:
-        raise PayloadError(f"the reply of AB.EXPORT is cut off or damaged ({error})") from None
-
-
-def _parse_export(payload: memoryview) -> Export:
-    version, codec, _, chunks, next_position = _HEADER.unpack_from(payload)
-    if version != _VERSION or codec:
-        raise PayloadError(
-            f"the server exports in form {version}.{codec}, this package reads {_VERSION}.0: "
-            "install the anabranch release of the server on Spark's side"
-        )
-    at = _HEADER.size
-    columns = _Columns()
-    data: list[memoryview] = []
-    joined = 0
-    for _ in range(chunks):
-        count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
-            payload, at
-        )
-        at += _CHUNK.size
-        offset = joined - end_base
-        if not count:
-            raise PayloadError(_DISAGREE)
-        if form == _PACKED and width == 2 and not flags & _HAS_POSITIONS:
-            ends_at = at + 8 * count
-            words, ends = payload[at:ends_at], payload[ends_at : ends_at + 2 * count]
-            at = ends_at + 2 * count
-            columns.add_usual(words, ends, (count, base_ms, first, offset))
-        else:
-            at = columns.add(payload, at, (count, form, width, flags, base_ms, first, offset))
-        part = payload[at : at + size]
-        at += size
-        joined += size
-        if len(part) != size:
-            raise PayloadError(_DISAGREE)
-        data.append(part)
-    if at != len(payload):
-        raise PayloadError("the reply of AB.EXPORT is longer than it says")
-    export = columns.export(next_position, data)
-    counts = np.cumsum(columns.counts, dtype=np.int64)
-    if (export.ends[counts - 1] != np.cumsum([len(part) for part in data], dtype=np.int64)).any():
-        raise PayloadError(_DISAGREE)
-    return export
-
-
-_DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"
-
-
-class _Columns:
-    """The numbers of chunks, as they come.
-
-    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So those that
-    look as nearly all do are only collected, and computed together.
-    """
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-        self._ms: list[Ints] = []
-        self._seq: list[npt.NDArray[np.uint64]] = []
-        self._positions: list[Ints] = []
-        self._ends: list[Ints] = []
-        self._words: list[memoryview] = []
-        self._usual_ends: list[memoryview] = []
-        self._facts: list[tuple[int, int, int, int]] = []
-
-    def add_usual(
-        self, words: memoryview, ends: memoryview, facts: tuple[int, int, int, int]
-    ) -> None:
-        """A chunk of packed IDs, consecutive positions and short ends.
-
-        `facts` are count, base of the milliseconds, first position, and what to add to the ends.
-        """
-        self.counts.append(facts[0])
-        self._words.append(words)
-        self._usual_ends.append(ends)
-        self._facts.append(facts)
-
-    def _settle(self) -> None:
-        """Compute what was collected."""
-        if not self._facts:
-            return
-        counts, base_ms, firsts, offsets = np.array(self._facts, np.int64).T
-        words = np.frombuffer(b"".join(self._words), "<u8")
-        ends = np.frombuffer(b"".join(self._usual_ends), "<u2")
-        self._ms.append((words >> _SEQ_BITS).astype(np.int64) + np.repeat(base_ms, counts))
-        self._seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
-        before = np.cumsum(counts) - counts
-        self._positions.append(np.arange(len(words)) + np.repeat(firsts - before, counts))
-        self._ends.append(ends + np.repeat(offsets, counts))
-        self._words.clear()
-        self._usual_ends.clear()
-        self._facts.clear()
-
-    def add(
-        self, payload: memoryview, at: int, facts: tuple[int, int, int, int, int, int, int]
-    ) -> int:
-        """Any chunk, whose arrays begin at an offset; returns where its data do."""
-        self._settle()
-        count, form, width, flags, base_ms, first, offset = facts
-        self.counts.append(count)
-        if form == _PACKED:
-            words = np.frombuffer(payload, "<u8", count, at)
-            self._ms.append((words >> _SEQ_BITS).astype(np.int64) + base_ms)
-            self._seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
-            at += 8 * count
-        elif form == _PLAIN:
-            self._ms.append(np.frombuffer(payload, "<i8", count, at))
-            self._seq.append(np.frombuffer(payload, "<u8", count, at + 8 * count))
-            at += 16 * count
-        else:
-            raise PayloadError(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
-        if flags & _HAS_POSITIONS:
-            self._positions.append(np.frombuffer(payload, "<i8", count, at))
-            at += 8 * count
-        else:
-            self._positions.append(np.arange(first, first + count, dtype=np.int64))
-        if width not in (2, 8):
-            raise PayloadError(f"the reply of AB.EXPORT has ends of {width} bytes")
-        local = np.frombuffer(payload, f"<u{width}", count, at).astype(np.int64)
-        self._ends.append(local + offset)
-        return at + width * count
-
-    def export(self, next_position: int, data: list[memoryview]) -> Export:
-        """All of it."""
-        self._settle()
-        return Export(
-            next_position,
-            _concatenate(self._ms, np.int64),
-            _concatenate(self._seq, np.uint64),
-            _concatenate(self._positions, np.int64),
-            _concatenate(self._ends, np.int64),
-            data,
-        )
-
-
 def join(exports: Sequence[Export]) -> Block:
     """The entries of several replies in one block; raises `PayloadError` for broken entries."""
     sizes = [sum(map(len, each.data)) for each in exports]
@@ -244,18 +75,14 @@ def join(exports: Sequence[Export]) -> Block:
         raise PayloadError("entries of more than 2 GiB in one piece: set maxBatchBytes lower")
     bases = np.cumsum([0, *sizes[:-1]])
     return Block(
-        _concatenate([each.ms for each in exports], np.int64),
-        _concatenate([each.seq for each in exports], np.uint64),
-        _concatenate([each.positions for each in exports], np.int64),
-        _concatenate(
+        concatenated([each.ms for each in exports], np.int64),
+        concatenated([each.seq for each in exports], np.uint64),
+        concatenated([each.positions for each in exports], np.int64),
+        concatenated(
             [each.ends + base for each, base in zip(exports, bases, strict=True)], np.int64
         ),
         b"".join([*(part for each in exports for part in each.data), _PADDING]),
     )
-
-
-def _concatenate(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    return np.concatenate(arrays) if arrays else np.empty(0, kind)
 
 
 # ------------------------------------------------------------------------------------- wire bytes

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from anabranch.spark.blocks import Export, parse_export
 from anabranch.spark.client import Client
+from anabranch.spark.exports import Export, parse_export
 from anabranch.spark.heads import stream_key
 
 __all__ = [

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.blocks import parse_export
 from anabranch.spark.client import Client
+from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,

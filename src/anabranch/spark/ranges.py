@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from anabranch.spark.blocks import Block, Export, Parsed, join, parse_export
+from anabranch.spark.blocks import Block, Parsed, join
 from anabranch.spark.client import Client, ServerRefused, connect
 from anabranch.spark.columns import Projection
+from anabranch.spark.exports import Export, parse_export
 from anabranch.spark.heads import ADVICE, PAGE, DataLossError, head_of, stream_key
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from anabranch.spark.blocks import parse_export
 from anabranch.spark.digests import Id
+from anabranch.spark.exports import parse_export
 from anabranch.spark.heads import stream_key
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.replicas import Replica, facts_of, text_of

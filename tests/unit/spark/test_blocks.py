@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import SHAPES_MAX, Parsed, PayloadError, join, parse_export
+from anabranch.spark.blocks import SHAPES_MAX, Parsed, join
+from anabranch.spark.exports import PayloadError, parse_export
 from tests.unit.spark.exports import chunk, fragment, payload
 
 hostile = st.one_of(
