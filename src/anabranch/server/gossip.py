@@ -12,6 +12,7 @@ import random
 import socket
 import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final, cast
@@ -210,8 +211,8 @@ class Gossip:
         return self._next
 
     def now_ms(self) -> float:
-        """A clock that never jumps."""
-        return self.loop.time() * 1000
+        """A clock that never jumps; that of uvloop would have whole milliseconds."""
+        return time.monotonic() * 1000
 
     async def open(self, replicator: Replicator, bind: str, port: int) -> None:
         """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
