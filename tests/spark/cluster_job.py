@@ -148,11 +148,11 @@ def more(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
 
 
 def copy(spark: SparkSession, url: str, place: Path) -> dict[str, Any]:
-    """Stream ``s`` to stream ``t`` by two tasks, a few rows at a time."""
+    """Stream ``s`` to stream ``t`` by two tasks, row by row."""
     reader = spark.readStream.format("anabranch").option("url", url).option("subscribe", "s")
     table = reader.options(startingOffsets="earliest", minPartitions="2").load().select("fields")
     writer = table.writeStream.format("anabranch").option("url", url)
-    writer = writer.options(stream="t", maxRowsInFlight="4", checkpointLocation=str(place / "c"))
+    writer = writer.options(stream="t", maxRowsInFlight="1", checkpointLocation=str(place / "c"))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     return {"batches": [each.numInputRows for each in query.recentProgress]}
@@ -164,7 +164,7 @@ def speculate(spark: SparkSession, url: str, idempotence: str) -> dict[str, Any]
     table = spark.range(0, 4_000, 1, 2).selectExpr("id as n")
     writer = table.write.format("straggling").option("url", url).mode("append")
     writer = writer.option("idempotence", idempotence)
-    writer.options(stream="t", maxRowsInFlight="4").save()
+    writer.options(stream="t", maxRowsInFlight="1").save()
     return {}
 
 
