@@ -456,7 +456,8 @@ class Mesh:
         for number in among:
             self.nodes[number].sync()
         is_direct = len(pairs) == len(among) * (len(among) - 1)
-        for _ in range(1 if is_direct else 2):  # what all know by others they are told again
+        # Around a cut link rows come by those who have heard them, a round later.
+        for _ in range(1 if is_direct else 2):
             for source, target in pairs:
                 self.send_row(source, target)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import xxhash
@@ -31,23 +30,18 @@ def list_archives(listing: Path, archives: Sequence[Path]) -> None:
     publish(listing, "".join(f"{_checksum(each)} {each.name}\n" for each in archives), 0o644)
 
 
-def _listed(listing: Path) -> list[tuple[str, Path]]:
-    """Checksum and place of each; none if there is no list."""
-    with suppress(OSError, ValueError):
-        lines = [line.split(" ", 1) for line in listing.read_text().splitlines()]
-        return [(checksum, listing.parent / name) for checksum, name in lines]
-    return []
-
-
 def sound_archive(listing: Path) -> Path | None:
-    """The archive to start from; None if there is none, or it is not what was written."""
-    archives = _listed(listing)
+    """The archive to start from; None if there is none, or one is not as it was written."""
+    archive = None
     try:
-        if all(_checksum(place) == checksum for checksum, place in archives):
-            return archives[-1][1]
-    except (OSError, ValueError, IndexError):
+        for line in listing.read_text().splitlines():
+            checksum, name = line.split(" ", 1)
+            archive = listing.parent / name
+            if _checksum(archive) != checksum:
+                return None
+    except (OSError, ValueError):
         return None
-    return None
+    return archive
 
 
 def _checksum(place: Path) -> str:

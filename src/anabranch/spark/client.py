@@ -88,13 +88,14 @@ class Client:
 
         Until that was called nothing else may be sent. It returns and raises as `command` does.
         """
-        connection = None
-        with suppress(redis.ConnectionError, redis.TimeoutError, OSError):
+        sent_by = None
+        with suppress(ServerUnreachable, redis.ConnectionError, redis.TimeoutError, OSError):
             connection = self._connected()
-            connection.send_packed_command(connection.pack_command(*words))
+            self.send(connection.pack_command(*words))
+            sent_by = connection
 
         def reply() -> Any:
-            if connection is not None and connection is self._connection:
+            if sent_by is not None and sent_by is self._connection:
                 with suppress(ServerUnreachable):
                     found = self.receive()
                     if isinstance(found, redis.RedisError):

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.blocks import Entries
+from anabranch.spark.layout import RESERVED
 
 __all__ = ["DEFAULT_SCHEMA", "RESERVED", "ColumnError", "Projection"]
 
@@ -29,8 +30,6 @@ DEFAULT_SCHEMA: Final = (
     "fields array<struct<field:binary,value:binary>>"
 )
 """What a read without a schema gives, as Spark writes it."""
-
-RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 
 _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
 _ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"

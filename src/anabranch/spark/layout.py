@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["EncodeError", "Layout"]
+__all__ = ["RESERVED", "EncodeError", "Layout"]
 
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
 """Columns that a read makes; in a write they are no payload."""

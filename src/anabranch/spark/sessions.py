@@ -148,7 +148,7 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
     listing = archive_list(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
     if local and (archive := sound_archive(listing)) is not None:
         words += archive_options(archive)
-    if local and len(os.sched_getaffinity(0)) <= _FEW_CORES and not re.search(r"Use\w+GC", options):
+    if local and (os.cpu_count() or 1) <= _FEW_CORES and not re.search(r"Use\w+GC", options):
         words.append("-XX:+UseSerialGC")
     yield _JAVA_OPTIONS, f"{java_options(words)} {options}".strip()
 
