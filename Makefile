@@ -12,10 +12,10 @@ WORKERS ?= 2
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check fmt bench clean redis
+.PHONY: help setup run demo test histories check fmt bench clean redis
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make run ARGS='--port 6380' passes arguments on; so do test and bench."
 
@@ -52,6 +52,10 @@ check: setup ## linter, format, types, import rules
 fmt: setup ## format the code, mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+# In processes that do nothing else; `make test` has a share of them, the first thousand.
+histories: setup ## random histories of several regions, as long as takes a minute
+	$(BIN)/python -m tests.active_active.histories --seeds 1001-5500 --jobs $(WORKERS) $(ARGS)
 
 bench: setup redis ## compare with redis-server on this machine; regions and Spark with their goals
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)

@@ -41,11 +41,12 @@ _SHARED_FIGURES: Final = {
 _USED: Final = [
     command
     for command in COMMANDS
-    if command.group in ("stream", "transactions")
-    or command.name
+    if command.name
     in {
-        "copy", "del", "exists", "expire", "flushall", "persist", "pexpire", "pexpiretime",
-        "rename", "renamenx",
+        "ab.read", "copy", "del", "exec", "exists", "flushall", "multi", "persist", "pexpire",
+        "pexpiretime", "rename", "renamenx", "xack", "xackdel", "xadd", "xautoclaim", "xcfgset",
+        "xclaim", "xdel", "xdelex", "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup",
+        "xsetid", "xtrim",
     }
 ]  # fmt: skip
 """A table of few commands is quickly made, and there is one for each region of each history."""

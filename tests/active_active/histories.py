@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
 import random
 import sys
 import time
 import traceback
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
-from typing import Any, Final
+from itertools import accumulate, islice
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from tests.active_active.comparison import GROUPS, KEYS
 from tests.active_active.life import Event, Life
 from tests.support.mesh import Node
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 __all__ = ["History", "Outcome", "play", "run_range", "shrunk"]
 
@@ -33,11 +39,13 @@ Command = tuple[Any, ...]
 COMMANDS: Final = 100
 """In each history, before everything is healed."""
 
-CHUNK: Final = 50
-"""Histories that a process runs before it is given others."""
+CHUNK: Final = 100
+"""Histories of one process: with more, memory grows; with fewer, forking costs more."""
 
 SAY_EVERY: Final = 5000
 """Histories between two lines about how far a long run has come."""
+
+_FORKING: Final = multiprocessing.get_context("fork")
 
 GLANCE_EVERY: Final = 32
 """Events between two looks at the regions: what goes wrong mostly stays wrong until then."""
@@ -213,7 +221,7 @@ class History:
             return "unit", number, *(command for command in commands if command)
         nodes = self.life.mesh.nodes
         while True:
-            (maker,) = chance.choices(self._makers, cum_weights=self._weights)
+            maker = self._makers[bisect_right(self._weights, chance.random() * self._weights[-1])]
             key = chance.choice(self.keys)
             for step in range(self.regions):  # there may be a target elsewhere
                 where = (number + step - 1) % self.regions + 1
@@ -518,15 +526,8 @@ def run_range(seeds: range, regions: int | None = None) -> Outcome:
         outcome.histories += 1
         outcome.commands += history.life.commands
         outcome.reached.update(history.life.reached)
-    gc.collect()
     outcome.seconds = time.process_time() - started
     return outcome
-
-
-def _collect_seldom() -> None:
-    """Each history leaves a heap of cycles: one sweep for many is enough."""
-    gc.freeze()
-    gc.disable()
 
 
 def _ranges(first: int, last: int) -> list[range]:
@@ -534,12 +535,31 @@ def _ranges(first: int, last: int) -> list[range]:
 
 
 def _outcomes(ranges: list[range], regions: int | None, jobs: int) -> Iterator[Outcome]:
-    if jobs == 1:
-        _collect_seldom()
-        yield from (run_range(seeds, regions) for seeds in ranges)
-        return
-    with ProcessPoolExecutor(jobs, initializer=_collect_seldom) as pool:
-        yield from pool.map(run_range, ranges, repeat(regions))
+    """What came of each range, as they end."""
+    rest = iter(ranges)
+    at_work = dict(_begin(seeds, regions) for seeds in islice(rest, jobs))
+    while at_work:
+        for answer in wait(list(at_work)):
+            process = at_work.pop(answer)
+            for seeds in islice(rest, 1):
+                at_work |= [_begin(seeds, regions)]
+            yield answer.recv()
+            process.join()
+
+
+def _begin(seeds: range, regions: int | None) -> tuple[Connection, BaseProcess]:
+    """A range in a process of its own: each history leaves a heap of cycles, and ending is the
+    cheapest way to be rid of them."""
+    answer, end = _FORKING.Pipe(duplex=False)
+    process = _FORKING.Process(target=_answer, args=(end, seeds, regions))
+    process.start()
+    end.close()  # here, so that a process that is killed is an EOFError, not silence
+    return answer, process
+
+
+def _answer(end: Connection, seeds: range, regions: int | None) -> None:
+    gc.disable()
+    end.send(run_range(seeds, regions))
 
 
 def _explain(history: History) -> None:
@@ -575,7 +595,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if total.failed and not chosen.go_on:
             break
         if done % (SAY_EVERY // CHUNK) == 0:
-            say(f"up to seed {ranges[done - 1][-1]}: {_figures(total, time.monotonic() - started)}")
+            say(f"{_figures(total, time.monotonic() - started)}")
     for name, times in sorted(total.reached.items()):
         say(f"{times:8} {name}")
     say(_figures(total, time.monotonic() - started))

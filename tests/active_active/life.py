@@ -105,7 +105,8 @@ class Life(Comparison):
             unit = by_origin[origin].pop(0)
             if not by_origin[origin]:
                 del by_origin[origin]
-            chosen += [unit] * chance.choices([0, 1, 2], [5, 90, 5])[0]  # lost, arrived, repeated
+            dice = chance.random()
+            chosen += [unit] * (0 if dice < 0.05 else 1 if dice < 0.95 else 2)  # lost, or repeated
         self.mesh.send(source, target, chosen)
         self.reached["held batch"] += bool(taker.held)
         self.reached["relayed"] += any(unit.origin not in (source, target) for unit in chosen)
@@ -391,12 +392,10 @@ class Life(Comparison):
             self._more(target, 1_000_000)
         self._settle_all()
         now_us = max(node.clock.us for node in nodes)
-        for wait_ms in (1, 6_000):
-            now_us += wait_ms * 1000
-            for node in nodes:
-                node.clock.us = now_us
-                node.tick()
-            self._settle_all()
+        for node in nodes:
+            node.clock.us = now_us + 6_001_000
+            node.tick()
+        self._settle_all()
         for node in nodes:
             assert node.vector == nodes[0].vector, "effects are missing"
             assert not node.held, "effects wait for a cause that has come"

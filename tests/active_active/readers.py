@@ -60,7 +60,8 @@ class GroupReader:
 
     def seems_another(self, shown: Shown, group: bytes) -> bool:
         """Whether no creation that lives was there when last looked at."""
-        return self.creations.isdisjoint(shown.creations.get(group, _NONE))
+        creations = shown.creations.get(group, _NONE)
+        return creations is not self.creations and self.creations.isdisjoint(creations)
 
     def deliverable(self, shown: Shown, group: bytes, *, sure: bool = False) -> list[Added]:
         """What ``>`` returns here, in order; only what is ``sure`` to be, if that matters."""

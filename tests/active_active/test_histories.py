@@ -11,8 +11,8 @@ import pytest
 from anabranch.simulator.formulas import Added, Cleared, Created, Destroyed, Fact, History, Removed
 from tests.active_active import histories
 
-COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "4000"))
-"""About a minute of two cores."""
+COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "1000"))
+"""``make histories`` goes on behind them."""
 
 CHUNK = 50
 """Histories a test: a process of its own may run each."""

@@ -16,7 +16,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from itertools import islice
+from functools import cache
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
@@ -68,8 +70,9 @@ class Unit(NamedTuple):
     def decoded(self) -> list[Batch]:
         batches = [decode_batch(data) for data in self.batches]
         last = batches[-1]
-        assert [batch.continues for batch in batches] == [batch is not last for batch in batches]
-        assert all(batch.dependencies == self.dependencies for batch in batches)
+        for batch in batches:
+            assert batch.continues is (batch is not last)
+            assert batch.dependencies == self.dependencies
         return batches
 
 
@@ -254,10 +257,10 @@ class Node:
 
     def end_turn(self) -> None:
         """Number what was done and keep it, to be sent."""
+        if not self.turn.effects:
+            return
         effects = [effect for effect in self.turn.effects if not effect.local]
         taken = self.turn.take_batches(self.clock.us // 1000)
-        if not taken:
-            return
         self.log.append(b"".join(taken))
         if not effects:
             return
@@ -335,9 +338,9 @@ class Node:
     def hear_rows(self, rows: Iterable[Row]) -> None:
         """How far others are; the region forgets what it remembered for who knows it by now."""
         for row in rows:
-            if row.region != self.number:
+            if row.region != self.number and row is not self.rows.rows.get(row.region):
                 self.rows.note(row, 0)
-            self._hear([row.origin, *row.applied, *row.durable, *row.have])
+                self._hear([row.origin, *row.applied, *row.durable, *row.have])
         stable = self.rows.stable(self.vector, self.durable, self.membership)
         if stable and self.number not in self.mesh.stagings:
             self.region.keyspace.forget_stable(stable)
@@ -365,6 +368,12 @@ def _word(arg: object) -> bytes:
     return arg if isinstance(arg, bytes) else str(arg).encode()
 
 
+@cache
+def _settings(**settings: object) -> Settings:
+    """To be copied: checking them takes longer."""
+    return Settings(**settings)
+
+
 class Mesh:
     """Regions and links; ``history`` is everything that was ever done."""
 
@@ -378,7 +387,7 @@ class Mesh:
         """By who gets them."""
         self.joined: list[int] = []
         """Regions that have joined a state, since somebody last emptied this."""
-        common = Settings(**settings)
+        common = _settings(**settings)
         for number in range(1, count + 1):
             own = copy(common)
             own.region_id = number
@@ -444,8 +453,12 @@ class Mesh:
 
     def send_row(self, source: int, target: int) -> None:
         """A region tells another how far it is, and what it has heard of the rest."""
-        giver = self.nodes[source]
-        self.nodes[target].hear_rows([giver.row(), *giver.rows.rows.values()])
+        self._tell(source, self.nodes[source].row(), [target])
+
+    def _tell(self, source: int, row: Row, targets: Iterable[int]) -> None:
+        rows = [row, *self.nodes[source].rows.rows.values()]
+        for target in targets:
+            self.nodes[target].hear_rows(rows)
 
     def settle(self, numbers: Sequence[int] | None = None) -> None:
         """Everything travels between these regions, over links that are up; then rows do."""
@@ -458,8 +471,8 @@ class Mesh:
         is_direct = len(pairs) == len(among) * (len(among) - 1)
         # Around a cut link rows come by those who have heard them, a round later.
         for _ in range(1 if is_direct else 2):
-            for source, target in pairs:
-                self.send_row(source, target)
+            for source, some in groupby(pairs, itemgetter(0)):
+                self._tell(source, self.nodes[source].row(), [target for _, target in some])
 
 
 class NamedMesh:

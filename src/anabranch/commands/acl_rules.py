@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.commands.acl_log import AclLog
-from anabranch.commands.acl_selectors import UNKNOWN_COMMAND, CommandIndex, RuleError, has_blanks
+from anabranch.commands.acl_selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
 from anabranch.commands.acl_users import UnmatchedParenthesis, User, denial_text
 from anabranch.commands.client_list import describe
 from anabranch.errors import CommandError, ConfigError
@@ -49,7 +49,7 @@ class AclRegistry:
     """
 
     def __init__(self, requirepass: str, commands: Iterable[Command]) -> None:
-        self.index = CommandIndex(commands)
+        self.index = index_of(tuple(commands))
         self.users: dict[bytes, User] = {}
         self.log = AclLog()
         self.all_channels = False

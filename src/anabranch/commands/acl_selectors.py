@@ -8,6 +8,7 @@ rules are kept in the order in which they still matter, as ACL LIST shows them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.errors import AnabranchError
@@ -16,7 +17,7 @@ from anabranch.keyspace.pattern import compile_glob
 if TYPE_CHECKING:
     from anabranch.commands.spec import Command
 
-__all__ = ["CATEGORIES", "CommandIndex", "Denial", "RuleError", "Selector"]
+__all__ = ["CATEGORIES", "CommandIndex", "Denial", "RuleError", "Selector", "index_of"]
 
 # fmt: off
 CATEGORIES = (
@@ -82,6 +83,12 @@ class CommandIndex:
     def in_category(self, category: str) -> list[Command]:
         """Commands and sub-commands of a category, in the order of the table."""
         return [each for each in self.by_name.values() if category in each.categories]
+
+
+@lru_cache(maxsize=8)
+def index_of(commands: tuple[Command, ...]) -> CommandIndex:
+    """The same for whoever has these commands: nothing in it ever changes."""
+    return CommandIndex(commands)
 
 
 def has_blanks(text: bytes) -> bool:

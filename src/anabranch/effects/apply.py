@@ -75,6 +75,8 @@ def numbers_of(effect: kinds.Effect) -> int:
 
 def total_numbers(effects: Sequence[kinds.Effect]) -> int:
     """The same of several."""
+    if len(effects) == 1:
+        return numbers_of(effects[0])
     if set(map(type, effects)) == {kinds.Add}:
         return len(effects)
     return sum(map(numbers_of, effects))

@@ -94,6 +94,9 @@ class Turn:
 
 def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.Effect]]]:
     """Stretches of local or of other effects, none too long."""
+    if len(effects) == 1:
+        yield effects[0].local, effects
+        return
     kinds_present: set[type[kinds.Effect]] = set(map(type, effects))
     present = {kind.local for kind in kinds_present}
     if len(present) == 1:

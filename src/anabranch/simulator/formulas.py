@@ -410,12 +410,14 @@ class History:
 
         The same object as before where the same of the key's effects are applied.
         """
-        places = []
-        for numbers in (self._numbers[key], self._numbers[None]):
-            for origin, each in numbers.items():
-                upto = vector.get(origin, 0)
-                places.append(len(each) if upto >= each[-1] else bisect_right(each, upto))
-        place = tuple(places)
+        applied = vector.get
+        place = tuple(
+            [
+                len(each) if (upto := applied(origin, 0)) >= each[-1] else bisect_right(each, upto)
+                for numbers in (self._numbers[key], self._numbers[None])
+                for origin, each in numbers.items()
+            ]
+        )
         answers = self._shown[key]
         found = answers.get(place)
         if found is None:
