@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from anabranch.commands.table import COMMANDS
 from anabranch.simulator import looking
-from anabranch.simulator.checks import difference, due_of
+from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.formulas import NEVER, Shown
 from anabranch.stream.stream import Stream
 from tests.active_active.readers import GroupReader, token_of
@@ -43,10 +43,10 @@ _USED: Final = [
     for command in COMMANDS
     if command.name
     in {
-        "ab.read", "copy", "del", "exec", "exists", "flushall", "multi", "persist", "pexpire",
-        "pexpiretime", "rename", "renamenx", "xack", "xackdel", "xadd", "xautoclaim", "xcfgset",
-        "xclaim", "xdel", "xdelex", "xgroup", "xinfo", "xnack", "xpending", "xrange", "xreadgroup",
-        "xsetid", "xtrim",
+        "ab.count", "ab.lag", "ab.read", "copy", "del", "exec", "exists", "flushall", "multi",
+        "persist", "pexpire", "pexpiretime", "rename", "renamenx", "xack", "xackdel", "xadd",
+        "xautoclaim", "xcfgset", "xclaim", "xdel", "xdelex", "xgroup", "xinfo", "xnack",
+        "xpending", "xrange", "xreadgroup", "xsetid", "xtrim",
     }
 ]  # fmt: skip
 """A table of few commands is quickly made, and there is one for each region of each history."""

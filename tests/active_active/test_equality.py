@@ -8,7 +8,7 @@ from collections.abc import Callable
 import hiredis
 import pytest
 
-from anabranch.simulator.node import DIGEST_INTERVAL_MS
+from anabranch.simulator.process import DIGEST_INTERVAL_MS
 from tests.support.simulated_cluster import SimulatedCluster
 
 

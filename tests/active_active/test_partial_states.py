@@ -12,7 +12,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.stream.stream import Stream
-from tests.active_active.histories import main
+from tests.active_active.histories import run_range
 from tests.support.mesh import Mesh, Node
 
 
@@ -63,7 +63,7 @@ def test_a_part_of_a_state_joins_to_the_same_as_all_of_it(
             assert ours == looking.everything(twin.region.keyspace)
 
     monkeypatch.setattr(Mesh, "send_state", checked)
-    assert main(["--seeds", "7000-7050"]) == 0
+    assert run_range(range(7000, 7051)).failed == {}
     assert min(reached[each] for each in ("whole", "left out", "compared")) > 0, reached
 
 

@@ -31,7 +31,7 @@ from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
 from anabranch.server.lifetime import Lifetime
-from anabranch.simulator import node
+from anabranch.simulator import process
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import joining, regional_id
 from anabranch.stream.shared_group import Run, SharedGroup
@@ -277,13 +277,13 @@ def damage_sent(patch: Patch) -> None:
 
 
 def epoch_kept_after_cut(patch: Patch) -> None:
-    begin = node.begin_life
+    begin = process.begin_life
 
     def without_cut(local: Any, lifetime: Any, policy: str, *, was_cut: bool) -> None:
         del was_cut
         begin(local, lifetime, policy, was_cut=False)
 
-    patch.setattr(node, "begin_life", without_cut)
+    patch.setattr(process, "begin_life", without_cut)
 
 
 def holes_are_damage(patch: Patch) -> None:

@@ -12,7 +12,8 @@ from anabranch.keyspace.touches import Place
 from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.peer import PeerFigures
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import HOST, Node, Process
+from anabranch.simulator.node import Node
+from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record
 from anabranch.simulator.timeline import Timeline
 from anabranch.stream.stream import Stream

@@ -1,8 +1,9 @@
 """The face of replication: links come and go, frames and time come in, everything else follows.
 
 What is done with a frame is in :mod:`greeting`, :mod:`sending`, :mod:`receiving` and
-:mod:`gossip`; here is on which link, and when a link is dialled or given up. Nothing that comes in
-over a link raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
+:mod:`gossip`, whom to dial in :mod:`dialling`; here is on which link, and when it is given up.
+Nothing that comes in over a link raises: what is wrong closes the link with a sentence
+(:class:`~frames.Bye`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
-from anabranch.keyspace.replica import epoch_of
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
 from anabranch.replication.comparing import Comparer
+from anabranch.replication.dialling import Dialler
 from anabranch.replication.figures import Figures
 from anabranch.replication.frames import (
     Bye,
@@ -28,7 +29,7 @@ from anabranch.replication.greeting import Greeter
 from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.mesh import Mesh
-from anabranch.replication.peer import DELAY_MS_MAX, Backoff, PeerFigures, Session, Stage
+from anabranch.replication.peer import DELAY_MS_MAX, PeerFigures, Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 from anabranch.replication.vectors import covers
@@ -40,9 +41,6 @@ SILENT_MS: Final = 5000.0
 
 HALF_OPEN_MS: Final = 2000.0
 """Two heartbeats: from then on another link to the same region takes precedence."""
-
-DIAL_TIMEOUT_MS: Final = 10_000.0
-"""A dial without an answer is forgotten after this."""
 
 FRAME_TYPES: Final = frozenset(FrameType)
 
@@ -66,9 +64,7 @@ class Replicator:
         self._receiver = Receiver(self._mesh)
         self._gossip = Gossip(self._mesh, self._receiver)
         self._comparer = Comparer(self._mesh)
-        self._dialling: dict[Address, float] = {}  # since when
-        self._seeds: dict[Address, Backoff] = {}
-        self._recommended: set[Address] = set()  # where a member told us to ask
+        self._dialler = Dialler(self._mesh, config, self.region_at)
         self._figures = Figures(
             self._mesh, self._sender, self._receiver, self._gossip, self._comparer
         )
@@ -114,7 +110,7 @@ class Replicator:
         if dialled is None:
             self._mesh.sessions[link] = session
             return
-        self._dialling.pop(dialled, None)
+        self._dialler.connected(dialled)
         expected = self.region_at(dialled)
         if expected is not None and self._mesh.session_of(expected) is not None:
             self._mesh.transport.close(link)  # it was faster
@@ -130,13 +126,11 @@ class Replicator:
 
     def dial_failed(self, host: str, port: int, now_ms: float) -> None:
         """Nobody answers there."""
-        self._dialling.pop((host, port), None)
-        if (host, port) in self._recommended and not self._local.cluster_id:
-            self._recommended.clear()
-            if not epoch_of(self._mesh.origin):
-                # Any member takes us in who cannot be confused with somebody else.
-                self._mesh.outlived(0)
-        self._wait((host, port), now_ms)
+        self._dialler.failed((host, port), now_ms)
+
+    def region_at(self, address: Address) -> int | None:
+        """The region that is to be found at an address."""
+        return self._greeter.region_at(address)
 
     def region_of(self, link: int) -> int | None:
         """Who is at the other end of a link, as far as it has said so."""
@@ -194,7 +188,7 @@ class Replicator:
             name = mesh.membership.name(peer.region)
             mesh.local.note("unreachable", region=peer.region, name=name, why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
-            self._wait(session.dialled, now_ms, retry_after_ms)
+            self._dialler.wait(session.dialled, now_ms, retry_after_ms)
 
     def _note_refusal(
         self, session: Session, reason: int, text: str, now_ms: float, by: str
@@ -205,45 +199,6 @@ class Replicator:
                 "refused", (region, session.dialled), now_ms,
                 region=region, reason=reason, text=text, by=by,
             )  # fmt: skip
-
-    # -- dialling -----------------------------------------------------------------------------
-
-    def _dial_due(self, now_ms: float) -> None:
-        mesh = self._mesh
-        for address, since_ms in list(self._dialling.items()):
-            if now_ms - since_ms >= DIAL_TIMEOUT_MS:
-                self.dial_failed(*address, now_ms)
-        for address, backoff in self._to_dial().items():
-            if address not in self._dialling and now_ms >= backoff.next_ms:
-                self._dialling[address] = now_ms
-                mesh.transport.dial(*address)
-
-    def _to_dial(self) -> dict[Address, Backoff]:
-        """Whom we should have a link to and have none, not even one that is in the making."""
-        mesh = self._mesh
-        making = {session.dialled for session in mesh.sessions.values() if session.dialled}
-        if not self._local.cluster_id:
-            addresses = [*self._config.join, *self._recommended]
-            seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
-            return {} if making else seeds
-        if self._is_expelled or not mesh.membership.is_member(mesh.region):
-            return {}
-        return {
-            address: mesh.peer(region).backoff
-            for region in mesh.membership.others()
-            if mesh.session_of(region) is None
-            and (address := mesh.membership.address(region)) not in making
-        }
-
-    def region_at(self, address: Address) -> int | None:
-        """The region that is to be found at an address."""
-        return self._greeter.region_at(address)
-
-    def _wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
-        region = self.region_at(address)
-        backoff = self._seeds.get(address) if region is None else self._mesh.peer(region).backoff
-        if backoff is not None:
-            backoff.failed(now_ms, self._mesh.chance, at_least_ms)
 
     # -- frames -------------------------------------------------------------------------------
 
@@ -350,8 +305,8 @@ class Replicator:
         self._mesh.transport.close(session.link)
         self._note_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
-        if message.ask is not None and not self._local.cluster_id:
-            self._recommended.add(message.ask)
+        if message.ask is not None:
+            self._dialler.recommend(message.ask)
         if message.reason == Reason.REMOVED:
             retry_after_ms = DELAY_MS_MAX
             if session.stage is Stage.UP:  # it has proved who it is
@@ -386,7 +341,8 @@ class Replicator:
         self._remove_absent(now_ms)
         self._follow_removals(now_ms)
         self._end_silent(now_ms)
-        self._dial_due(now_ms)
+        if not self._is_expelled:
+            self._dialler.dial_due(now_ms)
         self._receiver.want(now_ms)
         self._feed(now_ms)
         for session in self._mesh.up():

@@ -28,9 +28,8 @@ I-26 the counters of a key are alike in all regions (within I-1 and I-2)
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -38,15 +37,17 @@ from typing import Any, Final
 from anabranch.keyspace.replica import region_of
 from anabranch.replication.local import STAGING
 from anabranch.simulator import looking
-from anabranch.simulator.formulas import NEVER, Added, Shown
-from anabranch.simulator.node import Node, Process
+from anabranch.simulator.expected import difference, due_of
+from anabranch.simulator.formulas import Shown
+from anabranch.simulator.group_checks import GroupChecks
+from anabranch.simulator.node import Node
+from anabranch.simulator.process import Process
+from anabranch.simulator.reader_checks import ReaderChecks
 from anabranch.simulator.record import Dot, Record, Violation
 from anabranch.simulator.workload import Workload, parsed_id
-from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["Checks", "Reader", "difference", "due_of"]
+__all__ = ["Checks"]
 
 SCAN_EVERY: Final = 12
 """Changes of a region between two complete looks at it."""
@@ -59,16 +60,6 @@ TRACKED_MS: Final = 30_000
 
 
 @dataclass
-class Reader:
-    """A client of AB.READ that asks now here, now there."""
-
-    key: bytes
-    count: int
-    cursor: bytes = b"0"
-    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
-
-
-@dataclass
 class _Seen:
     """What a process was seen to hold, as far as later looks are compared with it."""
 
@@ -76,16 +67,6 @@ class _Seen:
     changes: int = 0
     live: dict[bytes, set[Dot]] = field(default_factory=dict)
     gone: defaultdict[bytes, set[Dot]] = field(default_factory=lambda: defaultdict(set))
-
-
-@dataclass
-class _Delivered:
-    """What a region has handed out of a group."""
-
-    under: dict[Dot, set[Dot]] = field(default_factory=dict)
-    """By entry, the creations of the group at that time."""
-    jumped: bool = False
-    """Whether entries were passed over on purpose."""
 
 
 class Checks:
@@ -96,7 +77,8 @@ class Checks:
         self._record = record
         self._work = work
         self._seen: dict[Process, _Seen] = {}
-        self._delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)
+        self._groups = GroupChecks(record, work)
+        self.readers = ReaderChecks(record, work)
         self._accepted: dict[tuple[Process, bytes, bytes, bytes], tuple[int, Dot]] = {}
         self._compared: dict[tuple[int, int], float] = {}  # when pairs of regions were compared
         self.configured = False
@@ -159,7 +141,7 @@ class Checks:
                 live = {entry.dot for entry in entries}
                 self._check_order(process, key, stream, entries)
                 for name, group in looking.groups(stream):
-                    self._check_group(number, stream, name, group, entries)
+                    self._groups.check(number, stream, name, group, entries)
             back = live & seen.gone[key]
             if back:
                 raise Violation(4, f"entries {sorted(back)} are back in {key!r} of region {number}")
@@ -180,39 +162,6 @@ class Checks:
                 which = [entry for entry in entries if entry.entry_id in twice]
                 raise Violation(7, f"region {process.node.number} has {which} in {key!r}")
 
-    def _check_group(
-        self,
-        number: int,
-        stream: Stream,
-        name: bytes,
-        group: SharedGroup,
-        entries: list[looking.Entry],
-    ) -> None:
-        where = f"group {name!r} of region {number}"
-        due = sum(_is_due(group, entry) for entry in entries)
-        lag = stream.count_for(group)
-        if lag != due:
-            raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
-        held = Counter(
-            (origin, entry.entry_id)
-            for consumer in group.consumers.values()
-            for origin, pending in consumer.pending.items()
-            for entry in pending.between(MIN_ID, MAX_ID)
-        )
-        pending = Counter(
-            (origin, entry_id)
-            for origin, each in group.pending.items()
-            for entry_id, entry in each.entries.items()
-            if entry.consumer is not None
-        )
-        if held != pending:
-            raise Violation(13, f"{where}: consumers hold {held}, pending is {pending}")
-        for origin, each in group.pending.items():
-            done = looking.acknowledged(group, origin).without(group.hidden.get(origin))
-            wrong = [entry.number for entry in each.entries.values() if entry.number in done]
-            if wrong:
-                raise Violation(13, f"{where}: {wrong} of {origin} are acknowledged and pending")
-
     # -- commands -----------------------------------------------------------------------------
 
     def command(self, process: Process, words: list[bytes]) -> Any:
@@ -227,28 +176,28 @@ class Checks:
         if name == b"XADD":
             return self._add(process, words, key, stream)
         if name == b"XREADGROUP":
-            return self._read_group(process, words, key, stream)
+            return self._groups.read(process, words, key, stream)
         if name in (b"XACK", b"XACKDEL"):
-            return self._acknowledge(process, words, key, stream)
+            return self._groups.acknowledge(process, words, key, stream)
         reply = process.do(words)
         if isinstance(reply, Exception):
             return reply
         if name == b"XCFGSET":
             self.configured = True
         elif name == b"XGROUP" and words[1] == b"SETID":
-            self._delivered[process.node.number, key, words[3]].jumped = True
+            self._groups.jumped(process, key, words[3])
             to = "forward" if words[4] == b"$" else "to an ID"
             self._record.reached[f"SETID {to}"] += 1
         elif name == b"XGROUP" and words[1] == b"DELCONSUMER" and reply:
             self._record.reached["pending entries given up"] += 1
         elif name == b"XCLAIM" and b"LASTID" in words:
-            self._delivered[process.node.number, key, words[2]].jumped = True
+            self._groups.jumped(process, key, words[2])
         return reply
 
     def _add(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
         known: dict[Dot, int] = {}
         newest = 0
-        if stream is not None and not self._is_over(process, stream):
+        if stream is not None and not looking.is_over(stream, process.wall_ms()):
             known = {entry.dot: entry.entry_id for entry in looking.entries(stream)}
             newest = max([stream.last_id, *known.values()])
         reply = process.do(words)
@@ -271,11 +220,6 @@ class Checks:
             )
         return reply
 
-    @staticmethod
-    def _is_over(process: Process, stream: Stream) -> bool:
-        deadline = None if stream.shared is None else stream.shared.deadline_ms
-        return deadline is not None and deadline <= process.wall_ms()
-
     def _check_idempotent(
         self,
         process: Process,
@@ -296,78 +240,6 @@ class Checks:
             self._accepted[process, *tag] = now_ms, new
         elif before is None:
             self._record.reached["idempotent ID of another region"] += 1
-
-    def _read_group(
-        self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
-    ) -> Any:
-        name = words[2]
-        by_id: defaultdict[tuple[int, bytes], list[Dot]] = defaultdict(list)
-        creations: set[Dot] = set()
-        if stream is not None and words[-1] == b">":
-            for entry in looking.entries(stream):
-                by_id[entry.entry_id, entry.token].append(entry.dot)
-            group = stream.groups.get(name)
-            if isinstance(group, SharedGroup):
-                creations = set(group.creations)
-        reply = process.do(words)
-        if isinstance(reply, Exception) or not reply or words[-1] != b">":
-            return reply
-        delivered = self._delivered[process.node.number, key, name]
-        for each in _entries_of(reply[0][1]):
-            for dot in by_id[each]:
-                delivered.under.setdefault(dot, set()).update(creations)
-                if b"NOACK" in words:
-                    self._record.settled[key, name, dot] |= creations
-        return reply
-
-    def _acknowledge(
-        self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
-    ) -> Any:
-        name = words[2]
-        at = words.index(b"IDS") + 2 if words[0] == b"XACKDEL" else 3
-        group = None if stream is None else stream.groups.get(name)
-        dots: list[Dot] = []
-        creations: set[Dot] = set()
-        if isinstance(group, SharedGroup):
-            creations = set(group.creations)
-            dots = [
-                (origin, entry.number)
-                for entry_id in {parsed_id(each) for each in words[at:]}
-                for origin, entry in group.pending_of(entry_id)
-            ]
-        before = self._record.reached["acknowledgement that travels"]
-        reply = process.do(words)
-        process.journal.commit()
-        if dots:
-            for dot in dots:
-                self._record.settled[key, name, dot] |= creations
-            if self._record.reached["acknowledgement that travels"] == before:
-                self._record.reached["acknowledgement held back"] += 1
-        return reply
-
-    def read(self, process: Process, reader: Reader) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """AB.READ: the next cursor, and what was got."""
-        words = [b"AB.READ", b"COUNT", b"%d" % reader.count, b"STREAMS", reader.key, reader.cursor]
-        reply = process.do(words)
-        if isinstance(reply, Exception):
-            raise Violation(18, f"AB.READ is refused: {reply}")
-        ((_, cursor, entries),) = reply
-        return cursor, _entries_of(entries)
-
-    def got(self, reader: Reader, cursor: bytes, entries: list[tuple[int, bytes]]) -> None:
-        """A reader has received a reply."""
-        again = [each for each in entries if reader.got[each] >= self._times_added(reader, each)]
-        if again and not self._work.copies:
-            raise Violation(18, f"AB.READ of {reader.key!r} returned {again} again")
-        reader.got.update(entries)
-        reader.cursor = cursor
-
-    def _times_added(self, reader: Reader, entry: tuple[int, bytes]) -> int:
-        """After DEL a producer's repetition may get the ID it had, where the clock stood still."""
-        return sum(
-            isinstance(fact, Added) and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
-            for fact in self._record.history.facts[0, reader.key]
-        )
 
     # -- what the formulas say ----------------------------------------------------------------
 
@@ -438,21 +310,8 @@ class Checks:
                 )
         for key in self._work.keys:
             shown = self._record.history.shown((0, key), vector)
-            self._check_acknowledgements(key, shown)
+            self._groups.check_acknowledgements(key, shown)
             self._check_collapse(key, shown)
-
-    def _check_acknowledgements(self, key: bytes, shown: Shown) -> None:
-        for group, creations in shown.groups.items():
-            alive = {fact.dot for fact in creations}
-            for entry in shown.entries:
-                if shown.is_acknowledged(group, entry) and any(
-                    created.delivers(entry) for created in creations
-                ):
-                    settled = self._record.settled.get((key, group, entry.dot), set())
-                    if not settled & alive:
-                        raise Violation(
-                            11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
-                        )
 
     def _check_collapse(self, key: bytes, shown: Shown) -> None:
         live = {(entry.origin, entry.entry_id) for entry in shown.entries}
@@ -471,61 +330,13 @@ class Checks:
     def drain(self, process: Process) -> None:
         """Read every group of a region to its end."""
         for key, stream in sorted(looking.streams(process.region.keyspace).items()):
-            if self._is_over(process, stream):
+            if looking.is_over(stream, process.wall_ms()):
                 continue
             for name in sorted(stream.groups):
                 words = [b"XREADGROUP", b"GROUP", name, b"z", b"STREAMS", key, b">"]
                 self.command(process, words)
                 process.finish_event()
-                self._check_nothing_missed(process, key, name)
-
-    def _check_nothing_missed(self, process: Process, key: bytes, name: bytes) -> None:
-        stream = self._work.stream(process, key)
-        group = None if stream is None else stream.groups.get(name)
-        if stream is None or not isinstance(group, SharedGroup):
-            return
-        delivered = self._delivered[process.node.number, key, name]
-        rows = process.do([b"XINFO", b"GROUPS", key])
-        for row in rows:
-            figures = dict(zip(row[::2], row[1::2], strict=True))
-            if figures[b"name"] == name and (
-                figures[b"lag"] != 0 or figures[b"entries-read"] != stream.entries_added
-            ):
-                raise Violation(12, f"{name!r} of {key!r} was read to its end and shows {figures}")
-        shown = self._record.history.shown((0, key), process.replica.vector)
-        if delivered.jumped or name not in shown.groups:
-            return
-        for entry in shown.entries:
-            under = delivered.under.get(entry.dot, set())
-            if (
-                any(created.delivers(entry) for created in shown.groups[name])
-                and not shown.is_acknowledged(name, entry)
-                and not under & {created.dot for created in shown.groups[name]}
-            ):
-                raise Violation(
-                    10,
-                    f"{entry.dot} was never delivered to {name!r} of {key!r} in region "
-                    f"{process.node.number}",
-                )
-
-    def drain_reader(
-        self, reader: Reader, processes: Sequence[Process], chance: random.Random
-    ) -> None:
-        """Read on to the end of a stream, wherever, and see whether anything was missed."""
-        shown = self._record.history.shown((0, reader.key), processes[0].replica.vector)
-        due = Counter(
-            (entry.entry_id, looking.token_of(entry.payload))  # type: ignore[arg-type]
-            for entry in shown.entries
-        )
-        stream = self._work.stream(processes[0], reader.key)
-        if stream is None or self._is_over(processes[0], stream):
-            return
-        for _ in range(sum(due.values()) + 2):
-            self.got(reader, *self.read(chance.choice(processes), reader))
-        missed = due - reader.got
-        if missed and not (self._work.copies or self._record.has_lost):
-            raise Violation(18, f"AB.READ of {reader.key!r} never returned {sorted(missed)}")
-        self._record.reached["wandering reader read to the end"] += 1
+                self._groups.check_nothing_missed(process, key, name)
 
 
 _KEY_SECOND: Final = frozenset(
@@ -534,55 +345,3 @@ _KEY_SECOND: Final = frozenset(
         b"XADD", b"XAUTOCLAIM", b"XCFGSET", b"XCLAIM", b"XDEL", b"XDELEX", b"XSETID", b"XTRIM",
     }
 )  # fmt: skip
-
-
-def _entries_of(reply: Iterable[Any]) -> list[tuple[int, bytes]]:
-    return [(parsed_id(entry_id), fields[-1]) for entry_id, fields in reply or () if fields]
-
-
-def _is_due(group: SharedGroup, entry: looking.Entry) -> bool:
-    """Whether a group would still deliver an entry, one condition after the other."""
-    origin, number = entry.dot
-    if number in group.delivered.get(origin, ()):
-        return False
-    hidden = number in group.hidden.get(origin, ())
-    if not hidden and number in looking.acknowledged(group, origin):
-        return False
-    return origin in group.rewound or any(
-        number > context.get(origin, 0) if start is None else entry.entry_id > start
-        for context, start in group.creations.values()
-    )
-
-
-def due_of(shown: Shown) -> dict[str, Any]:
-    """What the formulas say, in the form of :func:`looking.visible`."""
-    return {
-        "entries": sorted(
-            looking.Entry(e.entry_id, e.dot, looking.token_of(e.payload))  # type: ignore[arg-type]
-            for e in shown.entries
-        ),
-        "last ID": shown.last_id,
-        "entries added": shown.entries_added,
-        "max deleted ID": shown.max_deleted_id,
-        "deadline": None if shown.deadline == NEVER else shown.deadline,
-        "groups": {
-            name: (
-                sorted(created.dot for created in creations),
-                sorted(e.dot for e in shown.entries if shown.is_acknowledged(name, e)),
-            )
-            for name, creations in sorted(shown.groups.items())
-        },
-    }
-
-
-def difference(one: Any, other: Any) -> str:
-    """Where two values differ, as deep down as possible."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in {**one, **other}:
-            if one.get(key) != other.get(key):
-                return f"{key} {difference(one.get(key), other.get(key))}"
-    if isinstance(one, list) and isinstance(other, list):
-        more = [each for each in one if each not in other]
-        less = [each for each in other if each not in one]
-        return f"has {more} too many, lacks {less}"
-    return f"{one} instead of {other}"

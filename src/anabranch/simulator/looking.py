@@ -20,6 +20,7 @@ __all__ = [
     "entries",
     "everything",
     "groups",
+    "is_over",
     "streams",
     "visible",
     "visible_stream",
@@ -40,6 +41,12 @@ class Entry(NamedTuple):
 def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
     """The keys of the first database."""
     return cast("dict[bytes, Stream]", keyspace.databases[0].values)
+
+
+def is_over(stream: Stream, now_ms: int) -> bool:
+    """Whether a deadline has come: the key is hidden, whether or not it was removed."""
+    deadline = None if stream.shared is None else stream.shared.deadline_ms
+    return deadline is not None and deadline <= now_ms
 
 
 def entries(stream: Stream) -> list[Entry]:

@@ -23,17 +23,12 @@ from anabranch.config.settings import Settings
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import region_of
 from anabranch.replication.frames import FrameType
-from anabranch.simulator.checks import Checks, Reader
+from anabranch.simulator.checks import Checks
 from anabranch.simulator.faults import FAULTS, drawn, heal
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import (
-    DIGEST_INTERVAL_MS,
-    HOST,
-    NEW_LEVEL,
-    RESTART_MS,
-    Node,
-    Process,
-)
+from anabranch.simulator.node import RESTART_MS, Node
+from anabranch.simulator.process import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Process
+from anabranch.simulator.reader_checks import Reader
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
@@ -268,11 +263,11 @@ class Simulation:
             self.checks.drain(process)
         for reading in self._readings:
             if reading.process in processes:
-                self.checks.got(reading.reader, reading.cursor, reading.entries)
+                self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
         self._agree()
         processes = self._processes()
         for reader in self._readers:
-            self.checks.drain_reader(reader, processes, chance)
+            self.checks.readers.drain(reader, processes, chance)
         for process in processes:
             process.finish_event()
         self._agree()
@@ -359,7 +354,7 @@ class Simulation:
             idle = [r for r in self._readers if all(r is not x.reader for x in self._readings)]
             if idle:
                 reader = chance.choice(idle)
-                cursor, entries = self.checks.read(process, reader)
+                cursor, entries = self.checks.readers.read(process, reader)
                 self._readings.append(
                     _Reading(process, process.journal.mark, reader, cursor, entries)
                 )
@@ -394,7 +389,7 @@ class Simulation:
                 self._readings.remove(reading)
             elif process.journal.safe >= reading.mark:
                 self._readings.remove(reading)
-                self.checks.got(reading.reader, reading.cursor, reading.entries)
+                self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
 
     # -- looking on ---------------------------------------------------------------------------
 

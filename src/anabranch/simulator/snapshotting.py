@@ -11,7 +11,7 @@ from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
 
 if TYPE_CHECKING:
-    from anabranch.simulator.node import Process
+    from anabranch.simulator.process import Process
 
 __all__ = ["SnapshotInProgress"]
 

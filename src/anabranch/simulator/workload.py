@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from anabranch.simulator import looking
-from anabranch.simulator.node import Process
+from anabranch.simulator.process import Process
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["Workload", "id_text", "parsed_id"]
+__all__ = ["Workload", "id_text", "parsed_entries", "parsed_id"]
 
 Words = list[bytes]
 _Maker = Callable[["Workload", Process, bytes], "Words | None"]
@@ -30,6 +30,11 @@ def parsed_id(text: bytes) -> int:
     """The other way round."""
     ms, _, sequence = text.partition(b"-")
     return int(ms) << 64 | int(sequence)
+
+
+def parsed_entries(reply: Iterable[Any]) -> list[tuple[int, bytes]]:
+    """ID and token of the entries of a reply; not of those that are deleted."""
+    return [(parsed_id(entry_id), fields[-1]) for entry_id, fields in reply or () if fields]
 
 
 def _words(*parts: object) -> Words:

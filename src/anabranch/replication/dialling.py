@@ -1,0 +1,89 @@
+"""Whom a region dials, and when again: members without a link to us, or those it may join by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from anabranch.keyspace.replica import epoch_of
+from anabranch.replication.peer import Backoff
+
+if TYPE_CHECKING:
+    from anabranch.replication.interface import Address, ReplicationConfig
+    from anabranch.replication.mesh import Mesh
+
+__all__ = ["Dialler"]
+
+DIAL_TIMEOUT_MS: Final = 10_000.0
+"""A dial without an answer is forgotten after this."""
+
+
+class Dialler:
+    """Dials that are under way, and those that have to wait. Times are in ms."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        config: ReplicationConfig,
+        region_at: Callable[[Address], int | None],
+    ) -> None:
+        """``region_at`` tells which region is to be found at an address."""
+        self._mesh = mesh
+        self._config = config
+        self._region_at = region_at
+        self._under_way: dict[Address, float] = {}  # since when
+        self._seeds: dict[Address, Backoff] = {}
+        self._recommended: set[Address] = set()
+
+    def recommend(self, address: Address) -> None:
+        """A member tells us whom to ask to be taken in."""
+        if not self._mesh.local.cluster_id:
+            self._recommended.add(address)
+
+    def connected(self, address: Address) -> None:
+        """Somebody answers there."""
+        self._under_way.pop(address, None)
+
+    def failed(self, address: Address, now_ms: float) -> None:
+        """Nobody answers there."""
+        self._under_way.pop(address, None)
+        if address in self._recommended and not self._mesh.local.cluster_id:
+            self._recommended.clear()
+            if not epoch_of(self._mesh.origin):
+                # Any member takes us in who cannot be confused with somebody else.
+                self._mesh.outlived(0)
+        self.wait(address, now_ms)
+
+    def wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
+        """Do not dial an address again at once."""
+        region = self._region_at(address)
+        backoff = self._seeds.get(address) if region is None else self._mesh.peer(region).backoff
+        if backoff is not None:
+            backoff.failed(now_ms, self._mesh.chance, at_least_ms)
+
+    def dial_due(self, now_ms: float) -> None:
+        """Dial whom there is no link to, and who has not just been tried."""
+        for address, since_ms in list(self._under_way.items()):
+            if now_ms - since_ms >= DIAL_TIMEOUT_MS:
+                self.failed(address, now_ms)
+        for address, backoff in self._wanted().items():
+            if address not in self._under_way and now_ms >= backoff.next_ms:
+                self._under_way[address] = now_ms
+                self._mesh.transport.dial(*address)
+
+    def _wanted(self) -> dict[Address, Backoff]:
+        """Whom we should have a link to and have none, not even one that is in the making."""
+        mesh = self._mesh
+        making = {session.dialled for session in mesh.sessions.values() if session.dialled}
+        if not mesh.local.cluster_id:
+            addresses = [*self._config.join, *self._recommended]
+            seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
+            return {} if making else seeds
+        if not mesh.membership.is_member(mesh.region):
+            return {}
+        return {
+            address: mesh.peer(region).backoff
+            for region in mesh.membership.others()
+            if mesh.session_of(region) is None
+            and (address := mesh.membership.address(region)) not in making
+        }

@@ -1,0 +1,188 @@
+"""Checks of consumer groups: what they deliver, what counts as acknowledged, what is pending.
+
+I-10 to I-13 of :mod:`anabranch.simulator.checks`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.simulator import looking
+from anabranch.simulator.formulas import Shown
+from anabranch.simulator.process import Process
+from anabranch.simulator.record import Dot, Record, Violation
+from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__ = ["GroupChecks"]
+
+
+@dataclass
+class _Delivered:
+    """What a region has handed out of a group."""
+
+    under: dict[Dot, set[Dot]] = field(default_factory=dict)
+    """By entry, the creations of the group at that time."""
+    jumped: bool = False
+    """Whether entries were passed over on purpose."""
+
+
+class GroupChecks:
+    """What regions have handed out, and what follows from it."""
+
+    def __init__(self, record: Record, work: Workload) -> None:
+        self._record = record
+        self._work = work
+        self._delivered: defaultdict[tuple[int, bytes, bytes], _Delivered] = defaultdict(_Delivered)
+
+    def check(
+        self,
+        number: int,
+        stream: Stream,
+        name: bytes,
+        group: SharedGroup,
+        entries: list[looking.Entry],
+    ) -> None:
+        """Look at a group of region ``number``, whose stream has these entries."""
+        where = f"group {name!r} of region {number}"
+        due = sum(_is_due(group, entry) for entry in entries)
+        lag = stream.count_for(group)
+        if lag != due:
+            raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
+        held = Counter(
+            (origin, entry.entry_id)
+            for consumer in group.consumers.values()
+            for origin, pending in consumer.pending.items()
+            for entry in pending.between(MIN_ID, MAX_ID)
+        )
+        pending = Counter(
+            (origin, entry_id)
+            for origin, each in group.pending.items()
+            for entry_id, entry in each.entries.items()
+            if entry.consumer is not None
+        )
+        if held != pending:
+            raise Violation(13, f"{where}: consumers hold {held}, pending is {pending}")
+        for origin, each in group.pending.items():
+            done = looking.acknowledged(group, origin).without(group.hidden.get(origin))
+            wrong = [entry.number for entry in each.entries.values() if entry.number in done]
+            if wrong:
+                raise Violation(13, f"{where}: {wrong} of {origin} are acknowledged and pending")
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def read(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
+        """XREADGROUP, and what it hands out."""
+        name = words[2]
+        by_id: defaultdict[tuple[int, bytes], list[Dot]] = defaultdict(list)
+        creations: set[Dot] = set()
+        if stream is not None and words[-1] == b">":
+            for entry in looking.entries(stream):
+                by_id[entry.entry_id, entry.token].append(entry.dot)
+            group = stream.groups.get(name)
+            if isinstance(group, SharedGroup):
+                creations = set(group.creations)
+        reply = process.do(words)
+        if isinstance(reply, Exception) or not reply or words[-1] != b">":
+            return reply
+        delivered = self._delivered[process.node.number, key, name]
+        for each in parsed_entries(reply[0][1]):
+            for dot in by_id[each]:
+                delivered.under.setdefault(dot, set()).update(creations)
+                if b"NOACK" in words:
+                    self._record.settled[key, name, dot] |= creations
+        return reply
+
+    def acknowledge(
+        self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
+    ) -> Any:
+        """XACK or XACKDEL, and what it settles."""
+        name = words[2]
+        at = words.index(b"IDS") + 2 if words[0] == b"XACKDEL" else 3
+        group = None if stream is None else stream.groups.get(name)
+        dots: list[Dot] = []
+        creations: set[Dot] = set()
+        if isinstance(group, SharedGroup):
+            creations = set(group.creations)
+            dots = [
+                (origin, entry.number)
+                for entry_id in {parsed_id(each) for each in words[at:]}
+                for origin, entry in group.pending_of(entry_id)
+            ]
+        before = self._record.reached["acknowledgement that travels"]
+        reply = process.do(words)
+        process.journal.commit()
+        if dots:
+            for dot in dots:
+                self._record.settled[key, name, dot] |= creations
+            if self._record.reached["acknowledgement that travels"] == before:
+                self._record.reached["acknowledgement held back"] += 1
+        return reply
+
+    def jumped(self, process: Process, key: bytes, name: bytes) -> None:
+        """Entries were passed over on purpose."""
+        self._delivered[process.node.number, key, name].jumped = True
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def check_acknowledgements(self, key: bytes, shown: Shown) -> None:
+        """What is acknowledged was settled by somebody, for a creation that lives."""
+        for group, creations in shown.groups.items():
+            alive = {fact.dot for fact in creations}
+            for entry in shown.entries:
+                if shown.is_acknowledged(group, entry) and any(
+                    created.delivers(entry) for created in creations
+                ):
+                    settled = self._record.settled.get((key, group, entry.dot), set())
+                    if not settled & alive:
+                        raise Violation(
+                            11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
+                        )
+
+    def check_nothing_missed(self, process: Process, key: bytes, name: bytes) -> None:
+        """Of a group that was read to its end."""
+        stream = self._work.stream(process, key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or not isinstance(group, SharedGroup):
+            return
+        delivered = self._delivered[process.node.number, key, name]
+        rows = process.do([b"XINFO", b"GROUPS", key])
+        for row in rows:
+            figures = dict(zip(row[::2], row[1::2], strict=True))
+            if figures[b"name"] == name and (
+                figures[b"lag"] != 0 or figures[b"entries-read"] != stream.entries_added
+            ):
+                raise Violation(12, f"{name!r} of {key!r} was read to its end and shows {figures}")
+        shown = self._record.history.shown((0, key), process.replica.vector)
+        if delivered.jumped or name not in shown.groups:
+            return
+        for entry in shown.entries:
+            under = delivered.under.get(entry.dot, set())
+            if (
+                any(created.delivers(entry) for created in shown.groups[name])
+                and not shown.is_acknowledged(name, entry)
+                and not under & {created.dot for created in shown.groups[name]}
+            ):
+                raise Violation(
+                    10,
+                    f"{entry.dot} was never delivered to {name!r} of {key!r} in region "
+                    f"{process.node.number}",
+                )
+
+
+def _is_due(group: SharedGroup, entry: looking.Entry) -> bool:
+    """Whether a group would still deliver an entry, one condition after the other."""
+    origin, number = entry.dot
+    if number in group.delivered.get(origin, ()):
+        return False
+    hidden = number in group.hidden.get(origin, ())
+    if not hidden and number in looking.acknowledged(group, origin):
+        return False
+    return origin in group.rewound or any(
+        number > context.get(origin, 0) if start is None else entry.entry_id > start
+        for context, start in group.creations.values()
+    )

@@ -1,0 +1,75 @@
+"""Readers with a cursor that goes from region to region: I-18 of the checks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anabranch.simulator import looking
+from anabranch.simulator.formulas import Added
+from anabranch.simulator.process import Process
+from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.workload import Workload, parsed_entries
+
+__all__ = ["Reader", "ReaderChecks"]
+
+
+@dataclass
+class Reader:
+    """A client of AB.READ that asks now here, now there."""
+
+    key: bytes
+    count: int
+    cursor: bytes = b"0"
+    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
+
+
+class ReaderChecks:
+    """What such readers get."""
+
+    def __init__(self, record: Record, work: Workload) -> None:
+        self._record = record
+        self._work = work
+
+    def read(self, process: Process, reader: Reader) -> tuple[bytes, list[tuple[int, bytes]]]:
+        """AB.READ: the next cursor, and what was got."""
+        words = [b"AB.READ", b"COUNT", b"%d" % reader.count, b"STREAMS", reader.key, reader.cursor]
+        reply = process.do(words)
+        if isinstance(reply, Exception):
+            raise Violation(18, f"AB.READ is refused: {reply}")
+        ((_, cursor, entries),) = reply
+        return cursor, parsed_entries(entries)
+
+    def got(self, reader: Reader, cursor: bytes, entries: list[tuple[int, bytes]]) -> None:
+        """A reader has received a reply."""
+        again = [each for each in entries if reader.got[each] >= self._times_added(reader, each)]
+        if again and not self._work.copies:
+            raise Violation(18, f"AB.READ of {reader.key!r} returned {again} again")
+        reader.got.update(entries)
+        reader.cursor = cursor
+
+    def _times_added(self, reader: Reader, entry: tuple[int, bytes]) -> int:
+        """After DEL a producer's repetition may get the ID it had, where the clock stood still."""
+        return sum(
+            isinstance(fact, Added) and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
+            for fact in self._record.history.facts[0, reader.key]
+        )
+
+    def drain(self, reader: Reader, processes: Sequence[Process], chance: random.Random) -> None:
+        """Read on to the end of a stream, wherever, and see whether anything was missed."""
+        shown = self._record.history.shown((0, reader.key), processes[0].replica.vector)
+        due = Counter(
+            (entry.entry_id, looking.token_of(entry.payload))  # type: ignore[arg-type]
+            for entry in shown.entries
+        )
+        stream = self._work.stream(processes[0], reader.key)
+        if stream is None or looking.is_over(stream, processes[0].wall_ms()):
+            return
+        for _ in range(sum(due.values()) + 2):
+            self.got(reader, *self.read(chance.choice(processes), reader))
+        missed = due - reader.got
+        if missed and not (self._work.copies or self._record.has_lost):
+            raise Violation(18, f"AB.READ of {reader.key!r} never returned {sorted(missed)}")
+        self._record.reached["wandering reader read to the end"] += 1
