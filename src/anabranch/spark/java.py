@@ -8,8 +8,8 @@ that serves as JAVA_HOME.
 A second directory serves as SPARK_HOME. It links to everything of PySpark but the zip file of its
 Python half, from which every worker process would otherwise import, without bytecode, and slowly.
 
-Beside the wrapper there may be an archive of the classes that Spark loads, ready for use: see
-`anabranch.spark.archives`.
+Beside the wrapper there may be an AOT cache of the classes that Spark loads: see
+`anabranch.spark.aot_cache`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.archives import archive_list, archive_options, sound_archive
+from anabranch.spark.aot_cache import cache_options, cache_record, sound_cache
 from anabranch.spark.java import cache_directory, current_java_home, log_settings, spark_home
 
 if TYPE_CHECKING:
@@ -118,7 +118,15 @@ def _made(builder: SparkSession.Builder) -> SparkSession:
 
 
 _FEW_CORES: Final = 2
-"""With so many Java starts sooner if it does not collect beside the work."""
+"""With so many Java starts sooner if it neither collects nor compiles much beside the work."""
+
+_SECOND_COMPILER_LATER: Final = [
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+]
+"""Ten times Java's own: what is called less often ends before its compilation has paid."""
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -145,11 +153,12 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
         yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
     options = given.get(_JAVA_OPTIONS, "")
     words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
-    listing = archive_list(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
-    if local and (archive := sound_archive(listing)) is not None:
-        words += archive_options(archive)
-    if local and (os.cpu_count() or 1) <= _FEW_CORES and not re.search(r"Use\w+GC", options):
-        words.append("-XX:+UseSerialGC")
+    record = cache_record(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
+    if local and (cache := sound_cache(record)) is not None:
+        words += cache_options(cache)
+    if local and (os.cpu_count() or 1) <= _FEW_CORES:
+        words += [] if re.search(r"Use\w+GC", options) else ["-XX:+UseSerialGC"]
+        words += _SECOND_COMPILER_LATER
     yield _JAVA_OPTIONS, f"{java_options(words)} {options}".strip()
 
 

@@ -1,9 +1,10 @@
-"""An archive of Spark's classes, from which Java starts in two thirds of the time.
+"""An AOT cache of Spark, from which Java starts in two thirds of the time.
 
 Spark loads some twelve thousand classes before its first result: each is found in a jar, parsed,
-checked. Java can write them down as they are after that. It takes two archives: one of Java's own
-classes, on which a run of `anabranch.spark.rehearsal` puts one of Spark's. Java refuses an archive
-that another Java, another class path or other settings of the heap have made, and goes on without.
+checked, and what is called often compiled. In a run of `anabranch.spark.rehearsal` Java writes the
+classes down as they are after that, and what was called often (JEP 483, 514 and 515). It refuses a
+cache that another Java, another class path or other settings of the heap have made, and goes on
+without.
 """
 
 from __future__ import annotations
@@ -23,38 +24,36 @@ from typing import Final
 from uuid import uuid4
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.archives import archive_list, archive_options, list_archives
+from anabranch.spark.aot_cache import cache_options, cache_record, record_cache
 from anabranch.spark.java import Java, current_java_home, find_java, spark_home
 from anabranch.spark.rehearsal import FIRST_RESULT
 
 __all__ = ["CannotWarm", "Warmed", "warm"]
 
 OLDEST: Final = 25
-"""The oldest Java that takes an archive of Spark's classes; 21 says that the class path differs."""
+"""The oldest Java that makes such a cache in one run."""
 
 _STEP_SECONDS: Final = 600
-_SILENT: Final = ["-Xlog:cds*=off", "-Xlog:aot*=off"]
 
 
 class CannotWarm(AnabranchError):
-    """No archive was made, and one that was there is as it was; the text says why."""
+    """No cache was made, and one that was there is as it was; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """An archive that is in use from now on."""
+    """A cache that is in use from now on."""
 
-    archive: str
+    cache: str
     nbytes: int
-    """Size of the archive and of that of Java's own classes, on which it is put."""
     before_s: float
-    """From nothing to the first rows of a data source, without the archive."""
+    """From nothing to the first rows of a data source, without the cache."""
     after_s: float
     """The same with it."""
 
 
 def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
-    """Make the archive for local sessions without machine learning here, or make it anew.
+    """Make the cache for local sessions without machine learning here, or make it anew.
 
     Starts Spark three times. `progress` is told what begins. Raises `CannotWarm`, `JavaMissing`.
     """
@@ -63,33 +62,30 @@ def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
         raise CannotWarm(_too_old(java))
     home = current_java_home()
     spark = Path(os.environ.get("SPARK_HOME") or spark_home(has_ml=False))
-    listing = archive_list(home, spark)
-    # The upper archive knows the lower one by its path, so neither ever changes its name.
-    stem = f"{listing.stem}-{uuid4().hex}"
-    lower, upper = home / f"{stem}.java.jsa", home / f"{stem}.jsa"
-    with _alone(home), tempfile.TemporaryDirectory(prefix="anabranch-warm-") as cache:
-        # An empty cache: no archive is used but those that are named here.
-        environment = {**os.environ, "XDG_CACHE_HOME": cache, "SPARK_HOME": str(spark)}
+    record = cache_record(home, spark)
+    cache = home / f"{record.stem}-{uuid4().hex}.aot"
+    with _alone(home), tempfile.TemporaryDirectory(prefix="anabranch-warm-") as elsewhere:
+        # No cache is used but the one that is named here.
+        environment = {**os.environ, "XDG_CACHE_HOME": elsewhere, "SPARK_HOME": str(spark)}
         try:
             progress("starting Spark as it is")
             before_s = _rehearsed([], environment)
-            progress("writing Java's classes")
-            _run([str(home / "bin" / "java"), "-Xshare:dump", *_on(lower)], environment)
-            progress("running a pipeline and writing Spark's classes")
-            _rehearsed([*_on(lower), f"-XX:ArchiveClassesAtExit={upper}"], environment, whole=True)
+            progress("running a pipeline and writing Java's and Spark's classes")
+            _rehearsed([f"-XX:AOTCacheOutput={cache}"], environment, whole=True)
+            if not cache.exists():
+                raise CannotWarm("Java wrote no cache when it ended")
             progress("starting Spark with them")
-            # Java that must not start without an archive: a session shows that it is good.
-            after_s = _rehearsed([*archive_options(upper), "-Xshare:on"], environment)
-            nbytes = lower.stat().st_size + upper.stat().st_size
-            list_archives(listing, [lower, upper])
+            # Java that must not start without a cache: a session shows that it is good.
+            after_s = _rehearsed([*cache_options(cache), "-XX:AOTMode=on"], environment)
+            nbytes = cache.stat().st_size
+            record_cache(record, cache)
         except BaseException:
-            lower.unlink(missing_ok=True)
-            upper.unlink(missing_ok=True)
+            cache.unlink(missing_ok=True)
             raise
-        for other in home.glob(f"{listing.stem}-*"):
-            if other not in (lower, upper):
-                other.unlink()  # of an archive before this one, or of a run that was killed
-    return Warmed(str(upper), nbytes, before_s, after_s)
+        for other in home.glob(f"{record.stem}-*"):
+            if other != cache:
+                other.unlink()  # a cache before this one, or of a run that was killed
+    return Warmed(str(cache), nbytes, before_s, after_s)
 
 
 def _too_old(java: Java) -> str:
@@ -106,14 +102,10 @@ def _too_old(java: Java) -> str:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Wait for others that make the archive at the same time."""
+    """Wait for others that make the cache at the same time."""
     with (home / "warming.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _on(archive: Path) -> list[str]:
-    return [*_SILENT, f"-XX:SharedArchiveFile={archive}"]
 
 
 def _rehearsed(words: list[str], environment: dict[str, str], *, whole: bool = False) -> float:

@@ -119,5 +119,5 @@ def _warmed(progress: Callable[[str], None], figures: dict[str, float]) -> str:
     figures.update(nbytes=made.nbytes, before_s=made.before_s, after_s=made.after_s)
     return (
         f"first rows in {made.after_s:.1f} s, and in {made.before_s:.1f} s without "
-        f"the {made.nbytes / 1e6:.0f} MB of {made.archive}"
+        f"the {made.nbytes / 1e6:.0f} MB of {made.cache}"
     )
