@@ -2,9 +2,9 @@ r"""The rows of AB.IMPORT: whether they are what stands on the wire, and what th
 
 A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
 all of them are checked. Row by row that would cost more than everything else; here a fixed number
-of calls goes over the whole payload. Rows of a table have the same names in the same order, so the
-payload is cut where they stand, and what is left are sizes and values. Rows that differ are cut at
-their line ends. Only what neither of this can tell apart is parsed row by row.
+of calls goes over the whole payload. Rows of a table have the same names in the same order, so they
+become columns when the payload is cut at its sizes. Rows that differ are cut at their line ends.
+Only what neither of this can tell apart is parsed row by row.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import re
 import struct
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, compress, pairwise, repeat
-from operator import add, sub
+from operator import add
 from typing import Final
 
 from hiredis import ProtocolError, Reader, pack_command
@@ -39,8 +39,8 @@ _BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"
 _CACHED_MAX: Final = 8192
-_STRETCH_BYTES: Final = 24_000
-"""Cut at a time: above 30,000 CPython prepares for a long search at each cut, which costs more."""
+_CUT: Final = _LINE_END + b"$"
+"""Before the size of each word. CPython looks for so few bytes without preparing for it."""
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class Rows:
     """Names and values, the same number in all rows or one for each."""
     cuts: list[bytes]
     """What stands before, between and behind the pieces of every row."""
-    pieces: list[bytes]
-    """The rest, one less for each row than there are cuts."""
+    columns: list[list[bytes]]
+    """The pieces: one less for each row than there are cuts."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -69,32 +69,28 @@ class Rows:
         """
         weights = entry_weights(self.sizes, self.words)
         begins, ends, id_sizes = _before_fields(ids)
-        data = _woven([begins, ends], self.cuts, self.pieces, len(ids))
+        data = self._woven(begins, ends)
         sizes = list(map(add, id_sizes, self.sizes))
         opens = _opening(weights, newest, limits)
         return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
 
-
-def _woven(
-    columns: list[Sequence[bytes]], cuts: list[bytes], pieces: list[bytes], count: int
-) -> bytes:
-    """Row by row one of each column, then cuts and pieces in turns, all in one."""
-    width = len(columns) + 2 * len(cuts) - 1
-    whole = [b""] * (width * count)
-    for at, column in enumerate(columns):
-        whole[at::width] = column
-    for at, cut in enumerate(cuts):
-        whole[len(columns) + 2 * at :: width] = [cut] * count
-    per_row = len(cuts) - 1
-    for at in range(per_row):
-        whole[len(columns) + 2 * at + 1 :: width] = pieces[at::per_row]
-    return b"".join(whole)
+    def _woven(self, *before: Sequence[bytes]) -> bytes:
+        """Row by row what stands before it, then cuts and pieces in turns, all in one."""
+        count = len(self)
+        cuts = [[cut] * count for cut in self.cuts]
+        columns = [*before, cuts[0]]
+        for pieces, cut in zip(self.columns, cuts[1:], strict=True):
+            columns += pieces, cut
+        whole = [b""] * (len(columns) * count)
+        for at, column in enumerate(columns):
+            whole[at :: len(columns)] = column
+        return b"".join(whole)
 
 
 # -- checking ---------------------------------------------------------------------------------
 
 
-def content_of(payload: bytes) -> tuple[list[int], bytes]:
+def content_of(payload: bytes) -> tuple[array[int], bytes]:
     """Where each row of a payload ends, and the rows; :class:`CommandError` if it is none."""
     if len(payload) < _COUNT.size:
         raise CommandError(_INVALID)
@@ -108,59 +104,55 @@ def content_of(payload: bytes) -> tuple[list[int], bytes]:
         ends.byteswap()
     if (ends[-1] if count else 0) != len(payload) - data_at:
         raise CommandError(_INVALID)
-    return ends.tolist(), payload[data_at:]
+    return ends, payload[data_at:]
 
 
-def rows_in(ends: list[int], data: bytes) -> Rows:
+def rows_in(ends: array[int], data: bytes) -> Rows:
     """At least one row, checked; :class:`CommandError` if they are not."""
     return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
 
 
-def _tabular(ends: list[int], data: bytes) -> Rows | None:
+def _tabular(ends: array[int], data: bytes) -> Rows | None:
     """Rows that have the names of the first; None if they do not, or cannot be told apart so.
 
-    Cut at all names, a row is pieces of size, line end and value. Put together again with the cuts
-    in their order they are the same bytes, so there is nothing else.
+    Cut before every size they are, in turns, a name and a column's pieces: size, line end, value.
+    Between two rows the last piece has the next one's first line behind it. Taken together the
+    pieces are as long as the rows say only if each had it: then there is nothing else.
     """
     count = len(ends)
     first = data[: ends[0]]
     words = _words_in(Reader(), first)
-    if not words:
+    if not words or not data.endswith(_LINE_END):
         return None
     reader = Reader()
     reader.feed(first)
-    names = reader.gets()[0::2]
-    head, *seams = [b"$%d\r\n%b\r\n$" % (len(name), name) for name in names]
-    cuts = [b"*%d\r\n%b" % (words, head), *(_LINE_END + seam for seam in seams), _LINE_END]
-    mark = _LINE_END + cuts[0]
-    others = set(cuts[1:-1])
-    pieces: list[bytes] = []
-    low = row = 0
-    while row < count:
-        row = max(bisect_right(ends, low + _STRETCH_BYTES), row + 1)
-        rest = data[low + len(cuts[0]) : ends[row - 1] - len(_LINE_END)]
-        for seam in others:
-            rest = rest.replace(seam, mark)
-        pieces += rest.split(mark)
-        low = ends[row - 1]
-    per_row = len(names)
-    if len(pieces) != count * per_row or not _are_sized(pieces):
+    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
+    head = b"*%d" % words
+    parts = data[len(head) + len(_CUT) : -len(_LINE_END)].split(_CUT)
+    if len(parts) != count * words:
         return None
-    sums = list(accumulate(map(len, pieces)))[per_row - 1 :: per_row]
-    framing = sum(map(len, cuts))
-    if list(map(add, sums, range(framing, framing * (count + 1), framing))) != ends:
+    if any(parts[2 * at :: words].count(name) != count for at, name in enumerate(names)):
         return None
-    if _woven([], cuts, pieces, count) != data:
+    columns = [parts[at::words] for at in range(1, words, 2)]
+    last = columns.pop()
+    columns.append([*map(bytes.removesuffix, last[:-1], repeat(_LINE_END + head)), last[-1]])
+    cuts = [_CUT + name + _CUT for name in names]
+    cuts = [head + cuts[0], *cuts[1:], _LINE_END]
+    lengths = [list(map(len, column)) for column in columns]
+    sizes = list(map(add, lengths[0], repeat(sum(map(len, cuts)))))
+    for each in lengths[1:]:
+        sizes = list(map(add, sizes, each))
+    if array("I", accumulate(sizes)) != ends or not all(map(_are_sized, columns, lengths)):
         return None
-    return Rows(list(map(sub, ends, [0, *ends])), words, cuts, pieces)
+    return Rows(sizes, words, cuts, columns)
 
 
-def _are_sized(pieces: list[bytes]) -> bool:
+def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
     """Whether each is a value behind its size and a line end."""
     try:
-        begins = list(map(_SIZE_LINES.__getitem__, map(len, pieces)))
+        begins = list(map(_SIZE_LINES.__getitem__, lengths))
     except IndexError:
-        begins = [_size_line(len(piece)) for piece in pieces]
+        begins = list(map(_size_line, lengths))
     return all(map(bytes.startswith, pieces, begins))
 
 
@@ -176,7 +168,7 @@ def _size_line(size: int) -> bytes:
 _SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
 
 
-def _mixed(ends: list[int], data: bytes) -> Rows | None:
+def _mixed(ends: array[int], data: bytes) -> Rows | None:
     """Rows of any names; None if they are not, or a word holds a line end."""
     lines = data.split(_LINE_END)
     if lines.pop():
@@ -201,7 +193,7 @@ def _mixed(ends: list[int], data: bytes) -> Rows | None:
     return _whole(rows, [lines_of >> 1 for lines_of in counts])
 
 
-def _parsed(ends: list[int], data: bytes) -> Rows:
+def _parsed(ends: array[int], data: bytes) -> Rows:
     """Any rows that are what they should be; :class:`CommandError` if they are not."""
     rows = [data[low:high] for low, high in pairwise([0, *ends])]
     reader = Reader()
@@ -212,7 +204,7 @@ def _parsed(ends: list[int], data: bytes) -> Rows:
 
 
 def _whole(rows: list[bytes], words: list[int]) -> Rows:
-    return Rows(list(map(len, rows)), words, [b"", b""], rows)
+    return Rows(list(map(len, rows)), words, [b"", b""], [rows])
 
 
 def _words_in(reader: Reader, row: bytes) -> int:
