@@ -13,6 +13,7 @@ costs nothing to lay over the bytes, and taking every other element copies at th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -29,6 +30,7 @@ __all__ = ["Block", "Entries", "Parsed", "join"]
 SHAPES_MAX: Final = 64
 """Above so many different sequences of field names in one block, hiredis is quicker."""
 
+_DIGITS: Final = rb"([0-9]+)"
 _DIGITS_MAX: Final = 10
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
@@ -264,10 +266,14 @@ class Block:
     def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
         """Decimal digits between a short text and CR LF, and the places behind.
 
-        Nearly always one word has all of it, and the numbers are equally long.
+        Nearly always one word has all of it, and the numbers are equal, or equally long.
         """
         self._within(at, _WORD)
         words = self._words[at]
+        if first := re.match(re.escape(before) + _DIGITS + _CRLF, words[:1].tobytes()):
+            text = first[0]
+            if ((words & _LOW[len(text)]) == _word(text)).all():
+                return np.full(len(at), int(first[1])), at + len(text)
         if ((words & _LOW[len(before)]) != _word(before)).any():
             raise PayloadError("an entry is not in the form it should be")
         words >>= np.uint64(8 * len(before))
