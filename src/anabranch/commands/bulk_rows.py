@@ -39,6 +39,7 @@ _BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"
 _CACHED_MAX: Final = 8192
+_CACHED_CUT_BYTES: Final = 100
 _CUT: Final = _LINE_END + b"$"
 """Before the size of each word. CPython looks for so few bytes without preparing for it."""
 
@@ -68,19 +69,18 @@ class Rows:
         of either a node may have.
         """
         weights = entry_weights(self.sizes, self.words)
-        begins, ends, id_sizes = _before_fields(ids)
-        data = self._woven(begins, ends)
+        begins, ids_and_cuts, id_sizes = _before_pieces(ids, self.cuts[0])
+        data = self._woven(begins, ids_and_cuts)
         sizes = list(map(add, id_sizes, self.sizes))
         opens = _opening(weights, newest, limits)
         return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
 
     def _woven(self, *before: Sequence[bytes]) -> bytes:
-        """Row by row what stands before it, then cuts and pieces in turns, all in one."""
+        """Row by row what stands before the pieces, then pieces and cuts in turns, all in one."""
         count = len(self)
-        cuts = [[cut] * count for cut in self.cuts]
-        columns = [*before, cuts[0]]
-        for pieces, cut in zip(self.columns, cuts[1:], strict=True):
-            columns += pieces, cut
+        columns = [*before]
+        for pieces, cut in zip(self.columns, self.cuts[1:], strict=True):
+            columns += pieces, [cut] * count
         whole = [b""] * (len(columns) * count)
         for at, column in enumerate(columns):
             whole[at :: len(columns)] = column
@@ -245,23 +245,23 @@ def _holds_words(row: bytes, at: int, words: int) -> bool:
 # -- putting together -------------------------------------------------------------------------
 
 
-def _before_fields(ids: range) -> tuple[list[bytes], Sequence[bytes], list[int]]:
-    """What stands before an entry's fields, for IDs that ascend evenly: begins, ends, sizes."""
+def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes], list[int]]:
+    """What stands before an entry's first piece, the cut at last; IDs ascend evenly.
+
+    In two parts, and how long what stands before the cut is.
+    """
     ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
     if ids[-1] >> SEQ_BITS != ms:  # they go over into the next millisecond
-        ends = [b"%b\r\n" % text(entry_id) for entry_id in ids]
-        begins = [b"*2\r\n$%d\r\n" % (len(end) - 2) for end in ends]
-        return (
-            begins,
-            ends,
-            [len(begin) + len(end) for begin, end in zip(begins, ends, strict=True)],
-        )
+        texts = list(map(text, ids))
+        begins = [b"*2\r\n$%d\r\n" % len(each) for each in texts]
+        sizes = [len(begin) + len(each) + 2 for begin, each in zip(begins, texts, strict=True)]
+        return begins, [b"%b\r\n%b" % (each, cut) for each in texts], sizes
     numbers = range(low, low + ids[-1] - ids[0] + 1, ids.step)
-    make = _number_lines if len(ids) <= _CACHED_MAX else _number_lines.__wrapped__
-    lines = make(numbers)
+    is_short = len(ids) <= _CACHED_MAX and len(cut) <= _CACHED_CUT_BYTES
+    lines = (_number_lines if is_short else _number_lines.__wrapped__)(numbers, cut)
     begins = []
-    sizes: list[int] = []
-    for digits in range(len(lines[0]) - 2, len(lines[-1]) - 1):
+    sizes = []
+    for digits in range(len(str(numbers[0])), len(str(numbers[-1])) + 1):
         count = bisect_left(numbers, 10**digits) - len(begins)
         begin = b"*2\r\n$%d\r\n%d-" % (len(b"%d-" % ms) + digits, ms)
         begins += [begin] * count
@@ -270,9 +270,13 @@ def _before_fields(ids: range) -> tuple[list[bytes], Sequence[bytes], list[int]]
 
 
 @lru_cache(maxsize=8)
-def _number_lines(numbers: range) -> list[bytes]:
-    """The second halves of IDs. Most runs begin with the first of a millisecond: they recur."""
-    return [b"%d\r\n" % number for number in numbers]
+def _number_lines(numbers: range, cut: bytes) -> list[bytes]:
+    """The second halves of IDs and what follows them.
+
+    Most runs begin with the first of a millisecond, and a stream's rows with the same name: they
+    recur.
+    """
+    return [b"%d\r\n%b" % (number, cut) for number in numbers]
 
 
 def _opening(weights: list[int], newest: tuple[int, int], limits: tuple[int, int]) -> list[int]:

@@ -22,7 +22,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
+from operator import add, rshift
 
 from anabranch.stream.packed_ids import PackedIds
 
@@ -50,8 +51,7 @@ def entry_weights(sizes: list[int], words: int | list[int]) -> list[int]:
         return list(map(entry_weight, sizes, words))
     if words == 2:
         return [size - 4 for size in sizes]
-    framing = 4 - 4 * words
-    return [(size + framing) >> 1 for size in sizes]
+    return list(map(rshift, map(add, sizes, repeat(4 - 4 * words)), repeat(1)))
 
 
 class Block:
