@@ -17,7 +17,7 @@ TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make run ARGS='--port 6380' passes arguments on; so do test and bench."
+	@echo "  make run ARGS='--port 6380' passes arguments on; so do test, histories and bench."
 
 setup: $(STAMP) ## a virtual environment in .venv with everything that is needed
 
