@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import hiredis
 
 from anabranch.keyspace.replica import region_of
 from anabranch.simulator.formulas import Added, Dot, Key, Shown, Vector
+from anabranch.simulator.reader_checks import Reader
 from anabranch.stream.stream import Stream
 from tests.active_active.comparison import KEYS, Comparison, entries_of, id_of, pairs
 from tests.active_active.readers import GroupReader, token_of
@@ -46,13 +47,9 @@ _Group = tuple[bytes, bytes]  # key and name
 
 
 @dataclass
-class Wanderer:
-    """A reader with a vector cursor that asks now here, now there."""
+class Wanderer(Reader):
+    """One in regions that lose power."""
 
-    key: bytes
-    count: int
-    cursor: bytes = b"0"
-    got: Counter[tuple[int, bytes]] = field(default_factory=Counter)
     is_misled: bool = False
     """Whether it was answered with what was lost then: what removed an entry, maybe."""
 
@@ -433,12 +430,9 @@ class Life(Comparison):
         """What is acknowledged was settled by somebody, for a creation that lives."""
         for group, creations in shown.groups.items():
             alive = {fact.dot for fact in creations}
-            for entry in shown.entries:
-                if shown.is_acknowledged(group, entry) and any(
-                    created.delivers(entry) for created in creations
-                ):
-                    settled = self.settled.get(((0, key), group, entry.dot), set())
-                    assert settled & alive, f"{entry.dot} in {group!r}: nobody settled it"
+            for entry in shown.done(group):
+                settled = self.settled.get(((0, key), group, entry.dot), set())
+                assert settled & alive, f"{entry.dot} in {group!r}: nobody settled it"
 
     def _drain(self, node: Node, key: bytes) -> None:
         """Whatever is left is handed out, and then nothing is left."""

@@ -77,9 +77,7 @@ class GroupReader:
                 sure or not self.may_be_open(shown, group, entry)
             ):
                 continue
-            if origin in self.place or any(
-                created.delivers(entry) for created in shown.groups[group]
-            ):
+            if origin in self.place or shown.delivers(group, entry):
                 yield entry
 
     def may_be_open(self, shown: Shown, group: bytes, entry: Added) -> bool:

@@ -315,6 +315,18 @@ class Shown:
                 tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
         return tags
 
+    def delivers(self, group: bytes, entry: Added) -> bool:
+        """Whether a group that is there begins before an entry."""
+        return any(created.delivers(entry) for created in self.groups[group])
+
+    def done(self, group: bytes) -> list[Added]:
+        """The entries that a group need not deliver any more, as they are acknowledged."""
+        return [
+            entry
+            for entry in self.entries
+            if self.is_acknowledged(group, entry) and self.delivers(group, entry)
+        ]
+
     def is_acknowledged(
         self, group: bytes, entry: Added, but: frozenset[Dot] = frozenset()
     ) -> bool:

@@ -133,15 +133,11 @@ class GroupChecks:
         """What is acknowledged was settled by somebody, for a creation that lives."""
         for group, creations in shown.groups.items():
             alive = {fact.dot for fact in creations}
-            for entry in shown.entries:
-                if shown.is_acknowledged(group, entry) and any(
-                    created.delivers(entry) for created in creations
-                ):
-                    settled = self._record.settled.get((key, group, entry.dot), set())
-                    if not settled & alive:
-                        raise Violation(
-                            11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
-                        )
+            for entry in shown.done(group):
+                if not self._record.settled.get((key, group, entry.dot), set()) & alive:
+                    raise Violation(
+                        11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
+                    )
 
     def check_nothing_missed(self, process: Process, key: bytes, name: bytes) -> None:
         """Of a group that was read to its end."""
@@ -163,7 +159,7 @@ class GroupChecks:
         for entry in shown.entries:
             under = delivered.under.get(entry.dot, set())
             if (
-                any(created.delivers(entry) for created in shown.groups[name])
+                shown.delivers(name, entry)
                 and not shown.is_acknowledged(name, entry)
                 and not under & {created.dot for created in shown.groups[name]}
             ):
