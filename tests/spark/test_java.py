@@ -195,6 +195,22 @@ def test_a_cache_is_for_one_java_and_one_spark_on_this_machine(monkeypatch, tmp_
     assert "AOT" not in started_with(old, tmp_path, monkeypatch)
 
 
+def test_only_a_driver_that_runs_the_tasks_itself_is_tuned(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    checks = "-Darrow.enable_unsafe_memory_access="
+    assert f"{checks}true" in started_with(tmp_path, tmp_path, monkeypatch)
+    assert checks not in started_with(tmp_path, tmp_path, monkeypatch, local=False)
+    own = {"spark.driver.extraJavaOptions": f"{checks}false"}
+    found = dict(sessions._settings(own, local=True))["spark.driver.extraJavaOptions"]
+    assert found.endswith(f"{checks}false")  # Java takes the last one
+
+
+def test_java_and_its_workers_talk_through_a_socket_file(spark):
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+    own = {"spark.python.unix.domain.socket.enabled": "false"}
+    assert not own.keys() & dict(sessions._settings(own, local=True)).keys()
+
+
 def test_a_cache_that_is_not_as_it_was_written_is_left_alone(tmp_path):
     record, cache = tmp_path / "x.cache", tmp_path / "a.aot"
     assert aot_cache.sound_cache(record) is None

@@ -42,8 +42,14 @@ _DRIVER: Final = {
     # Spark's own way to write a checkpoint starts a process, chmod, four times in every batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# Of a few cores; a cluster has its own idea.
-_LOCAL: Final = {"spark.sql.shuffle.partitions": "4"}
+_LOCAL: Final = {
+    # Of a few cores; a cluster has its own idea.
+    "spark.sql.shuffle.partitions": "4",
+    # Over TCP Java and its Python workers wait for each other's delayed acknowledgements. A socket
+    # file holds less than TCP's window, so more is written and read at once.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.buffer.size": str(1 << 20),
+}
 
 
 class ConnectMissing(AnabranchError):
@@ -128,6 +134,16 @@ _SECOND_COMPILER_LATER: Final = [
 ]
 """Ten times Java's own: what is called less often ends before its compilation has paid."""
 
+_ARROW_UNCHECKED: Final = [
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+]
+"""Arrow looks at bounds and nulls of every value that Spark gets, and Spark at both before.
+
+Without the former a column that comes from Python is read a third faster. Iceberg does the same in
+every Spark it is used in.
+"""
+
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
@@ -156,6 +172,8 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
     record = cache_record(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
     if local and (cache := sound_cache(record)) is not None:
         words += cache_options(cache)
+    if local:
+        words += _ARROW_UNCHECKED
     if local and (os.cpu_count() or 1) <= _FEW_CORES:
         words += [] if re.search(r"Use\w+GC", options) else ["-XX:+UseSerialGC"]
         words += _SECOND_COMPILER_LATER
