@@ -32,6 +32,8 @@ SHAPES_MAX: Final = 64
 
 _DIGITS: Final = rb"([0-9]+)"
 _DIGITS_MAX: Final = 10
+_SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
+_HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
 _CRLF: Final = b"\r\n"
@@ -119,9 +121,13 @@ class Block:
         self._ends = ends
         self._data = data
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
-        # At each place the eight bytes from there on.
-        self._words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, strides=(1,))
+        self._words = self._at_each("<u8")
         self._parsed: Parsed | None = None
+
+    def _at_each(self, kind: str) -> npt.NDArray[Any]:
+        """At each place the bytes from there on as something of a kind."""
+        count = len(self._data) - np.dtype(kind).itemsize + 1
+        return np.ndarray((count,), kind, self._data, strides=(1,))
 
     def __len__(self) -> int:
         return len(self.ms)
@@ -182,10 +188,7 @@ class Block:
         """Groups of entries, with the spans of the first of each wanted field, or of all."""
         if not len(self):
             return []
-        starts = np.concatenate(([0], self._ends[:-1]))
-        self._expect(starts, b"*2\r\n$")
-        length, id_start = self._number(starts + len(b"*2\r\n"), b"$")
-        words, at = self._number(id_start + length, b"\r\n*")
+        words, at = self._number(self._id_ends(), b"\r\n*")
         if (words % 2).any():
             raise PayloadError("an entry has a field without a value")
         done: list[_Group] = []
@@ -215,14 +218,39 @@ class Block:
             todo += steps
         return done
 
+    def _id_ends(self) -> Ints:
+        """Behind each entry's ID."""
+        starts = np.concatenate(([0], self._ends[:-1]))
+        first = _HEAD.match(self._data)
+        if first and self._equal(starts, first[0]).all():  # IDs are equally long
+            return starts + (len(first[0]) + int(first[1]))
+        self._expect(starts, b"*2\r\n$")
+        length, id_start = self._number(starts + len(b"*2\r\n"), b"$")
+        return id_start + length
+
     def _step(self, group: _Group) -> list[_Group]:
         """Walk over one field of a group, which falls apart if its name differs."""
+        first = _SIZE.match(self._data, int(group.at[0]))
+        name_end = first.end() + int(first[1]) if first else 0
+        text = self._data[int(group.at[0]) : name_end]
+        if first and self._equal(group.at, text).all():  # the same name in all, as nearly always
+            spans = self._value(group.at + len(first[0]), group.at + len(text))
+            names = [*group.names, self._data[first.end() : name_end]]
+            return [_Group(group.rows, spans[3], group.left - 1, names, [*group.spans, spans])]
+        return self._split(group)
+
+    def _value(self, name_start: Ints, name_end: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """The spans of fields whose names are known."""
+        length, start = self._number(name_end, b"\r\n$")
+        return name_start, name_end, start, start + length
+
+    def _split(self, group: _Group) -> list[_Group]:
+        """Walk over one field of a group, by names."""
         length, name_start = self._number(group.at, b"\r\n$")
         name_end = name_start + length
-        length, value_start = self._number(name_end, b"\r\n$")
-        at = value_end = value_start + length
+        spans = self._value(name_start, name_end)
+        at = spans[3]
         left = group.left - 1
-        spans = (name_start, name_end, value_start, value_end)
         found: list[_Group] = []
         rest = np.arange(len(group.rows))
         while len(rest):
@@ -250,12 +278,16 @@ class Block:
         return found
 
     def _equal(self, at: Ints, text: bytes) -> npt.NDArray[np.bool_]:
-        """Where a text is, eight bytes of it at a time."""
-        self._within(at, len(text) + _WORD)
+        """Where a text is."""
+        width = -(-len(text) // _WORD)
+        self._within(at, width * _WORD)
         same = np.ones(len(at), np.bool_)
-        for offset in range(0, len(text), _WORD):
-            some = text[offset : offset + _WORD]
-            same &= (self._words[at + offset] & _LOW[len(some)]) == _word(some)
+        if width and len(at):
+            # What is at a place is fetched at once: that costs the most, however long it is.
+            found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
+            for place in range(width):
+                some = text[place * _WORD : (place + 1) * _WORD]
+                same &= (found[:, place] & _LOW[len(some)]) == _word(some)
         return same
 
     def _expect(self, at: Ints, text: bytes) -> None:

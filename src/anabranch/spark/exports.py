@@ -71,24 +71,20 @@ def _parse_export(payload: memoryview) -> Export:
             payload, at
         )
         at += _CHUNK.size
-        offset = joined - end_base
-        if not count:
-            raise PayloadError(_DISAGREE)
         if form == _PACKED and width == 2 and not flags & _HAS_POSITIONS:
-            ends_at = at + 8 * count
-            words, ends = payload[at:ends_at], payload[ends_at : ends_at + 2 * count]
-            at = ends_at + 2 * count
-            columns.add_usual(words, ends, (count, base_ms, first, offset))
+            columns.words.append(payload[at : (ends_at := at + 8 * count)])
+            columns.usual_ends.append(payload[ends_at : (at := ends_at + 2 * count)])
+            columns.facts.append((count, base_ms, first, joined - end_base))
         else:
+            offset = joined - end_base
             at = columns.add(payload, at, (count, form, width, flags, base_ms, first, offset))
-        part = payload[at : at + size]
-        at += size
+        columns.counts.append(count)
+        data.append(payload[at : (at := at + size)])
         joined += size
-        if len(part) != size:
-            raise PayloadError(_DISAGREE)
-        data.append(part)
-    if at != len(payload):
+    if at < len(payload):
         raise PayloadError("the reply of AB.EXPORT is longer than it says")
+    if at > len(payload) or not all(columns.counts):
+        raise PayloadError(_DISAGREE)
     export = columns.export(next_position, data)
     counts = np.cumsum(columns.counts, dtype=np.int64)
     if (export.ends[counts - 1] != np.cumsum([len(part) for part in data], dtype=np.int64)).any():
@@ -107,50 +103,41 @@ class _Columns:
     """
 
     def __init__(self) -> None:
+        """No chunk so far."""
         self.counts: list[int] = []
+        """Of every chunk."""
+        self.words: list[memoryview] = []
+        self.usual_ends: list[memoryview] = []
+        """The IDs and ends of usual chunks: packed IDs, consecutive positions, short ends."""
+        self.facts: list[tuple[int, int, int, int]] = []
+        """Of each of these count, base of milliseconds, first position, what its ends lack."""
         self._ms: list[Ints] = []
         self._seq: list[npt.NDArray[np.uint64]] = []
         self._positions: list[Ints] = []
         self._ends: list[Ints] = []
-        self._words: list[memoryview] = []
-        self._usual_ends: list[memoryview] = []
-        self._facts: list[tuple[int, int, int, int]] = []
-
-    def add_usual(
-        self, words: memoryview, ends: memoryview, facts: tuple[int, int, int, int]
-    ) -> None:
-        """A chunk of packed IDs, consecutive positions and short ends.
-
-        `facts` are count, base of the milliseconds, first position, and what to add to the ends.
-        """
-        self.counts.append(facts[0])
-        self._words.append(words)
-        self._usual_ends.append(ends)
-        self._facts.append(facts)
 
     def _settle(self) -> None:
         """Compute what was collected."""
-        if not self._facts:
+        if not self.facts:
             return
-        counts, base_ms, firsts, offsets = np.array(self._facts, np.int64).T
-        words = np.frombuffer(b"".join(self._words), "<u8")
-        ends = np.frombuffer(b"".join(self._usual_ends), "<u2")
+        counts, base_ms, firsts, offsets = np.array(self.facts, np.int64).T
+        words = np.frombuffer(b"".join(self.words), "<u8")
+        ends = np.frombuffer(b"".join(self.usual_ends), "<u2")
         self._ms.append((words >> _SEQ_BITS).astype(np.int64) + np.repeat(base_ms, counts))
         self._seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
         before = np.cumsum(counts) - counts
         self._positions.append(np.arange(len(words)) + np.repeat(firsts - before, counts))
         self._ends.append(ends + np.repeat(offsets, counts))
-        self._words.clear()
-        self._usual_ends.clear()
-        self._facts.clear()
+        self.words.clear()
+        self.usual_ends.clear()
+        self.facts.clear()
 
     def add(
         self, payload: memoryview, at: int, facts: tuple[int, int, int, int, int, int, int]
     ) -> int:
-        """Any chunk, whose arrays begin at an offset; returns where its data do."""
+        """Any other chunk, whose arrays begin at an offset; returns where its data do."""
         self._settle()
         count, form, width, flags, base_ms, first, offset = facts
-        self.counts.append(count)
         if form == _PACKED:
             words = np.frombuffer(payload, "<u8", count, at)
             self._ms.append((words >> _SEQ_BITS).astype(np.int64) + base_ms)
