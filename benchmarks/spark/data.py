@@ -17,6 +17,9 @@ ROWS = 2048
 """Rows of one AB.IMPORT, as the sink sends them."""
 
 DEPTH = 1024
+WARM_UP = 3
+"""Rounds that do not count: Java compiles what it runs for some seconds."""
+
 SCHEMA = "ts timestamp, seq bigint, sensor string, temp double"
 """The typed columns that are read."""
 

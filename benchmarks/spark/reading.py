@@ -15,7 +15,7 @@ from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, redis_recipe
 
-from .data import SCHEMA, fill, fill_by_xadd
+from .data import SCHEMA, WARM_UP, fill, fill_by_xadd
 from .local import drained, serving, spark, timed, url
 from .naive import Tuples, loop
 
@@ -36,14 +36,14 @@ def batch(*, quick: bool) -> list[Figure]:
     with serving() as server:
         with Connection(server.port) as connection:
             fill(connection, KEY, entries)
-        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
             seconds = [
                 _looped(server),
                 _best(lambda parts: _source(server, parts).schema(SCHEMA).load()),
                 _best(lambda parts: _source(server, parts).load().select("ts", "seq", "fields")),
                 _best(lambda parts: _tuples(server, parts)),
             ]
-            if turn:  # the first one warms up
+            if turn >= WARM_UP:
                 rounds.append(seconds)
     note = f"{entries:,} entries of two fields"
     made = [
@@ -71,10 +71,10 @@ def fallback(*, quick: bool) -> list[Figure]:
     with serving(redis_recipe()) as server:
         with Connection(server.port) as connection:
             fill_by_xadd(connection, KEY, entries)
-        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
             looped = _looped(server)
             read = drained(_source(server, 1).schema(SCHEMA).load())
-            if turn:
+            if turn >= WARM_UP:
                 ratios.append(looped / read)
     note = f"{entries:,} entries, XRANGE"
     return [of_rounds("batch read of Redis", ratios, "x redis-py", note, is_less=quick)]

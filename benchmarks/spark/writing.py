@@ -16,7 +16,7 @@ from benchmarks.shared.figures import Figure, of_rounds
 from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, cpu_between
 
-from .data import ROWS, rows
+from .data import ROWS, WARM_UP, rows
 from .local import serving, spark, timed, url
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def batch(*, quick: bool) -> list[Figure]:
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     with serving() as server, Connection(server.port) as connection:
         frames = [_rows(entries, parts) for parts in PARTITIONS]
-        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
             seconds, cpu = {}, {}
             for way in WAYS:
                 taken, ran = [], []
@@ -50,7 +50,7 @@ def batch(*, quick: bool) -> list[Figure]:
                     ran.append(cpu_between(before, server.cpu()))
                     connection.ask("DEL", KEY)
                 seconds[way], cpu[way] = min(taken), min(ran)
-            if turn:  # the first one warms up
+            if turn >= WARM_UP:
                 ratios.append(seconds["none"] / seconds["ledger"])
                 costs.append(cpu["ledger"] / cpu["none"])
                 for way in WAYS:
@@ -98,7 +98,7 @@ def exactly_once(*, quick: bool) -> list[Figure]:
     table = pa.RecordBatch.from_pydict(columns)
     ratios = []
     with serving() as server, connect(ServerOptions(url=url(server))) as client:
-        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+        for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
             spent = {}
             for marked in (False, True):
                 before, began = server.cpu(), time.process_time()
@@ -106,7 +106,7 @@ def exactly_once(*, quick: bool) -> list[Figure]:
                 spent[marked] = time.process_time() - began
                 spent[marked] += cpu_between(before, server.cpu()) / 1e9
                 client.command("DEL", KEY)
-            if turn:
+            if turn >= WARM_UP:
                 ratios.append(spent[False] / spent[True])
     return [of_rounds("exactly once beside not", ratios, "x", f"{imports * ROWS:,} rows, CPU")]
 

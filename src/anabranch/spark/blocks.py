@@ -136,22 +136,26 @@ class Block:
         """See `Entries`."""
         if self._parsed is not None:
             return self._parsed.values(names)
-        count = len(self)
-        starts = np.full((len(names), count), -1, np.int64)
-        ends = np.zeros((len(names), count), np.int64)
         try:
-            for group in self._walk(frozenset(names)):
-                for column, name in enumerate(names):
-                    if name in group.names:
-                        span = group.spans[group.names.index(name)]
-                        starts[column, group.rows] = span[2]
-                        ends[column, group.rows] = span[3]
+            groups = self._walk(frozenset(names))
         except _TooManyShapesError:
             self._parsed = self._parse()
             return self._parsed.values(names)
-        return [
-            self._gather(start, end, start < 0) for start, end in zip(starts, ends, strict=True)
-        ]
+        return [self._column(groups, name) for name in names]
+
+    def _column(self, groups: Sequence[_Group], name: bytes) -> pa.Array:
+        """The values of one field, null in groups without it."""
+        if len(groups) == 1 and name in groups[0].names:
+            _, _, begin, end = groups[0].spans[groups[0].names.index(name)]
+            return self._gather(begin, end)
+        begins = np.full(len(self), -1, np.int64)
+        ends = np.zeros(len(self), np.int64)
+        for group in groups:
+            if name in group.names:
+                _, _, begin, end = group.spans[group.names.index(name)]
+                begins[group.rows] = begin
+                ends[group.rows] = end
+        return self._gather(begins, ends, begins < 0)
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """See `Entries`."""

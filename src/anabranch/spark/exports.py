@@ -175,4 +175,6 @@ class _Columns:
 
 def concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
     """One behind the other; an array of the kind if there is none."""
+    if len(arrays) == 1:
+        return arrays[0]
     return np.concatenate(arrays) if arrays else np.empty(0, kind)
