@@ -17,7 +17,8 @@ from benchmarks.versus_redis.servers import Server, redis_recipe
 
 from .data import SCHEMA, WARM_UP, fill, fill_by_xadd
 from .local import drained, serving, spark, timed, url
-from .naive import Tuples, loop
+from .naive import loop
+from .plain import PlainSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader
@@ -32,8 +33,7 @@ def batch(*, quick: bool) -> list[Figure]:
     """Typed columns, whole entries, tuples and a loop, all from our server."""
     entries = QUICK_ENTRIES if quick else ENTRIES
     rounds: list[list[float]] = []
-    spark().dataSource.register(Tuples)
-    with serving() as server:
+    with serving() as server, PlainSpark() as plain:
         with Connection(server.port) as connection:
             fill(connection, KEY, entries)
         for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
@@ -41,7 +41,7 @@ def batch(*, quick: bool) -> list[Figure]:
                 _looped(server),
                 _best(lambda parts: _source(server, parts).schema(SCHEMA).load()),
                 _best(lambda parts: _source(server, parts).load().select("ts", "seq", "fields")),
-                _best(lambda parts: _tuples(server, parts)),
+                min(plain.tuples(server.port, KEY, parts) for parts in PARTITIONS),
             ]
             if turn >= WARM_UP:
                 rounds.append(seconds)
@@ -96,8 +96,3 @@ def _source(server: Server, parts: int) -> DataFrameReader:
         .option("subscribe", KEY)
         .option("minPartitions", parts)
     )
-
-
-def _tuples(server: Server, parts: int) -> DataFrame:
-    options = {"port": str(server.port), "key": KEY, "parts": str(parts)}
-    return spark().read.format("tuples").options(**options).load()

@@ -205,12 +205,6 @@ def test_only_a_driver_that_runs_the_tasks_itself_is_tuned(monkeypatch, tmp_path
     assert found.endswith(f"{checks}false")  # Java takes the last one
 
 
-def test_java_and_its_workers_talk_through_a_socket_file(spark):
-    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
-    own = {"spark.python.unix.domain.socket.enabled": "false"}
-    assert not own.keys() & dict(sessions._settings(own, local=True)).keys()
-
-
 def test_a_cache_that_is_not_as_it_was_written_is_left_alone(tmp_path):
     record, cache = tmp_path / "x.cache", tmp_path / "a.aot"
     assert aot_cache.sound_cache(record) is None

@@ -42,14 +42,8 @@ _DRIVER: Final = {
     # Spark's own way to write a checkpoint starts a process, chmod, four times in every batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-_LOCAL: Final = {
-    # Of a few cores; a cluster has its own idea.
-    "spark.sql.shuffle.partitions": "4",
-    # Over TCP Java and its Python workers wait for each other's delayed acknowledgements. A socket
-    # file holds less than TCP's window, so more is written and read at once.
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.buffer.size": str(1 << 20),
-}
+# Of a few cores; a cluster has its own idea.
+_LOCAL: Final = {"spark.sql.shuffle.partitions": "4"}
 
 
 class ConnectMissing(AnabranchError):
