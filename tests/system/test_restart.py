@@ -329,12 +329,12 @@ def test_writing_during_a_snapshot_is_in_the_log_behind_it(tmp_path: Path) -> No
     server = server_in(tmp_path).start()
     with server.client() as client:
         client.pipeline(
-            [("XADD", f"s{n % 50}", f"{n + 1}-0", "f", "v" * 50) for n in range(20_000)]
+            [("XADD", f"s{n % 50}", f"{n + 1}-0", "f", "v" * 50) for n in range(60_000)]
         )
         assert client.call("BGSAVE")[0] == "+"
         during = 0
         while info(client)[b"rdb_bgsave_in_progress"] == b"1":
-            client.call("XADD", f"s{during % 50}", f"{30_000 + during}-0", "f", "during")
+            client.call("XADD", f"s{during % 50}", f"{70_000 + during}-0", "f", "during")
             during += 1
         assert during > 3
         digest = client.call("DEBUG", "DIGEST", "EXACT")

@@ -55,6 +55,8 @@ class Standing:
 
     logs: dict[str, Log] = field(default_factory=dict)
     groups: frozenset[str] = frozenset()
+    made: frozenset[tuple[str, int]] = frozenset()
+    """Origins, and the position at which each log began when the key was last made."""
 
     def newest(self, origin: str) -> Id:
         """How far the log of an origin goes; `NOWHERE` if there is none."""
@@ -98,6 +100,7 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
             for each in map(facts_of, facts["origins"])
         }
         logs = {}
+        made = frozenset((row[0].decode(), row[1]) for row in rows)
         for raw, incarnation, first, stop, _, _, trimmed in rows:
             origin = raw.decode()
             first_id = _first_id(next(firsts)) if first < stop else None
@@ -105,7 +108,7 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
                 first, stop, trimmed - incarnation, newest.get(origin, NOWHERE), first_id
             )
         groups = frozenset(text_of(facts_of(each)["name"]) for each in facts["groups"])
-        found.append(Standing(logs, groups))
+        found.append(Standing(logs, groups, made))
     return found
 
 

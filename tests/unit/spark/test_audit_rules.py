@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.spark.digests import Id
-from anabranch.spark.jobs.audit import _Comparison, _horizon, _lacking, _plan
+from anabranch.spark.jobs.audit import _Comparison, _horizon, _lacking, _lasted, _plan
 from anabranch.spark.standings import NOWHERE, Log, Standing
 
 BOTH = [[True, True], [True, True]]
@@ -115,3 +115,15 @@ def test_the_cut_is_what_everybody_has_heard_of(heard: list[list[bool]], high: i
     ]
     assert [each.high for each in pieces] == [(high, 0), (high, 0), NOWHERE]
     assert len({each.width for each in pieces if each.key == "s"}) == 1
+
+
+def test_a_stream_that_was_made_anew_is_not_the_one_that_was_there():
+    old, new, both = (
+        Standing(made=frozenset(made)) for made in ([("1", 0)], [("1", 7)], [("1", 0), ("2", 3)])
+    )
+    assert _lasted(old, old)
+    assert _lasted(Standing(), Standing())  # without any entry
+    assert _lasted(old, both)
+    assert not _lasted(old, new)
+    assert not _lasted(None, new)
+    assert not _lasted(old, None)

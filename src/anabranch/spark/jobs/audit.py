@@ -403,6 +403,11 @@ class _Comparison:
                 if thing == _ITSELF and name in told:
                     continue  # its entries are missing: that says it
                 shows = [[thing in each for each in when] for when in things]
+                if thing == _ITSELF:
+                    shows[0] = [
+                        _lasted(was[stream], now[stream])
+                        for was, now in zip(before, second, strict=True)
+                    ]
                 lacking = _lacking(shows, heard, heard_later)
                 if lacking is None:
                     self.undecided += 1
@@ -435,6 +440,13 @@ def _things(standing: Standing | None) -> set[_Thing]:
     if standing is None:
         return set()
     return {_ITSELF, *((1, name) for name in standing.groups)}
+
+
+def _lasted(was: Standing | None, now: Standing | None) -> bool:
+    """Whether a stream was there all the time, and not deleted and made anew."""
+    if was is None or now is None:
+        return False
+    return was.made == now.made or not was.made.isdisjoint(now.made)
 
 
 def _lacking(
