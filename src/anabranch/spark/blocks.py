@@ -34,6 +34,7 @@ _DIGITS: Final = rb"([0-9]+)"
 _DIGITS_MAX: Final = 10
 _SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
 _HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
+_NAME_MAX: Final = 64
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
 _CRLF: Final = b"\r\n"
@@ -237,7 +238,10 @@ class Block:
         first = _SIZE.match(self._data, int(group.at[0]))
         name_end = first.end() + int(first[1]) if first else 0
         text = self._data[int(group.at[0]) : name_end]
-        if first and self._equal(group.at, text).all():  # the same name in all, as nearly always
+        # The same name in all, as nearly always. A long one is not fetched for who may lack it, and
+        # who has it not may end before.
+        is_near = int(group.at.max()) + len(text) + _WORD <= len(self._data)
+        if first and len(text) <= _NAME_MAX and is_near and self._equal(group.at, text).all():
             spans = self._value(group.at + len(first[0]), group.at + len(text))
             names = [*group.names, self._data[first.end() : name_end]]
             return [_Group(group.rows, spans[3], group.left - 1, names, [*group.spans, spans])]

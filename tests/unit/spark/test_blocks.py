@@ -112,6 +112,16 @@ def test_many_shapes_are_decoded_too(shapes):
     assert lossless(block) == rows
 
 
+@pytest.mark.parametrize("size", [7, 40, 64, 65, 300, 100_000])
+def test_a_long_name_before_short_entries_is_decoded(size):
+    rows = [[(b"n" * size, b"long")], *([(b"a", b"%d" % (at % 10))] for at in range(500))]
+    entries = [(at, at + 1, 0, fields) for at, fields in enumerate(rows)]
+    whole = payload([chunk(entries, packed=True, width=8, explicit=False, base=0)], 501)
+    block = join([parse_export(whole)])
+    assert block.values([b"a"])[0].to_pylist() == first_values(rows, b"a")
+    assert lossless(block) == rows
+
+
 def test_an_export_without_entries_has_columns_without_rows():
     block = join([parse_export(payload([], 7))])
     assert len(block) == 0
