@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import redis
+from pyspark.sql.types import LongType, StructField, StructType
 
+from anabranch.spark.reading import batch_reader
 from tests.support.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -94,6 +96,17 @@ def batch(spark: SparkSession, server: ServerProcess, schema: str | None = None,
     reader = spark.read.format("anabranch").option("url", url(server))
     reader = reader.options(**{name: str(value) for name, value in options.items()})
     return (reader.schema(schema) if schema else reader).load()
+
+
+def planned_and_read(options: dict[str, str]) -> list[int]:
+    """Column ``n`` of a batch read, sorted, without Spark around it."""
+    reader = batch_reader(options, StructType([StructField("n", LongType())]))
+    return sorted(
+        number
+        for piece in reader.partitions()
+        for each in reader.read(piece)
+        for number in each.column(0).to_pylist()
+    )
 
 
 def streaming(

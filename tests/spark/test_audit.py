@@ -14,8 +14,10 @@ from click.testing import CliRunner
 
 from anabranch.effects import kinds
 from anabranch.spark.jobs.audit import audit
-from anabranch.spark.options import OptionError
-from anabranch.spark.replicas import ReplicaError
+from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.presence import ITSELF, has_lasted
+from anabranch.spark.replicas import ReplicaError, Replicas
+from anabranch.spark.standings import standings
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
 from tests.support.diverging import rewrite_log
@@ -160,6 +162,31 @@ def test_regions_that_write_delete_and_trim_all_the_while_have_not_diverged(spar
     assert done.converged
     assert done.not_compared == done.undecided == 0
     assert len(set(done.entries)) == 1
+
+
+def test_what_is_made_anew_is_told_from_what_was_there(regions):
+    eu, us = regions.servers
+    server = ReadOptions.parse({"subscribePattern": "*"}).server
+    with talking(eu) as client, Replicas(server, urls(eu, us)) as replicas:
+
+        def look():
+            (found,) = standings(replicas.all[0], ["s"])
+            return found
+
+        for group in ("kept", "anew"):
+            client.xgroup_create("s", group, "0", mkstream=True)
+        client.xadd("s", {"f": "v"})
+        first = look()
+        client.xgroup_destroy("s", "anew")
+        client.xgroup_create("s", "anew", "0")
+        client.xadd("s", {"f": "v"})
+        second = look()
+        client.delete("s")
+        client.xadd("s", {"f": "v"})
+        third = look()
+    kept, anew = (1, "kept"), (1, "anew")
+    assert [has_lasted(each, first, second) for each in (ITSELF, kept, anew)] == [True, True, False]
+    assert not has_lasted(ITSELF, second, third)
 
 
 def test_what_parted_regions_have_not_heard_of_is_no_divergence(spark, regions):

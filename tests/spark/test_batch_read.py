@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import struct
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan
 
 from anabranch.spark.columns import Projection
+from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading import FilteringBatchReader
 from tests.spark.reading import (
@@ -22,6 +24,7 @@ from tests.spark.reading import (
     fill_at,
     fill_hostile,
     numbers,
+    planned_and_read,
     talking,
     url,
     vector_at,
@@ -121,7 +124,7 @@ def test_several_streams_and_patterns(spark, server):
     assert {row.stream for row in found.collect()} == {"a:1", "a:2"}
     assert batch(spark, server, subscribe="a:1, b").count() == 8
     assert batch(spark, server, assign='{"a:2": [""]}').count() == 4
-    assert batch(spark, server, subscribe="a:1", regions="eu").count() == 0
+    assert batch(spark, server, subscribe="a:1", regions="").count() == 3
     assert batch(spark, server, subscribePattern="none*").count() == 0
 
 
@@ -214,6 +217,39 @@ def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
     assert numbers(rest) == list(range(90, 100))
 
 
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("filtered", ["false", "true"])
+def test_an_end_beyond_the_log_is_a_loss(ours, filtered):
+    fill(ours, "s", 20)
+    end = vector_at(ours, "s", 25, "9-0")
+    options = {"url": url(ours), "subscribe": "s", "pushDownFilters": filtered}
+    low = base_of(ours, "s")
+    with pytest.raises(DataLossError, match=f"ends at position {low + 20}, before {low + 25} "):
+        planned_and_read({**options, "endingOffsets": end})
+    given = {**options, "endingOffsets": end, "failOnDataLoss": "false"}
+    assert planned_and_read(given) == list(range(20))
+    with talking(ours) as client:
+        client.delete("s")
+    assert planned_and_read(given) == []
+
+
+@pytest.mark.timeout(100)
+def test_a_time_is_found_behind_a_long_stretch_of_deleted_entries(ours):
+    count = 140_000
+    row = b"*2\r\n$1\r\nn\r\n$1\r\n0\r\n"
+    ends = [len(row) * at for at in range(1, count + 1)]
+    payload = struct.pack(f"<{count + 1}I", count, *ends) + row * count
+    with talking(ours) as client:
+        _, _, _, first, _ = client.execute_command("AB.IMPORT", "s", payload)
+        ms, seq = map(int, first.decode().split("-"))
+        ids = [f"{ms}-{seq + at}" for at in range(1, count)]
+        for at in range(0, count - 1, 10_000):
+            client.xdel("s", *ids[at : at + 10_000])
+        client.xadd("s", {"n": 1}, id=f"{ms + 1000}-0")
+    given = {"url": url(ours), "subscribe": "s", "startingTimestamp": str(ms + 500)}
+    assert planned_and_read(given) == [1]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -221,6 +257,7 @@ def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
         ({"subscribe": "string"}, "holds something that is no stream"),
         ({"subscribe": "s", "minPartition": 3}, "did you mean minPartitions"),
         ({"subscribe": "s", "startingOffsets": "earlyest"}, "earliest, latest, group:<name>"),
+        ({"subscribe": "s", "regions": "eu"}, "no region is called 'eu': the server at .* has no"),
         ({"subscribe": "s", "startingOffsets": "group:no"}, "no consumer group 'no'"),
         ({"subscribe": "s", "password": "secret"}, "check the options username and password"),
         (

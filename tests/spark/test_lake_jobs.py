@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import dying_step
+from tests.spark.lakes import table
 from tests.spark.test_sink import entries, fill, url, values
 from tests.support.servers import REPOSITORY, AnabranchServer
 
@@ -179,6 +180,82 @@ def test_speed_is_kept_and_a_second_run_waits_for_nothing(
     assert entries(other, "old:t") == entries(ours, "t")
     with pytest.raises(ValueError, match="from 0 on"):
         replay(spark, tmp_path, url=url(other), speed=-1)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("way", ["ledger", "position"])
+def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
+    spark: SparkSession, other: AnabranchServer, tmp_path: Path, way: str
+) -> None:
+    from anabranch.spark.jobs.compact import compact
+    from anabranch.spark.jobs.replay import replay
+    from anabranch.spark.lake import Lake
+
+    lake = Lake(tmp_path / "lake")
+    options = {"maxRowsInFlight": "7"} | ({} if way == "ledger" else {"idempotence": way})
+
+    def grow(batch: int, *places: tuple[str, str, range]) -> None:
+        files = [
+            lake.write(table(positions, stream, region), stream, region, "1970-01-01")
+            for stream, region, positions in places
+        ]
+        lake.publish("q", batch, files)
+
+    def again(**more: Any) -> None:
+        replay(spark, lake.root, url=url(other), keep_ids=False, options=options, **more)
+
+    # Times are positions: eu's entries stand between those of us, and in s both are merged.
+    grow(0, ("s", "eu", range(0, 100, 2)), ("s", "us", range(1, 61, 2)), ("t", "eu", range(30)))
+    again(until_ms=90)
+    again()
+    first = [*range(60), *range(60, 100, 2)]
+    assert (values(other, "s"), values(other, "t")) == (first, list(range(30)))
+    # us was cut off: what it brings now has times before those of eu, and comes behind them.
+    grow(1, ("s", "us", range(61, 101, 2)), ("s", "ap", range(5, 10)))
+    grow(2, ("s", "eu", range(100, 110)), ("t", "eu", range(30, 50)), ("u", "eu", range(3)))
+    again(dry_run=True)
+    for speed in (None, 1000.0):
+        again(speed=speed)
+        late = sorted([*range(61, 101, 2), *range(5, 10), *range(100, 110)])
+        assert values(other, "s") == first + late
+        assert (values(other, "t"), values(other, "u")) == (list(range(50)), [0, 1, 2])
+    # The same entries in other files, and somewhere else.
+    assert compact(spark, lake.root, grace_s=0).merged > 0
+    shutil.move(lake.root, tmp_path / "moved")
+    lake = Lake(tmp_path / "moved")
+    again()
+    grow(3, ("s", "us", range(101, 103)))
+    again()
+    assert values(other, "s") == [*first, *late, 101, 102]
+    # Another selection is another replay, and so is another prefix.
+    again(since_ms=100, streams=["s"])
+    assert values(other, "s")[-12:] == sorted([*range(100, 110), 101, 102])
+    again(prefix="x:", streams=["u"])
+    assert values(other, "x:u") == [0, 1, 2]
+    if way == "ledger":
+        count = len(values(other, "s"))
+        with pytest.raises(Exception, match="was replayed with different rows"):
+            again(until_ms=50)
+        assert len(values(other, "s")) == count
+
+
+@pytest.mark.timeout(240)
+def test_a_stream_that_was_made_anew_with_older_ids_is_replayed_behind_the_old_one(
+    spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.replay import replay
+
+    with ours.client() as client:
+        client.pipeline([("XADD", "s", f"{1000 + each}-0", "n", str(each)) for each in range(20)])
+    archived(spark, ours, tmp_path)
+    replay(spark, tmp_path, url=url(other), keep_ids=False)
+    with ours.client() as client:
+        client.call("DEL", "s")
+        client.pipeline([("XADD", "s", f"{each}-1", "n", str(each)) for each in range(20, 40)])
+    archived(spark, ours, tmp_path, failOnDataLoss="false")
+    for _ in range(2):
+        replay(spark, tmp_path, url=url(other), keep_ids=False)
+    assert values(other, "s") == list(range(40))
 
 
 # ----------------------------------------------------------------------------------- the commands

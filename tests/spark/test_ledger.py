@@ -155,6 +155,30 @@ def changed_value() -> Rows:
     return rows_of([*names(0, 10), "another", *names(11, 30)])
 
 
+@pytest.mark.parametrize("rows_max", [3, 100])
+def test_each_lane_may_have_more_in_a_repetition_and_nothing_overtakes(
+    client: Client, rows_max: int
+) -> None:
+    first = ledger(client, rows_max=rows_max)
+    first.append(b"s", numbers(0, 5).parts(), "eu")
+    first.append(b"s", numbers(50, 52).parts(), "us")
+    first.finish()
+    second = ledger(client, rows_max=rows_max)
+    for start, stop, lane in ((0, 10, "eu"), (50, 60, "us"), (10, 20, "eu"), (90, 95, "ap")):
+        second.append(b"s", numbers(start, stop).parts(), lane)
+    second.finish()
+    old = [*names(0, 5), *names(50, 52)]
+    assert values(client) == [*old, *names(5, 10), *names(52, 60), *names(10, 20), *names(90, 95)]
+    assert (second.known, second.appended) == (7, 28)
+    assert {row[0]: row[2] for row in client.command("AB.LEDGER", "s")} == {
+        b"spark/q/0/0/eu": 20, b"spark/q/0/0/us": 10, b"spark/q/0/0/ap": 5
+    }  # fmt: skip
+    third = ledger(client, rows_max=rows_max)
+    third.append(b"s", numbers(1, 3).parts(), "eu")
+    with pytest.raises(ChangedReplay, match="spark/q/0/0/eu was replayed with different rows"):
+        third.finish()
+
+
 @pytest.mark.parametrize(
     ("second", "how"),
     [

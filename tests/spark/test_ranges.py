@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from anabranch.spark.client import Client, ServerRefused, connect
 from anabranch.spark.columns import Projection
-from anabranch.spark.heads import DataLossError
+from anabranch.spark.losses import DataLossError
 from anabranch.spark.offsets import Range
 from anabranch.spark.options import ReadOptions, ServerOptions
 from anabranch.spark.ranges import read_range
@@ -28,9 +30,9 @@ def server() -> Iterator[AnabranchServer]:
         yield running
 
 
-def options_of(port: int) -> ReadOptions:
+def options_of(port: int, **options: str) -> ReadOptions:
     server = {"url": f"redis://127.0.0.1:{port}", "retries": "8", "retryIntervalMs": "20"}
-    return ReadOptions.parse({"subscribe": "s", "maxBatchBytes": "4096", **server})
+    return ReadOptions.parse({"subscribe": "s", "maxBatchBytes": "4096", **server, **options})
 
 
 def piece_of(client: Client, key: str = "s") -> Range:
@@ -42,8 +44,8 @@ def numbers(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [n for batch in batches for n in batch.column("n").to_pylist()]
 
 
-def read(port: int, piece: Range) -> Iterator[pa.RecordBatch]:
-    return read_range(piece, options_of(port), Projection(SCHEMA))
+def read(port: int, piece: Range, **options: str) -> Iterator[pa.RecordBatch]:
+    return read_range(piece, options_of(port, **options), Projection(SCHEMA))
 
 
 @pytest.fixture
@@ -102,6 +104,38 @@ def test_what_was_deleted_one_by_one_is_none(server: AnabranchServer, client: Cl
         other.xdel("holes", *ids[10:20], ids[1500])
     expected = [n for n in range(ENTRIES) if not (10 <= n < 20 or n == 1500)]
     assert numbers(read(server.port, piece_of(client, "holes"))) == expected
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("first", [0, ENTRIES + 5])
+def test_a_log_that_ends_before_a_piece_does_is_a_loss(
+    server: AnabranchServer,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    first: int,
+) -> None:
+    piece = replace(piece_of(client), first=first, stop=ENTRIES + 10)
+    with pytest.raises(
+        DataLossError,
+        match=f"stream s ends at position {ENTRIES}, and should be read up to {ENTRIES + 10}: "
+        "the server lost .*, was restored from a backup.* failOnDataLoss=false",
+    ):
+        numbers(read(server.port, piece))
+    with caplog.at_level(logging.WARNING):
+        found = numbers(read(server.port, piece, failOnDataLoss="false"))
+    assert found == list(range(first, ENTRIES))
+    assert [each.message.split(",")[0] for each in caplog.records] == [
+        f"stream s ends at position {ENTRIES}"
+    ]
+
+
+def test_a_piece_whose_end_was_deleted_is_whole(server: AnabranchServer, client: Client) -> None:
+    ids = fill(server, "shorter", ENTRIES)
+    with talking(server) as other:
+        other.xdel("shorter", *ids[-20:])
+    assert numbers(read(server.port, piece_of(client, "shorter"))) == list(range(ENTRIES - 20))
+    piece = replace(piece_of(client, "shorter"), first=ENTRIES - 5)
+    assert numbers(read(server.port, piece)) == []
 
 
 def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> None:

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from tests.spark.reading import finish, numbers, streaming, talking, to_parquet, url
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from anabranch.spark.client import ServerRefused, connect
+from anabranch.spark.jobs.windows import Windowing, windows
+from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.reading import stream_reader
+from anabranch.spark.region_names import RegionNames
+from tests.spark.reading import (
+    finish,
+    numbers,
+    planned_and_read,
+    streaming,
+    talking,
+    to_parquet,
+    url,
+)
 from tests.support.inspection import wait_until
 
 NAMES = ("eu", "us")
+N = StructType([StructField("n", LongType())])
 
 
 def part(cluster):
@@ -72,3 +89,107 @@ def test_a_batch_read_splits_by_region_and_finds_everything(spark, regions):
     table = reader.schema("region string, n int").load()
     assert numbers(table) == list(range(600))
     assert table.rdd.getNumPartitions() >= 2
+
+
+def read(server, **options):
+    streams = {} if "assign" in options else {"subscribe": "s"}
+    return planned_and_read({"url": url(server), **streams, **options})
+
+
+@pytest.fixture
+def both(regions):
+    """0 to 9 of the one region, 100 to 109 of the other."""
+    eu, us = regions.servers
+    add(eu, 0, 10)
+    add(us, 100, 10)
+    wait_until(regions.converged, "all have applied the same", 30)
+    return eu
+
+
+def test_regions_are_called_by_number_or_by_name(both):
+    ours, theirs = [*range(10)], [*range(100, 110)]
+    assert read(both, regions="us") == read(both, regions="2") == theirs
+    assert read(both, regions="eu,2") == ours + theirs
+    assert read(both, regions="eu,1") == ours
+    assert read(both, assign='{"s": ["us"]}') == theirs
+    assert read(both, startingOffsets='{"s": {"us": "latest"}}') == ours
+    assert read(both, startingOffsets='{"s": {"us": "latest", "2": "earliest"}}') == ours + theirs
+    assert read(both, endingOffsets='{"s": {"eu": "0", "2": "latest"}}') == theirs
+
+
+@pytest.mark.parametrize("name", ["ap", "7"])
+def test_a_region_that_is_not_there_is_refused(both, name):
+    said = rf"no region is called '{name}'; there are 1 \(eu\), 2 \(us\)"
+    for given in (
+        {"regions": f"1,{name}"},
+        {"assign": f'{{"s": ["{name}"]}}'},
+        {"startingOffsets": f'{{"s": {{"{name}": "latest"}}}}'},
+        {"endingOffsets": f'{{"s": {{"{name}": "latest"}}}}'},
+    ):
+        options = {"url": url(both), **({} if "assign" in given else {"subscribe": "s"}), **given}
+        with pytest.raises(OptionError, match=said):
+            planned_and_read(options)
+        if "endingOffsets" not in given:
+            reader = stream_reader(options, N)
+            with pytest.raises(OptionError, match=said):
+                reader.initialOffset()
+            reader.stop()
+
+
+def test_a_member_that_has_written_nothing_yet_may_be_named(regions):
+    eu, _ = regions.servers
+    add(eu, 0, 3)
+    assert read(eu, regions="us") == read(eu, regions="2") == []
+
+
+def test_names_take_a_permission_and_numbers_take_none(both):
+    with talking(both) as client:
+        rules = ["on", "nopass", "~*", "+@read", "+@connection"]
+        client.execute_command("ACL", "SETUSER", "reader", "reset", *rules)
+    user = {"username": "reader", "password": "any"}
+    assert len(read(both, regions="2", **user)) == 10
+    assert len(read(both, regions="2,7", **user)) == 10
+    with pytest.raises(ServerRefused, match="that permission"):
+        read(both, regions="us", **user)
+    with talking(both) as client:
+        client.execute_command("ACL", "SETUSER", "reader", "+ab.region|list")
+    assert len(read(both, regions="us", **user)) == 10
+
+
+def test_a_name_stands_for_all_lives_of_a_region(both):
+    with connect(ReadOptions.parse({"url": url(both), "subscribe": "s"}).server) as client:
+        names = RegionNames(client)
+        assert [names.covers("us", each) for each in ("2", "2.7", "1", "1.2", "22")] == [
+            *(True, True, False, False, False)
+        ]
+        assert [names.covers("2", each) for each in ("2", "2.7")] == [True, False]
+        names.check(["us", "1", "1.5"], {"2"})
+
+
+def test_windows_of_regions_by_name_go_on(spark, both, tmp_path):
+    given = {"url": url(both), "into": "told", "checkpoint": tmp_path}
+    assert windows(spark, "s", Windowing(), regions=["eu", "us"], **given).regions == ("eu", "us")
+    assert windows(spark, "s", Windowing(), **given).regions == ("eu", "us")
+
+
+def test_a_group_is_a_start_only_where_it_has_skipped_nothing(regions):
+    eu, us = regions.servers
+    with talking(eu) as client:
+        client.xgroup_create("s", "g", "0", mkstream=True)
+        add(eu, 0, 10)
+        wait_until(regions.converged, "all have applied the same", 30)
+        part(regions)
+        add(us, 100, 5)
+        add(eu, 10, 5)
+        client.xreadgroup("g", "c", {"s": ">"}, count=12)
+        assert read(eu, startingOffsets="group:g") == [12, 13, 14]
+        regions.heal()
+        wait_until(regions.converged, "all have applied the same", 30)
+        with pytest.raises(OptionError, match=r"not yet given 5 entries below .* AB\.LAG shows 0"):
+            read(eu, startingOffsets="group:g")
+        client.xreadgroup("g", "c", {"s": ">"})
+        assert read(eu, startingOffsets="group:g") == []
+        add(us, 105, 5)
+        wait_until(regions.converged, "all have applied the same", 30)
+        add(eu, 15, 5)
+        assert read(eu, startingOffsets="group:g") == [*range(15, 20), *range(105, 110)]

@@ -324,6 +324,33 @@ def test_a_job_with_a_name_can_be_run_again(spark: SparkSession, ours: Anabranch
     assert len(values(ours, "t")) == 300
 
 
+def test_a_job_with_a_name_needs_a_number_unless_a_column_or_a_query_has_it(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    table = spark.range(0, 10, 1, 1).selectExpr("id as n")
+    for way in ({}, {"idempotence": "position"}, {"idempotence": "content"}):
+        with pytest.raises(Exception, match="names a job and not its run: give batchId as well"):
+            save(table, ours, stream="t", producerId="nightly", **way)
+    assert values(ours, "t") == []
+    column = {"idempotence": "column", "idempotenceColumn": "token"}
+    for last in (10, 20):
+        several = spark.range(0, last, 1, 1).selectExpr("id as n", "string(id) as token")
+        save(several, ours, stream="t", producerId="nightly", **column)
+    save(table, ours, stream="t", producerId="nightly", idempotence="none")
+    assert values(ours, "t") == [*range(20), *range(10)]
+
+    def named(batch: DataFrame, _: int) -> None:
+        save(batch, ours, stream="u", producerId="nightly")
+
+    fill(ours, "s", 30)
+    query = load(spark, ours, "s", "n bigint").writeStream.foreachBatch(named)
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    query.start().awaitTermination()
+    fill(ours, "s", 30)
+    query.start().awaitTermination()
+    assert sorted(values(ours, "u")) == sorted([*range(30)] * 2)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -12,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from anabranch.spark import LagListener, committed_offsets, read_by_region
 from anabranch.spark.columns import Projection
-from anabranch.spark.heads import DataLossError
+from anabranch.spark.losses import DataLossError
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.reading import StreamReader
 from tests.spark.reading import (
@@ -338,6 +339,25 @@ def test_a_key_made_again(server, reading):
     newest = going_on.latestOffset(end, ReadAllAvailable())
     assert read(going_on, end, newest) == [0, 1, 2]
     assert going_on.latestOffset(newest, ReadAllAvailable()) is newest
+
+
+def test_a_loss_is_told_once(server, reading, caplog):
+    fill(server, "s", 5)
+    reader = reading(server, failOnDataLoss="false", pollTimeoutMs="20")
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with talking(server) as client, caplog.at_level(logging.WARNING):
+        client.delete("s")
+        for _ in range(3):
+            assert reader.latestOffset(end, ReadAllAvailable()) is end
+        assert [each.message.split(";")[0] for each in caplog.records] == ["stream s is gone"]
+        fill(server, "s", 2)
+        reader.latestOffset(end, ReadAllAvailable())
+        client.delete("s")
+        for _ in range(3):
+            reader.latestOffset(end, ReadAllAvailable())
+    texts = [each.message for each in caplog.records]
+    assert [each.startswith("stream s is gone") for each in texts].count(True) == 2
+    assert [each for each in texts if "made again" in each] == texts[1:-1]
 
 
 def test_a_group_shows_how_far_the_query_is(server, reading):

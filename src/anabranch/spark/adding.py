@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import redis
 import xxhash
 
-from anabranch.spark.client import Client, ServerUnreachable
-from anabranch.spark.encode import Parts, Rows, bulk
+from anabranch.spark.client import Client, ServerUnreachable, explained
+from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import WriteFailed
 
 __all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
@@ -108,7 +108,7 @@ class ById:
 
 
 class ByPosition:
-    """Batch and number of the row in its task and stream."""
+    """Batch and number of the row in its task, stream and lane."""
 
     repeatable = True
     windowed = True
@@ -117,13 +117,18 @@ class ByPosition:
         self._producer = producer
         self._batch = batch
         self._trim = trim
-        self._next: defaultdict[bytes, int] = defaultdict(int)
+        self._next: defaultdict[tuple[bytes, str], int] = defaultdict(int)
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
         """Cut where the producer ID changes."""
+        for lane, start, stop in runs_by_lane(rows):
+            producer = self._producer if lane is None else f"{self._producer}/{lane}"
+            yield from self._mark(key, producer, rows.slice(start, stop))
+
+    def _mark(self, key: bytes, producer: str, rows: Rows) -> Iterator[Run]:
         at = 0
         while at < len(rows):
-            number = self._next[key]
+            number = self._next[key, producer]
             nth, within = divmod(number, ROWS_PER_PRODUCER)
             size = min(len(rows) - at, ROWS_PER_PRODUCER - within)
             some = rows.slice(at, at + size)
@@ -132,9 +137,9 @@ class ByPosition:
                 pa.array(np.arange(number, number + size)).cast(pa.string()).cast(pa.binary()),
                 pa.scalar(b"-", pa.binary()),
             )
-            before = _command(key, b"IDMP", f"{self._producer}/{nth}".encode())
+            before = _command(key, b"IDMP", f"{producer}/{nth}".encode())
             yield Run(key, some.commands(*before, [tokens, *self._trim, b"*"]), some)
-            self._next[key] += size
+            self._next[key, producer] += size
             at += size
 
     def rest(self) -> Iterator[Run]:
@@ -305,8 +310,10 @@ class Adder:
                 self._require_same(chunk.run, number)
                 self.known += 1
             else:
-                key = _shown(chunk.run.key)
-                raise WriteFailed(f"stream {key} at {self._client.address} refused a row: {reply}")
+                raise WriteFailed(
+                    f"stream {_shown(chunk.run.key)} at {self._client.address} refused a row: "
+                    f"{explained(reply)}"
+                )
 
     def _require_same(self, run: Run, number: int) -> None:
         """The ID is taken: by this very row, or by another one."""
@@ -334,7 +341,7 @@ def require_window(client: Client, key: bytes) -> None:
         _, facts = client.pipeline([("WATCH", key), ("XINFO", "STREAM", key)])
         missing = isinstance(facts, redis.RedisError) and "no such key" in str(facts)
         if isinstance(facts, redis.RedisError) and not missing:
-            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {facts}")
+            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(facts)}")
         about = {} if missing else dict(zip(facts[::2], facts[1::2], strict=True))
         duration = int(about.get(b"idmp-duration", 0))
         maxsize = int(about.get(b"idmp-maxsize", 0))
@@ -359,7 +366,7 @@ def require_window(client: Client, key: bytes) -> None:
         ]
         *_, done = client.pipeline([("MULTI",), *(make if missing else []), change, ("EXEC",)])
         if isinstance(done, redis.RedisError):
-            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {done}")
+            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(done)}")
     raise WriteFailed(f"stream {_shown(key)} changes too fast to be configured; try again")
 
 

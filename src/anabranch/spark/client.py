@@ -11,6 +11,7 @@ workers live longer than tasks, and a forked process must not use its parent's s
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -21,13 +22,20 @@ from typing import Any, Final, Self
 import redis
 from redis.backoff import NoBackoff
 from redis.connection import Connection, parse_url
-from redis.exceptions import AuthorizationError, NoPermissionError
+from redis.exceptions import (
+    AskError,
+    AuthorizationError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    MovedError,
+    NoPermissionError,
+)
 from redis.retry import Retry
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
-__all__ = ["Client", "ServerRefused", "ServerUnreachable", "connect"]
+__all__ = ["Client", "ServerRefused", "ServerUnreachable", "connect", "explained"]
 
 Word = bytes | str | int
 
@@ -35,6 +43,8 @@ _IDLE_SECONDS: Final = 5.0  # a connection unused for longer is asked whether it
 _IDLE_MAX: Final = 8  # connections kept per address
 _READ_BYTES: Final = 1 << 20
 _CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
+_NO_COMMAND: Final = re.compile(r".*permissions to run the '([^']*)' command", re.DOTALL)
+_OF_CLUSTERS: Final = (AskError, ClusterCrossSlotError, ClusterDownError)  # MOVED is an ASK as well
 
 _idle: defaultdict[tuple[int, ServerOptions], list[Client]] = defaultdict(list)
 
@@ -178,8 +188,8 @@ class Client:
         self._connected()
         if self._has_bulk is None:
             (reply,) = self.pipeline([("AB.OFFSETS", "STREAMS", "")], repeatable=True)
-            if not isinstance(reply, redis.RedisError):
-                self._has_bulk = True
+            if not isinstance(reply, redis.RedisError) or _is_about_keys(reply):
+                self._has_bulk = True  # who may use some keys only may not ask for this one
             elif "unknown command" in str(reply):
                 self._has_bulk = False
             else:
@@ -258,18 +268,7 @@ class Client:
 
     def refusal(self, error: Exception) -> ServerRefused:
         """An error reply of a pipeline as the exception to raise, with a hint."""
-        text = str(error)
-        if isinstance(error, _CANNOT_WAIT) or text.startswith(("WRONGPASS", "NOAUTH")):
-            hint = "; check the options username and password"
-        elif text.startswith("NOPERM") or isinstance(error, NoPermissionError):
-            hint = "; the user needs that permission (ACL SETUSER)"
-        elif text.startswith("WRONGTYPE"):
-            hint = "; the key holds something that is no stream"
-        elif text.startswith("MOVED"):
-            hint = "; the server is part of a cluster: give the address of the node with the key"
-        else:
-            hint = ""
-        return ServerRefused(f"the server at {self.address} answered: {text}{hint}")
+        return ServerRefused(f"the server at {self.address} answered: {explained(error)}")
 
     def _unreachable(self, error: Exception) -> ServerUnreachable:
         reason = str(error) or type(error).__name__
@@ -278,6 +277,34 @@ class Client:
             "reach this address? It is taken from the option url; retries and retryIntervalMs say "
             "how long to wait for it"
         )
+
+
+def explained(error: Exception) -> str:
+    """An error reply in the server's words, with what to do about it where that is known."""
+    text = str(error)
+    if isinstance(error, _CANNOT_WAIT) or text.startswith(("WRONGPASS", "NOAUTH")):
+        hint = "; check the options username and password"
+    elif isinstance(error, NoPermissionError):
+        found = _NO_COMMAND.match(text)
+        rule = "a pattern for the key (~...)" if found is None else f"+{found[1]}"
+        hint = f"; the user needs that permission: ACL SETUSER with {rule}"
+    elif text.startswith("WRONGTYPE"):
+        hint = "; the key holds something that is no stream"
+    elif isinstance(error, _OF_CLUSTERS):
+        if isinstance(error, AskError):  # redis-py takes the word away
+            text = f"{'MOVED' if isinstance(error, MovedError) else 'ASK'} {text}"
+        hint = (
+            "; the server is a node of a Redis Cluster, and clusters are not supported: copy the "
+            "streams to a server that has them all, or give the address of the node with this key"
+        )
+    else:
+        hint = ""
+    return f"{text}{hint}"
+
+
+def _is_about_keys(error: redis.RedisError) -> bool:
+    """Whether a user may run the command, and not with these keys."""
+    return isinstance(error, NoPermissionError) and _NO_COMMAND.match(str(error)) is None
 
 
 def _open(options: ServerOptions) -> Connection:

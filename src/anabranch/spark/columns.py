@@ -11,8 +11,11 @@ The schemas here are Arrow's; nothing touches Spark or a socket.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +36,8 @@ DEFAULT_SCHEMA: Final = (
 
 _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
 _ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
+_WITH_POWER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][+-]?[0-9]{1,9}")
+_DIGITS_MAX: Final = 38  # of a decimal
 
 
 class ColumnError(AnabranchError):
@@ -181,6 +186,50 @@ def _of_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values.cast(pa.string()).cast(kind)
 
 
+def _of_integer_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """With a plus sign or without; Arrow takes 0x10 for a number, and Spark does not."""
+    text = values.cast(pa.string())
+    if any(pc.any(pc.starts_with(text, sign)).as_py() for sign in ("0x", "0X")):
+        raise pa.ArrowInvalid("hexadecimal digits")
+    try:
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        return pc.replace_substring_regex(text, r"^\+([0-9]+)$", r"\1").cast(kind)
+
+
+def _of_decimal_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Digits beyond the scale are rounded, halves away from zero, as Spark does.
+
+    Arrow gives a wrong number for some that are too large, so it only gets those that are not.
+    """
+    text = values.cast(pa.string())
+    powers = pc.match_substring_regex(text, "[eE]")
+    if pc.any(powers).as_py():
+        plain = [_without_power(each) for each in text.filter(powers).to_pylist()]
+        text = pc.replace_with_mask(text, powers.fill_null(False), pa.array(plain, pa.string()))
+    elif (pc.max(pc.binary_length(text)).as_py() or 0) + kind.scale < _DIGITS_MAX:
+        with suppress(pa.ArrowInvalid):
+            return text.cast(kind)
+    text = pc.replace_substring_regex(text, "^([+-]?)0+([0-9])", r"\1\2")
+    whole = max(kind.precision - kind.scale, 1)
+    if pc.any(pc.match_substring_regex(text, rf"^[+-]?[0-9]{{{whole + 1}}}")).as_py():
+        raise pa.ArrowInvalid("too large")
+    # The first digit beyond the scale decides, and the others need not fit.
+    cut = rf"^([+-]?[0-9]*\.[0-9]{{{kind.scale + 1}}})[0-9]+$"
+    wide = pc.replace_substring_regex(text, cut, r"\1").cast(pa.decimal256(76, kind.scale + 1))
+    return pc.round(wide, kind.scale, "half_towards_infinity").cast(kind)
+
+
+def _without_power(text: str) -> str:
+    """The number written out, unless it has more digits than any column; that is no number then."""
+    if _WITH_POWER.fullmatch(text) is None:
+        return ""
+    number = Decimal(text)
+    if number.is_zero() or number.adjusted() < -_DIGITS_MAX:
+        return "0"
+    return "" if number.adjusted() > _DIGITS_MAX else format(number, "f")
+
+
 def _of_timestamp_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """ISO 8601; without a zone it is UTC."""
     text = values.cast(pa.string())
@@ -197,13 +246,11 @@ def _caster(kind: pa.DataType) -> _Cast | None:
         return lambda values, kind: values.cast(kind)
     if pa.types.is_timestamp(kind):
         return _of_timestamp_text
-    if (
-        pa.types.is_boolean(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_date32(kind)
-    ):
+    if pa.types.is_integer(kind):
+        return _of_integer_text
+    if pa.types.is_decimal(kind):
+        return _of_decimal_text
+    if pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_date32(kind):
         return _of_text
     return None
 

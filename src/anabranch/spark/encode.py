@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.layout import EncodeError, Layout
 
-__all__ = ["Parts", "Rows", "bulk", "encode", "runs_by_stream"]
+__all__ = ["Parts", "Rows", "bulk", "encode", "runs_by_lane", "runs_by_stream"]
 
 _CRLF: Final = pa.scalar(b"\r\n", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
@@ -41,6 +41,8 @@ class Rows:
     """The ``stream`` column; NULL means the stream that the option names."""
     ids: pa.BinaryArray | None
     tokens: pa.BinaryArray | None
+    lanes: pa.BinaryArray | None = None
+    """By which rows of one stream are counted apart."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -53,7 +55,7 @@ class Rows:
             self.counts[indices.to_numpy()],
             *(
                 None if each is None else each.take(indices)
-                for each in (self.streams, self.ids, self.tokens)
+                for each in (self.streams, self.ids, self.tokens, self.lanes)
             ),
         )
 
@@ -64,7 +66,7 @@ class Rows:
             self.counts[start:stop],
             *(
                 None if each is None else each.slice(start, stop - start)
-                for each in (self.streams, self.ids, self.tokens)
+                for each in (self.streams, self.ids, self.tokens, self.lanes)
             ),
         )
 
@@ -114,6 +116,10 @@ class Parts:
     def __len__(self) -> int:
         """Number of parts."""
         return len(self.ends) - 1
+
+    def slice(self, start: int, stop: int) -> Parts:
+        """Parts start ... stop - 1; nothing is copied."""
+        return Parts(self.data, self.ends[start : stop + 1])
 
     def reach(self, start: int, rows: int, nbytes: int) -> int:
         """Where a run from ``start`` ends that has at most that many rows and bytes, but one."""
@@ -174,6 +180,20 @@ def runs_by_stream(rows: Rows, default: str | None) -> Iterator[tuple[bytes, Row
         yield name, sorted_rows.slice(left, right)
 
 
+def runs_by_lane(rows: Rows) -> Iterator[tuple[str | None, int, int]]:
+    """Where rows of one lane stand side by side: lane, start and end. None is no lane at all."""
+    if rows.lanes is None:
+        yield None, 0, len(rows)
+        return
+    coded = rows.lanes.dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    codes = coded.indices.to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
+    for start, stop in pairwise(edges):
+        if start < stop:
+            yield names[codes[start]].decode(), start, stop
+
+
 # ---------------------------------------------------------------------------------------- encode
 
 
@@ -194,6 +214,7 @@ def encode(batch: pa.RecordBatch, layout: Layout) -> Rows:
         _text(batch.column("stream"), "stream") if layout.has_stream else None,
         _whole(batch, "id", "preserveIds") if layout.has_id else None,
         _whole(batch, layout.token, "idempotenceColumn") if layout.token is not None else None,
+        _text(batch.column(layout.lane), layout.lane) if layout.lane is not None else None,
     )
 
 

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anabranch.errors import AnabranchError
 from anabranch.spark.client import Client
 from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import (
@@ -26,19 +25,20 @@ from anabranch.spark.offsets import (
     previous_id,
 )
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.region_names import RegionNames
 
-__all__ = ["ADVICE", "PAGE", "DataLossError", "Survey", "head_of", "losses", "stream_key"]
+__all__ = [
+    "PAGE",
+    "Survey",
+    "head_of",
+    "stream_key",
+]
 
 PAGE: Final = 10_000
 """Entries of one XRANGE; larger replies are slower, not quicker."""
 
-
-ADVICE: Final = "Raise retention, or set failOnDataLoss=false to go on without what is lost."
-"""What a user can do about a loss."""
-
-
-class DataLossError(AnabranchError):
-    """Entries are gone that were never read; the text says which and what to do."""
+_REACH: Final = 64  # positions of the first AB.EXPORT that looks for one entry
+_TRIES: Final = 10
 
 
 class Survey:
@@ -54,6 +54,8 @@ class Survey:
                 f"these offsets count positions, which the server at {client.address} does not "
                 "have: they belong to an Anabranch server; start with a new checkpoint"
             )
+        self._names = RegionNames(client)
+        self._present: set[str] = set()  # regions of the streams at the last look, selected or not
         self._found: list[str] = []
         self._found_at: float | None = None
         self._total = 0
@@ -82,11 +84,16 @@ class Survey:
                 return sorted(found)
 
     def selects(self, stream: str, region: str) -> bool:
-        """Whether the options ask for a region of a stream."""
-        assign = self._options.assign
-        if assign is not None and assign.get(stream):
-            return region in assign[stream]
-        return self._options.regions is None or region in self._options.regions
+        """Whether the options ask for a region of a stream, by its number or its name."""
+        given = (self._options.assign or {}).get(stream) or self._options.regions
+        return given is None or any(self._names.covers(each, region) for each in given)
+
+    def check_regions(self) -> None:
+        """Raise `OptionError` if the options name a region that is not there; after `heads`."""
+        given = [*(self._options.regions or ())]
+        for some in (self._options.assign or {}).values():
+            given += some
+        self._names.check(given, self._present)
 
     # -------------------------------------------------------------------------------------- heads
 
@@ -112,6 +119,7 @@ class Survey:
             wait_ms=wait_ms,
         )
         self._total = sum(row[3] for rows in reply if rows is not None for row in rows)
+        self._present = {row[0].decode() for rows in reply if rows is not None for row in rows}
         found: dict[str, dict[str, Head]] = {}
         for stream, rows in zip(streams, reply, strict=True):
             if rows is not None:
@@ -137,6 +145,7 @@ class Survey:
         replies = self._client.pipeline(
             [("XINFO", "STREAM", stream_key(stream)) for stream in streams], repeatable=True
         )
+        self._present = {""}
         found: dict[str, dict[str, Head]] = {}
         for stream, reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
@@ -178,19 +187,24 @@ class Survey:
 
     def _entry_at(self, stream: str, region: str, low: int, high: int) -> tuple[int, str] | None:
         """Position and ID of the first live entry in ``[low, high)``."""
-        if low < 0 or low >= high:
+        if low < 0:
             return None
-        # The server answers with whole stretches of blocks; a narrow range keeps them short.
-        reach = min(low + 64, high)
-        export = parse_export(
-            self._client.command(
-                *("AB.EXPORT", stream_key(stream), region, low, reach, "MAXBYTES", 1),
-                repeatable=True,
+        # The server answers with whole stretches of blocks; a narrow range keeps them short. Over
+        # what was deleted it has to get wider, or the way is long.
+        reach = _REACH
+        while low < high:
+            stop = min(low + reach, high)
+            export = parse_export(
+                self._client.command(
+                    *("AB.EXPORT", stream_key(stream), region, low, stop, "MAXBYTES", 1),
+                    repeatable=True,
+                )
             )
-        )
-        if len(export):
-            return int(export.positions[0]), f"{export.ms[0]}-{export.seq[0]}"
-        return self._entry_at(stream, region, reach, high) if reach < high else None
+            if len(export):
+                return int(export.positions[0]), f"{export.ms[0]}-{export.seq[0]}"
+            low = stop
+            reach *= 8
+        return None
 
     def _counted(self, stream: str, head: Head, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
@@ -253,16 +267,24 @@ class Survey:
         cursors: dict[str, dict[str, Cursor]] = {}
         for stream, regions in heads.items():
             spec = wanted.get(stream, default) if isinstance(wanted, Mapping) else wanted
+            if isinstance(spec, Mapping):
+                self._names.check(spec, self._present)
             cursors[stream] = {
                 region: self._place(
                     stream,
                     region,
                     head,
-                    spec.get(region, default) if isinstance(spec, Mapping) else spec,
+                    self._of_region(spec, region, default) if isinstance(spec, Mapping) else spec,
                 )
                 for region, head in regions.items()
             }
         return Vector(cursors)
+
+    def _of_region(self, spec: Mapping[str, object], region: str, default: str) -> object:
+        if region in spec:
+            return spec[region]
+        named = (value for name, value in spec.items() if self._names.covers(name, region))
+        return next(named, default)
 
     def _place(self, stream: str, region: str, head: Head, wanted: object) -> Cursor:
         if wanted == "earliest":
@@ -271,18 +293,57 @@ class Survey:
             return head.end
         text = str(wanted)
         if text.startswith("group:"):
-            return self.locate(stream, region, head, next_id(self._group_id(stream, text[6:])))
+            group = text.removeprefix("group:")
+            last_id = self._group_id(stream, group)
+            if region:
+                last_id = self._proved(stream, group, last_id)
+            return self.locate(stream, region, head, next_id(last_id))
         ms, seq = parse_id(text)
         return self.locate(stream, region, head, f"{ms}-{seq}")
 
     def _group_id(self, stream: str, group: str) -> str:
         rows = self._client.command("XINFO", "GROUPS", stream_key(stream), repeatable=True)
-        for row in rows:
-            facts = dict(zip(row[::2], row[1::2], strict=True))
-            if facts[b"name"] == group.encode():
-                last: str = facts[b"last-delivered-id"].decode()
-                return last
-        raise OptionError(f"stream {stream} has no consumer group {group!r} to start from")
+        return _last_delivered(rows, stream, group)
+
+    def _proved(self, stream: str, group: str, last_id: str) -> str:
+        """Where a group stands in every region; raises `OptionError` if no one ID says that.
+
+        Entries of another region that arrive late lie below what the group was given last. There
+        are none if all that it was not given lies above.
+        """
+        key = stream_key(stream)
+        for _ in range(_TRIES):
+            *begun, done = self._client.pipeline(
+                [
+                    ("MULTI",),
+                    ("XINFO", "GROUPS", key),
+                    ("AB.LAG", key, group),
+                    ("AB.COUNT", key, f"({last_id}", "+"),
+                    ("EXEC",),
+                ],
+                repeatable=True,
+            )
+            for reply in (*begun, done, *(done if isinstance(done, list) else ())):
+                if isinstance(reply, Exception):
+                    raise self._client.refusal(reply)
+            groups, (facts,), above = done
+            now = _last_delivered(groups, stream, group)
+            if now == last_id:
+                below = dict(zip(facts[::2], facts[1::2], strict=True))[b"lag"] - above
+                if not below:
+                    return last_id
+                entries = "1 entry" if below == 1 else f"{below} entries"
+                raise OptionError(
+                    f"stream {stream}: the group {group!r} was not yet given {entries} below its "
+                    f"last-delivered-id {last_id}, which came late from another region: no ID says "
+                    "where it stands. Let it read until AB.LAG shows 0 and start again, or give "
+                    f'each region its place: {{"{stream}": {{"<region>": "<ID>", ...}}}}'
+                )
+            last_id = now
+        raise OptionError(
+            f"stream {stream}: the group {group!r} moves on while it is looked at: stop its "
+            "consumers, and start again"
+        )
 
     def commit(self, group: str, end: Vector) -> None:
         """Set a consumer group of each stream to where the query stands, for lag tools."""
@@ -306,6 +367,16 @@ class Survey:
                 raise self._client.refusal(created)
 
 
+def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
+    """Out of a reply of XINFO GROUPS; raises `OptionError` if the group is not there."""
+    for row in rows:
+        facts = dict(zip(row[::2], row[1::2], strict=True))
+        if facts[b"name"] == group.encode():
+            last: str = facts[b"last-delivered-id"].decode()
+            return last
+    raise OptionError(f"stream {stream} has no consumer group {group!r} to start from")
+
+
 def head_of(reply: list[Any]) -> Head:
     """The head in a reply of XINFO STREAM."""
     facts: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -323,62 +394,3 @@ def head_of(reply: list[Any]) -> Head:
 def stream_key(stream: str) -> bytes:
     """The key of a stream whose name came from the server, or from an option."""
     return stream.encode("utf-8", "surrogateescape")
-
-
-# ------------------------------------------------------------------------------------------ losses
-
-
-def losses(start: Vector, heads: Heads, survey: Survey) -> list[str]:
-    """What is gone that `start` had not read, one sentence each; empty if nothing is."""
-    found = []
-    for stream, regions in start.cursors.items():
-        if stream not in heads:
-            if any(survey.selects(stream, region) for region in regions):
-                found.append(f"stream {stream} is gone")
-            continue
-        for region, cursor in regions.items():
-            if not survey.selects(stream, region):
-                continue
-            place = f"stream {stream}" + (f", region {region}" if region else "")
-            head = heads[stream].get(region)
-            if head is None:
-                found.append(f"{place}: its log is gone")
-            else:
-                lost = _lost(cursor, head)
-                if lost is not None:
-                    found.append(f"{place}: {_told(lost, cursor, head, stream, region, survey)}")
-    return found
-
-
-def _told(
-    lost: str | int, cursor: Cursor, head: Head, stream: str, region: str, survey: Survey
-) -> str:
-    if isinstance(lost, str):
-        return lost
-    kept = survey.id_at(stream, region, head)
-    entries = "1 entry" if lost == 1 else f"{lost} entries"
-    was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"
-    return (
-        f"{entries} after {cursor.last_id} (positions {cursor.position}"
-        f"\N{EN DASH}{cursor.position + lost - 1}) {was} read; "
-        + (f"first kept is {kept}" if kept is not None else "none is kept")
-    )
-
-
-def _lost(cursor: Cursor, head: Head) -> str | int | None:
-    """What happened, or how many entries are lost, or None."""
-    if cursor.incarnation != head.incarnation:
-        return "it was deleted and made again; what the old one had left is lost"
-    if head.end.behind(cursor):
-        return (
-            f"it ends at {head.last_id}, before {cursor.last_id} which was read already: it was "
-            "made again, or the server lost its newest entries"
-        )
-    if cursor.by_id:
-        missing = head.first - cursor.position
-        unread = parse_id(cursor.last_id) < parse_id(head.last_id)
-        # Deletions count like trimming here, so the next possible entry must be gone as well.
-        following = parse_id(next_id(cursor.last_id))
-        gone = head.first_id is None or parse_id(head.first_id) > following
-        return missing if missing > 0 and unread and gone else None
-    return head.trimmed - cursor.position if head.trimmed > cursor.position else None

@@ -42,7 +42,8 @@ class Identity:
         """Of the task that runs this. `job` is what stands for the query in a plain batch write.
 
         A streaming write of which Spark does not tell them is refused: guessing would be
-        duplicates.
+        duplicates. So is a plain batch write with a name and no number: all its runs would be one
+        batch, and the rows of the second one would be taken for repetitions.
         """
         task = Task.running()
         if task is None:
@@ -54,6 +55,18 @@ class Identity:
                 "properties sql.streaming.queryId and streaming.sql.batchId), so repeated rows "
                 "could not be recognised. Write in foreachBatch with options producerId and "
                 "batchId, or choose idempotence=none"
+            )
+        if (
+            task.batch is None
+            and options.producer_id is not None
+            and options.batch_id is None
+            and needs_identity(options)
+            and options.idempotence != "column"
+        ):
+            raise WriteFailed(
+                f"producerId={options.producer_id} names a job and not its run: give batchId as "
+                "well, a number that is greater in each run and the same when a run is repeated, "
+                "or leave producerId out, and each save() is new data"
             )
         number = options.batch_id if options.batch_id is not None else task.batch or 0
         name = options.producer_id or task.query or job

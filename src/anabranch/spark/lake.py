@@ -1,6 +1,6 @@
 """Streams as Parquet files, published by manifests: nothing half written is ever seen.
 
-    stream=orders/region=eu/date=2024-02-29/<first position>-<last position>.parquet
+    stream=orders/region=1/date=2024-02-29/<first position>-<last position>.parquet
     _log/<n>.json
 
 A file's name follows from what it holds, so a repeated task writes the same file again. Readers

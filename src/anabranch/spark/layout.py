@@ -34,6 +34,8 @@ class Layout:
     """The column that identifies a row, if there is one."""
     null_value: bytes | None
     """What stands for NULL; None leaves the field out."""
+    lane: str | None = None
+    """The column by whose values rows of a stream are counted apart, if there is one."""
 
     @classmethod
     def of(
@@ -44,6 +46,7 @@ class Layout:
         token: str | None,
         null_value: str | None,
         keep_ids: bool,
+        lane: str | None = None,
     ) -> Self:
         """The layout of a table with these columns; raises `EncodeError`."""
         if token is not None and token not in columns:
@@ -80,6 +83,7 @@ class Layout:
             has_id=keep_ids,
             token=token,
             null_value=None if null_value is None else null_value.encode(),
+            lane=lane,
         )
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import redis
 
-from anabranch.spark.client import Client, ServerUnreachable
+from anabranch.spark.client import Client, ServerUnreachable, explained
 from anabranch.spark.encode import Parts, bulk
 from anabranch.spark.identity import WriteFailed
 
@@ -49,6 +49,7 @@ class _Tally:
     """One stream, as this attempt sees it."""
 
     key: bytes
+    producer: str
     rows: int = 0
     """Rows of ours that were sent, or passed over."""
     crc: int = 0
@@ -116,23 +117,24 @@ class Ledger:
         self._retries = retries
         self._pause_ms = pause_ms
         self._skip_old = skip_old
-        self._tallies: dict[bytes, _Tally] = {}
+        self._tallies: dict[tuple[bytes, str | None], _Tally] = {}
         self._flights: deque[_Flight] = deque()
         self.appended = 0
         """Rows that this attempt brought."""
         self.known = 0
         """Rows that were in already."""
 
-    def append(self, key: bytes, parts: Parts) -> None:
+    def append(self, key: bytes, parts: Parts, lane: str | None = None) -> None:
         """Go on with a stream. The last chunks may still be under way when this returns.
 
-        Raises `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
+        Rows of each lane are counted apart, as if another producer brought them. Raises
+        `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
         """
         if not len(parts):
             return
-        tally = self._tallies.setdefault(key, _Tally(key))
         at = 0
         with self._nothing_left_behind():
+            tally = self._tally(key, lane)
             while at < len(parts):
                 self._make_room(tally)
                 at = self._walk(tally, parts, at, len(parts))
@@ -149,9 +151,8 @@ class Ledger:
         `expected` is a stream that is asked even if there was no row for it: an earlier attempt may
         have had some.
         """
-        if expected is not None and expected not in self._tallies:
-            tally = self._tallies.setdefault(expected, _Tally(expected))
-            self._launch(_Flight(tally, Parts.none(), 0, 0, 0, 0, 0))
+        if expected is not None and (expected, None) not in self._tallies:
+            self._ask(self._tally(expected, None))
         with self._nothing_left_behind():
             while self._flights:
                 self._land()
@@ -159,7 +160,25 @@ class Ledger:
             if tally.goal is not None and not tally.over:
                 raise self._changed(tally, f"it has only {tally.rows} rows now")
 
+    def _tally(self, key: bytes, lane: str | None) -> _Tally:
+        found = self._tallies.get((key, lane))
+        if found is not None:
+            return found
+        producer = self._producer if lane is None else f"{self._producer}/{lane}"
+        made = self._tallies[key, lane] = _Tally(key, producer)
+        if lane is not None:
+            # Rows that turn out to be in already travel again in part, and those of other lanes
+            # would overtake them: so it is asked first.
+            self._ask(made)
+            while self._flights:
+                self._land()
+        return made
+
     # ----------------------------------------------------------------------------------- sending
+
+    def _ask(self, tally: _Tally) -> None:
+        """Bring no row: the reply tells how many there are."""
+        self._launch(_Flight(tally, Parts.none(), 0, 0, 0, 0, 0))
 
     def _make_room(self, tally: _Tally) -> None:
         """Take in replies until another chunk of a stream may travel."""
@@ -181,7 +200,7 @@ class Ledger:
     def _packed(self, flight: _Flight) -> list[bytes]:
         payload = flight.parts.payload(flight.start, flight.stop)
         words = [
-            *(b"AB.IMPORT", flight.tally.key, b"PRODUCER", self._producer.encode()),
+            *(b"AB.IMPORT", flight.tally.key, b"PRODUCER", flight.tally.producer.encode()),
             *(b"BATCH", b"%d" % self._batch),
             *(b"EXPECT", b"%d" % flight.rows, b"CRC", b"%d" % flight.crc),
             *self._trim,
@@ -212,7 +231,8 @@ class Ledger:
         flight.tally.waiting -= 1
         if isinstance(reply, redis.RedisError):
             raise WriteFailed(
-                f"stream {_shown(flight.tally.key)} at {self._client.address} refused rows: {reply}"
+                f"stream {_shown(flight.tally.key)} at {self._client.address} refused rows: "
+                f"{explained(reply)}"
             )
         self._judge(flight, *reply[:3])
 
@@ -297,7 +317,7 @@ class Ledger:
 
     def _changed(self, tally: _Tally, how: str) -> ChangedReplay:
         return ChangedReplay(
-            f"batch {self._batch} of {self._producer} was replayed with different rows: stream "
+            f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
             f"{_shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
             "written twice. Either the source changed in between, or its order is not fixed (try "
             "deterministicOrder=sort, or idempotence=content), or two sinks of one query write to "
@@ -306,7 +326,7 @@ class Ledger:
 
     def _superseded(self, tally: _Tally) -> Superseded:
         return Superseded(
-            f"batch {self._batch} of {self._producer} comes too late: stream {_shown(tally.key)} "
+            f"batch {self._batch} of {tally.producer} comes too late: stream {_shown(tally.key)} "
             "has accepted rows of a later batch. If this is no leftover of an old attempt, the "
             "checkpoint was set back or made anew; choose another sinkId or producerId to write "
             "these rows as new ones"

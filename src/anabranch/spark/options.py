@@ -42,6 +42,16 @@ class ServerOptions:
     retries: int = 5
     retry_interval_ms: int = 200
 
+    def __post_init__(self) -> None:
+        """Raises `OptionError` for files of TLS and an address that goes without."""
+        files = {"tls.ca": self.tls_ca, "tls.cert": self.tls_cert, "tls.key": self.tls_key}
+        given = [name for name, value in files.items() if value is not None]
+        if given and not self.url.lower().startswith("rediss://"):
+            raise OptionError(
+                f"option {given[0]} is for TLS, and the url does not ask for it: let it begin with "
+                f"rediss:// and not with {self.url.partition('//')[0]}//"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:

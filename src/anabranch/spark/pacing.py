@@ -1,4 +1,4 @@
-"""Rows written at the pace of the times in their IDs, faster or slower by a factor.
+"""Rows of a lake written again, if wanted at the pace of the times in their IDs.
 
 All rows pass through one task in the order of their IDs, which holds each back until it is due. The
 clock starts at the first row that is not there yet: a run that goes on for one that died does not
@@ -29,6 +29,7 @@ PACE: Final = "pace"
 """The column with the time of a row's ID in milliseconds, a double; it is not written."""
 
 _SPEED: Final = "speed"
+_LANE: Final = "lane"
 _TICK_S: Final = 0.01  # rows that are due within it go together
 
 
@@ -45,32 +46,31 @@ class Present:
 def paced(
     batches: Iterable[pa.RecordBatch],
     speed: float,
-    present: Callable[[str], Present],
+    present: Callable[[str, str], Present],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
+    lane: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `batches`, in their order, each when it is due.
 
     Rows have a column ``stream`` and one called `PACE`, which does not decrease. `speed`: seconds
-    of that in one second. `present` is asked once for each stream.
+    of that in one second. `present` is asked once for each stream and each value of column `lane`
+    in it; without one that is empty.
     """
-    known: dict[str, Present] = {}
-    passed: defaultdict[str, int] = defaultdict(int)
+    known: dict[tuple[str, str], Present] = {}
+    passed: defaultdict[tuple[str, str], int] = defaultdict(int)
     start: tuple[float, float] | None = None
     latest = -np.inf
     for batch in batches:
         if not batch.num_rows:
             continue
         due = batch.column(PACE).to_numpy(zero_copy_only=False).copy()
-        streams = batch.column("stream").dictionary_encode()
-        codes = streams.indices.to_numpy(zero_copy_only=False)
-        for code, name in enumerate(streams.dictionary.to_pylist()):
-            if name not in known:
-                known[name] = present(name)
-            rows = np.flatnonzero(codes == code)
-            due[rows[due[rows] <= known[name].until_ms]] = -np.inf
-            due[rows[: max(0, known[name].rows - passed[name])]] = -np.inf
-            passed[name] += len(rows)
+        for place, rows in _by_place(batch, lane):
+            if place not in known:
+                known[place] = present(*place)
+            due[rows[due[rows] <= known[place].until_ms]] = -np.inf
+            due[rows[: max(0, known[place].rows - passed[place])]] = -np.inf
+            passed[place] += len(rows)
         due = np.maximum.accumulate(np.maximum(due, latest))  # whatever is there, order stays
         latest = due[-1]
         rest = batch.drop_columns([PACE])
@@ -87,8 +87,24 @@ def paced(
                 sleep(max(_TICK_S, float(due[at] - reached) / 1000 / speed))
 
 
+def _by_place(batch: pa.RecordBatch, lane: str | None) -> Iterator[tuple[tuple[str, str], Any]]:
+    """The rows of each stream and lane, by number."""
+    names = ["stream"] if lane is None else ["stream", lane]
+    coded = [batch.column(name).dictionary_encode() for name in names]
+    codes = np.zeros(batch.num_rows, np.int64)
+    for each in coded:
+        codes = codes * len(each.dictionary) + each.indices.to_numpy(zero_copy_only=False)
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        first = [batch.column(name)[int(rows[0])].as_py() for name in names]
+        yield (first[0], "" if lane is None else first[1]), rows
+
+
 class PacedSink(DataSource):
-    """``format("anabranch-paced")``: the batch sink, with option ``speed`` and column `PACE`."""
+    """``format("anabranch-paced")``: the batch sink, with options ``speed`` and ``lane``.
+
+    With a ``speed`` column `PACE` says when. For ``lane`` see `batch_writer`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -97,28 +113,39 @@ class PacedSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write of one partition."""
-        given = {name: value for name, value in self.options.items() if name.lower() != _SPEED}
+        own = (_SPEED, _LANE)
+        given = {name: value for name, value in self.options.items() if name.lower() not in own}
         written = StructType([each for each in schema.fields if each.name != PACE])
-        return _PacedWriter(given, written, overwrite, float(self.options[_SPEED]))
+        lane = self.options.get(_LANE)
+        return _PacedWriter(given, written, overwrite, float(self.options.get(_SPEED, 0)), lane)
 
 
 class _PacedWriter(DataSourceArrowWriter):
     def __init__(
-        self, given: Mapping[str, str], schema: StructType, overwrite: bool, speed: float
+        self,
+        given: Mapping[str, str],
+        schema: StructType,
+        overwrite: bool,
+        speed: float,
+        lane: str | None,
     ) -> None:
         self._options = WriteOptions.parse(given)
-        self._inner = batch_writer(self._options, schema, overwrite)
+        self._inner = batch_writer(self._options, schema, overwrite, lane)
         self._speed = speed
+        self._lane = lane
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the partition, in time."""
-        task = Identity.of_task(self._options, "").task.encode()
+        if not self._speed:
+            return self._inner.write(iterator)
+        task = Identity.of_task(self._options, "").task
 
-        def present(stream: str) -> Present:
+        def present(stream: str, lane: str) -> Present:
+            producer = task if self._lane is None else f"{task}/{lane}"
             with connect(self._options.server) as client:
-                return _present(client, stream, None if self._options.preserve_ids else task)
+                return _present(client, stream, None if self._options.preserve_ids else producer)
 
-        return self._inner.write(paced(iterator, self._speed, present))
+        return self._inner.write(paced(iterator, self._speed, present, lane=self._lane))
 
     def commit(self, messages: list[Any]) -> None:
         """As the batch sink does."""
@@ -129,14 +156,14 @@ class _PacedWriter(DataSourceArrowWriter):
         self._inner.abort(messages)
 
 
-def _present(client: Client, stream: str, task: bytes | None) -> Present:
-    """By the newest ID, or by the ledger's record of this task."""
-    if task is None:
+def _present(client: Client, stream: str, producer: str | None) -> Present:
+    """By the newest ID, or by the ledger's record of a producer."""
+    if producer is None:
         newest = client.command("XREVRANGE", stream, "+", "-", "COUNT", 1, repeatable=True)
         return Present(until_ms=float(newest[0][0].partition(b"-")[0])) if newest else Present()
     if not client.has_bulk or not client.command("EXISTS", stream, repeatable=True):
         return Present()
     for record in client.command("AB.LEDGER", stream, repeatable=True):
-        if record[0] == task:
+        if record[0] == producer.encode():
             return Present(rows=record[2])
     return Present()

@@ -5,7 +5,6 @@ Offsets are positions, so lag is a subtraction for each region: no question to t
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,9 +90,14 @@ class LagListener(StreamingQueryListener):
         ]
         for lag in self._newest.values():
             labels = {"query": lag.query, "stream": lag.stream, "region": lag.region}
-            inner = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
+            inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
             lines.append(f"anabranch_spark_lag_entries{{{inner}}} {lag.entries}")
         return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    """A label's value: the format knows these three escapes, and all else as UTF-8."""
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _to_log(lag: Lag) -> None:

@@ -16,7 +16,8 @@ from anabranch.spark.blocks import Block, Parsed, join
 from anabranch.spark.client import Client, ServerRefused, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.exports import Export, parse_export
-from anabranch.spark.heads import ADVICE, PAGE, DataLossError, head_of, stream_key
+from anabranch.spark.heads import PAGE, head_of, stream_key
+from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, place_of
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 
@@ -55,6 +56,9 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
                 raise
             _lose(f"stream {piece.stream} was deleted while it was read", options)
             return
+        if export.next_position <= at:  # deleted entries count; so the log itself ends here
+            _lose_end(piece, options)
+            return
         if export.next_position < piece.stop:
             # The server works, and bytes travel, while these here are decoded.
             reply = export_from(export.next_position)
@@ -67,12 +71,8 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
 
 def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is."""
-    key = stream_key(piece.stream)
-    with connect(options.server) as client:  # the next entries are under way on the other one
-        (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
-    found = {row[0].decode(): row for row in rows or ()}
-    row = found.get(piece.region)
-    if row is None or row[1] != piece.incarnation:
+    row = _standing(piece, options)
+    if row is None:
         _lose(f"stream {piece.stream} was deleted while it was read", options)
         return
     horizon = min(row[6], export.next_position)
@@ -83,6 +83,33 @@ def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) 
             "were trimmed before they were read",
             options,
         )
+
+
+def _lose_end(piece: Range, options: ReadOptions) -> None:
+    """The log ends before the piece does: what was planned is not there any more, or not yet."""
+    row = _standing(piece, options)
+    if row is None:
+        _lose(f"stream {piece.stream} was deleted while it was read", options)
+        return
+    _lose(
+        f"{place_of(piece.stream, piece.region)} ends at position {row[3]}, and should be read up "
+        f"to {piece.stop}: the server lost its newest entries, was restored from a backup, or has "
+        "not received them yet from another region",
+        options,
+        ADVICE_SHORT,
+    )
+
+
+def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
+    """The row of AB.OFFSETS for the log of a piece; None if it is not the same log any more."""
+    key = stream_key(piece.stream)
+    with connect(options.server) as client:  # the next entries are under way on the other one
+        (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
+    for row in rows or ():
+        if row[0].decode() == piece.region and row[1] == piece.incarnation:
+            found: list[Any] = row
+            return found
+    return None
 
 
 def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parsed]:
@@ -118,7 +145,7 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parse
         at = page[-1][0].decode()
 
 
-def _lose(text: str, options: ReadOptions) -> None:
+def _lose(text: str, options: ReadOptions, advice: str = ADVICE) -> None:
     if options.fail_on_data_loss:
-        raise DataLossError(f"{text}. {ADVICE}")
+        raise DataLossError(f"{text}. {advice}")
     _log.warning("%s; going on, because failOnDataLoss=false", text)

@@ -32,7 +32,8 @@ from pyspark.sql.types import StructType
 from anabranch.spark.client import Client, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
-from anabranch.spark.heads import ADVICE, DataLossError, Survey, losses
+from anabranch.spark.heads import Survey
+from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, ends_missing, losses
 from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id, share
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.ranges import read_range
@@ -105,14 +106,17 @@ class BatchReader(DataSourceReader):
         with connect(options.server) as client:
             survey = Survey(options, client)
             heads = survey.heads()
+            survey.check_regions()
             self._check_streams(heads, survey)
             start = survey.place(
                 heads, options.starting_offsets, options.starting_timestamp, "earliest"
             )
             end = survey.place(heads, options.ending_offsets, options.ending_timestamp, "latest")
-            lost = losses(start, heads, survey)
-            if lost and options.fail_on_data_loss:
-                raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+            if options.fail_on_data_loss:
+                if lost := losses(start, heads, survey):
+                    raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+                if lost := ends_missing(end, heads, survey):
+                    raise DataLossError(f"{'; '.join(lost)}. {ADVICE_SHORT}")
             start, end = self.narrowed(start, end, heads, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=_splits(options, end.backlog(start)))
@@ -179,7 +183,9 @@ class FilteringBatchReader(BatchReader):
                 if not asked.has("stream", stream) or not asked.has("region", region):
                     continue
                 begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
-                head = heads[stream][region]
+                head = heads.get(stream, {}).get(region)
+                if head is None:
+                    continue
                 if least is not None:
                     found = survey.locate(stream, region, head, "{}-{}".format(*least))
                     begin = found if begin.behind(found) else begin
@@ -272,6 +278,7 @@ class _Watch:
         self._survey: Survey | None = None
         self._heads: Heads = {}
         self._target: Heads | None = None  # frozen for AvailableNow
+        self._lost: list[str] = []  # what was gone at the last look
         self._quiet = False  # the last question found nothing to read
         self._advanced_at = time.monotonic()
 
@@ -297,6 +304,7 @@ class _Watch:
     def initial(self) -> Vector:
         survey, options = self._looking(), self._options
         self._heads = survey.heads()
+        survey.check_regions()
         return survey.place(
             self._heads, options.starting_offsets, options.starting_timestamp, "latest"
         )
@@ -317,10 +325,12 @@ class _Watch:
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
         self._heads = survey.heads(wait_ms, start)
         lost = losses(start, self._heads, survey)
-        if lost:
-            if self._options.fail_on_data_loss:
-                raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
-            _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(lost))
+        if lost and self._options.fail_on_data_loss:
+            raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+        # What is gone stays gone while the query waits, and every look finds it again.
+        if news := [each for each in lost if each not in self._lost]:
+            _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
+        self._lost = lost
         end = self._reachable(start)
         ranges = end.ranges(start)
         backlog = sum(len(each) or 1 for each in ranges)

@@ -63,7 +63,8 @@ def session(
     Connect, whose driver is elsewhere: no Java is needed here then. Local masters need a number of
     failures greater than one, or no task is ever tried again. `conf`: settings by their Spark
     names. `has_ml`: False if a driver that is started here can do without `pyspark.ml`, and so
-    starts sooner. Raises `JavaMissing`, `ConnectMissing`.
+    starts sooner. Each thread that writes asks for the session itself. Raises `JavaMissing`,
+    `ConnectMissing`.
     """
     is_remote = master.startswith("sc://")
     with ThreadPoolExecutor(1) as beside:
@@ -93,7 +94,14 @@ def session(
             builder = builder.config(key, value)
     spark = _made(builder)
     spark.dataSource.register(AnabranchSource)
+    _activate(spark)
     return spark
+
+
+def _activate(spark: SparkSession) -> None:
+    """The session of this thread: where it has none, Spark writes to built-in formats alone."""
+    if spark.getActiveSession() is None:
+        spark.createDataFrame([], "nothing int")  # which makes it the thread's, by the way
 
 
 def _import_ahead() -> None:

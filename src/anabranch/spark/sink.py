@@ -30,15 +30,22 @@ __all__ = ["Plan", "Written", "batch_writer", "stream_writer"]
 
 
 def batch_writer(
-    options: Mapping[str, str] | WriteOptions, schema: StructType, overwrite: bool
+    options: Mapping[str, str] | WriteOptions,
+    schema: StructType,
+    overwrite: bool,
+    lane: str | None = None,
 ) -> DataSourceArrowWriter:
-    """The writer of ``df.write``; raises `OptionError` and `EncodeError`."""
+    """The writer of ``df.write``; raises `OptionError` and `EncodeError`.
+
+    `lane` is a column: rows of a stream that differ in it are counted apart, so that each kind may
+    have more rows in a repetition, behind those that it had.
+    """
     if overwrite:
         raise OptionError(
             'mode("overwrite") would have to delete the stream first: delete the key yourself, and '
             'write with mode("append")'
         )
-    return _BatchWriter(Plan.of(options, schema))
+    return _BatchWriter(Plan.of(options, schema, lane))
 
 
 def stream_writer(
@@ -79,7 +86,12 @@ class Plan:
     job: str
 
     @classmethod
-    def of(cls, options: Mapping[str, str] | WriteOptions, schema: StructType) -> Self:
+    def of(
+        cls,
+        options: Mapping[str, str] | WriteOptions,
+        schema: StructType,
+        lane: str | None = None,
+    ) -> Self:
         """Check everything that can be known before the first row."""
         if not isinstance(options, WriteOptions):
             options = WriteOptions.parse(options)
@@ -89,6 +101,11 @@ class Plan:
             raise OptionError(
                 "preserveIds=true tells rows apart by their IDs; leave option idempotence out"
             )
+        if lane is not None and options.idempotence in ("content", "column"):
+            raise OptionError(
+                f"these rows are told apart by their place; idempotence={options.idempotence} "
+                "cannot do that, so leave the option out"
+            )
         if options.stream is None and "stream" not in schema.names:
             raise OptionError("where to? Give option stream, or a column called stream")
         layout = Layout.of(
@@ -97,6 +114,7 @@ class Plan:
             token=options.idempotence_column,
             null_value=options.null_value,
             keep_ids=options.preserve_ids,
+            lane=lane,
         )
         return cls(options, layout, uuid.uuid4().hex)
 

@@ -16,12 +16,15 @@ from anabranch.spark.heads import stream_key
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.replicas import Replica, facts_of, text_of
 
-__all__ = ["NOWHERE", "GroupState", "Log", "Standing", "group_state", "standings"]
+__all__ = ["NOWHERE", "Creations", "GroupState", "Log", "Standing", "group_state", "standings"]
 
 NOWHERE: Final[Id] = (0, 0)
 """Below every entry."""
 
 _AT_ONCE: Final = 500  # streams asked for in one pipeline
+
+Creations = frozenset[tuple[int, ...]]
+"""Region, epoch and number of each creation of a group that counts; none without regions."""
 
 GroupState = tuple[Any, Any]
 """Creations and acknowledgements of a group, as AB.INFO tells them."""
@@ -54,9 +57,7 @@ class Standing:
     """One stream on one replica."""
 
     logs: dict[str, Log] = field(default_factory=dict)
-    groups: frozenset[str] = frozenset()
-    made: frozenset[tuple[str, int]] = frozenset()
-    """Origins, and the position at which each log began when the key was last made."""
+    groups: dict[str, Creations] = field(default_factory=dict)
 
     def newest(self, origin: str) -> Id:
         """How far the log of an origin goes; `NOWHERE` if there is none."""
@@ -100,15 +101,17 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
             for each in map(facts_of, facts["origins"])
         }
         logs = {}
-        made = frozenset((row[0].decode(), row[1]) for row in rows)
         for raw, incarnation, first, stop, _, _, trimmed in rows:
             origin = raw.decode()
             first_id = _first_id(next(firsts)) if first < stop else None
             logs[origin] = Log(
                 first, stop, trimmed - incarnation, newest.get(origin, NOWHERE), first_id
             )
-        groups = frozenset(text_of(facts_of(each)["name"]) for each in facts["groups"])
-        found.append(Standing(logs, groups, made))
+        groups = {
+            text_of(each["name"]): frozenset(tuple(place) for *place, _ in each["creations"])
+            for each in map(facts_of, facts["groups"])
+        }
+        found.append(Standing(logs, groups))
     return found
 
 

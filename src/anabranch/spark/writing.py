@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from anabranch.spark.adding import Adder, ByColumn, ByContent, ById, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
-from anabranch.spark.encode import Rows, encode, runs_by_stream
+from anabranch.spark.encode import Rows, encode, runs_by_lane, runs_by_stream
 from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
@@ -40,7 +40,9 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
                 encoded = encode(piece, plan.layout)
                 for key, run in runs_by_stream(encoded, plan.options.stream):
                     if isinstance(target, Ledger):
-                        target.append(key, run.parts())
+                        parts = run.parts()
+                        for lane, start, stop in runs_by_lane(run):
+                            target.append(key, parts.slice(start, stop), lane)
                     else:
                         target.append(key, run)
         if isinstance(target, Ledger):

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from anabranch.spark.digests import Id
-from anabranch.spark.jobs.audit import _Comparison, _horizon, _lacking, _lasted, _plan
-from anabranch.spark.standings import NOWHERE, Log, Standing
+from anabranch.spark.jobs.audit import _Comparison, _horizon, _plan
+from anabranch.spark.presence import ITSELF, has_lasted, lacking_of
+from anabranch.spark.standings import NOWHERE, Creations, Log, Standing
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]
@@ -73,9 +74,9 @@ def test_who_lacks_a_group_for_good(
     later: list[list[bool]],
     expected: list[int] | None,
 ) -> None:
-    assert _lacking([before, (True, False), (True, False)], heard, later) == expected
-    assert _lacking([before, (True, False), (True, True)], heard, later) == []
-    assert _lacking([before, (True, True), (True, False)], heard, later) == []
+    assert lacking_of([before, (True, False), (True, False)], heard, later) == expected
+    assert lacking_of([before, (True, False), (True, True)], heard, later) == []
+    assert lacking_of([before, (True, True), (True, False)], heard, later) == []
 
 
 def log(first: int, stop: int, trimmed: int = 0) -> Log:
@@ -117,13 +118,40 @@ def test_the_cut_is_what_everybody_has_heard_of(heard: list[list[bool]], high: i
     assert len({each.width for each in pieces if each.key == "s"}) == 1
 
 
-def test_a_stream_that_was_made_anew_is_not_the_one_that_was_there():
-    old, new, both = (
-        Standing(made=frozenset(made)) for made in ([("1", 0)], [("1", 7)], [("1", 0), ("2", 3)])
-    )
-    assert _lasted(old, old)
-    assert _lasted(Standing(), Standing())  # without any entry
-    assert _lasted(old, both)
-    assert not _lasted(old, new)
-    assert not _lasted(None, new)
-    assert not _lasted(old, None)
+OLD, ANEW = frozenset({(1, 0, 4)}), frozenset({(2, 0, 7)})
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "lasted"),
+    [
+        (Standing(), Standing(), True),  # without any entry
+        (Standing({"1": log(0, 9)}), Standing({"1": log(8, 12), "2": log(0, 3)}), True),
+        (Standing({"1": log(0, 9)}), Standing({"1": log(9, 12)}), False),
+        (Standing({"1": log(9, 9)}), Standing({"1": log(9, 12)}), False),
+        (Standing({"1": log(0, 9)}), Standing({"2": log(0, 12)}), False),
+        (Standing({}, {"g": OLD}), Standing({"1": log(9, 12)}, {"g": OLD | ANEW}), True),
+        (Standing({}, {"g": OLD}), Standing({}, {"g": ANEW}), False),
+        (None, Standing(), False),
+        (Standing(), None, False),
+    ],
+)
+def test_a_stream_that_was_made_anew_is_not_the_one_that_was_there(
+    was: Standing | None, now: Standing | None, lasted: bool
+) -> None:
+    assert has_lasted(ITSELF, was, now) is lasted
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "lasted"),
+    [
+        (OLD, OLD, True),
+        (frozenset(), frozenset(), True),  # without regions nothing tells them apart
+        (OLD, OLD | ANEW, True),
+        (OLD, ANEW, False),
+        (None, OLD, False),
+        (OLD, None, False),
+    ],
+)
+def test_so_is_a_group(was: Creations | None, now: Creations | None, lasted: bool) -> None:
+    one, other = (Standing({}, {} if made is None else {"g": made}) for made in (was, now))
+    assert has_lasted((1, "g"), one, other) is lasted

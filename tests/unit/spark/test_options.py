@@ -87,3 +87,12 @@ def test_secrets_are_not_printed_and_everything_travels():
     assert "hunter" not in repr(read)
     assert pickle.loads(pickle.dumps(read)) == read
     assert read.server.password == "hunter3"
+
+
+@pytest.mark.parametrize("name", ["tls.ca", "tls.cert", "tls.key"])
+def test_files_of_tls_need_an_address_that_asks_for_tls(name):
+    for kind, more in ((ReadOptions, {"subscribe": "a"}), (WriteOptions, {"stream": "a"})):
+        for url in ({}, {"url": "redis://there:1"}, {"url": "unix:///there"}):
+            with pytest.raises(OptionError, match=f"option {name} is for TLS.* begin with rediss:"):
+                kind.parse({name: "/file", **url, **more})
+        assert kind.parse({name: "/file", "url": "rediss://there", **more})

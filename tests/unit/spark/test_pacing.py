@@ -38,7 +38,8 @@ def arrivals(
     ]
     asked: list[str] = []
 
-    def present(stream: str) -> Present:
+    def present(stream: str, lane: str) -> Present:
+        assert lane == ""
         asked.append(stream)
         return (known or {}).get(stream, Present())
 
@@ -87,3 +88,30 @@ def test_what_is_there_does_not_take_others_along_before_their_time() -> None:
     rows = [("t", 1_000.0), ("t", 2_000.0), ("s", 3_000.0), ("t", 4_000.0)]
     found = arrivals(rows, 1, {"s": Present(until_ms=9_000)}, size=4)
     assert [when for when, _, _ in found] == pytest.approx([0, 1, 1, 3], abs=0.02)
+
+
+def test_what_is_there_is_known_by_lane() -> None:
+    rows = [(1_000.0, "eu"), (2_000.0, "us"), (3_000.0, "eu"), (4_000.0, "us"), (5_000.0, "us")]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "stream": ["s"] * len(rows),
+            "region": [region for _, region in rows],
+            "n": list(range(len(rows))),
+            "pace": pa.array([ms for ms, _ in rows], pa.float64()),
+        }
+    )
+    known = {("s", "eu"): Present(rows=2), ("s", "us"): Present(rows=1)}
+
+    def arrive(size: int) -> list[float]:
+        clock = Clock()
+        pieces = [batch.slice(at, size) for at in range(0, len(rows), size)]
+        found: list[float] = []
+        for piece in paced(
+            pieces, 1, lambda *place: known[place], lambda: clock.now, clock.sleep, "region"
+        ):
+            assert piece.schema.names == ["stream", "region", "n"]
+            found += [clock.now - 1000] * piece.num_rows
+        return found
+
+    for size in (1, 2, 5):
+        assert arrive(size) == pytest.approx([0, 0, 0, 0, 1], abs=0.02)

@@ -15,6 +15,10 @@ __all__ = ["replay"]
 @click.command(
     help="""Write the entries of a LAKE to streams again, with their IDs or with new ones.
 
+Another run with the same arguments adds what the lake has got since. With --new-ids the target
+knows what it has by a record for each region, which it may drop when nothing was added to it for
+30 days.
+
 \b
 Example:
   anabranch spark replay lake/ -u redis://other:6379
@@ -26,7 +30,7 @@ Example:
 @click.option("--since-ms", type=int, help="Only IDs from this time on.")
 @click.option("--until-ms", type=int, help="Only IDs before this time.")
 @click.option("--prefix", default="", help="Put this before the names of streams.")
-@click.option("--new-ids", is_flag=True, help="Do not keep IDs.")
+@click.option("--new-ids", is_flag=True, help="Do not keep IDs; what comes later stands behind.")
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),

@@ -27,6 +27,7 @@ from anabranch.spark.digests import (
     tasks_of,
 )
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.presence import ITSELF, has_lasted, lacking_of, things_of
 from anabranch.spark.producers import doubles, producers_of
 from anabranch.spark.replicas import Replica, Replicas
 from anabranch.spark.standings import NOWHERE, Log, Standing, group_state, standings
@@ -398,21 +399,22 @@ class _Comparison:
         second = [standings(each, self._names) for each in replicas.all]
         told = {each.stream for each in self.findings}
         for stream, name in enumerate(self._names):
-            things = [[_things(some[stream]) for some in when] for when in (before, first, second)]
+            things = [
+                [things_of(some[stream]) for some in when] for when in (before, first, second)
+            ]
             for thing in sorted(set().union(*things[2])):
-                if thing == _ITSELF and name in told:
+                if thing == ITSELF and name in told:
                     continue  # its entries are missing: that says it
                 shows = [[thing in each for each in when] for when in things]
-                if thing == _ITSELF:
-                    shows[0] = [
-                        _lasted(was[stream], now[stream])
-                        for was, now in zip(before, second, strict=True)
-                    ]
-                lacking = _lacking(shows, heard, heard_later)
+                shows[0] = [
+                    has_lasted(thing, was[stream], now[stream])
+                    for was, now in zip(before, second, strict=True)
+                ]
+                lacking = lacking_of(shows, heard, heard_later)
                 if lacking is None:
                     self.undecided += 1
                 elif lacking:
-                    kind = "stream missing" if thing == _ITSELF else "group missing"
+                    kind = "stream missing" if thing == ITSELF else "group missing"
                     self._find(kind, name, "", thing[1], lacking)
             if any(some[stream] is not None and some[stream].groups for some in second):  # type: ignore[union-attr]
                 self._group_states(name)
@@ -429,47 +431,6 @@ class _Comparison:
             ]
             if other:
                 self._find("group differs", stream, "", group, other)
-
-
-_Thing = tuple[int, str]
-_ITSELF: Final[_Thing] = (0, "")
-
-
-def _things(standing: Standing | None) -> set[_Thing]:
-    """A stream that exists, and its groups."""
-    if standing is None:
-        return set()
-    return {_ITSELF, *((1, name) for name in standing.groups)}
-
-
-def _lasted(was: Standing | None, now: Standing | None) -> bool:
-    """Whether a stream was there all the time, and not deleted and made anew."""
-    if was is None or now is None:
-        return False
-    return was.made == now.made or not was.made.isdisjoint(now.made)
-
-
-def _lacking(
-    shows: Sequence[Sequence[bool]],
-    heard: Sequence[Sequence[bool]],
-    heard_later: Sequence[Sequence[bool]],
-) -> list[int] | None:
-    """Which replicas lack a thing for good; None if somebody lacks it, and it cannot be told.
-
-    Seen at three moments, with tokens taken and waited for between each two: who lacks it must have
-    heard of its making, and who has it must have heard of its end, if that was its end.
-    """
-    before, first, second = shows
-    everyone = range(len(second))
-    lacking = [each for each in everyone if not first[each] and not second[each]]
-    having = [each for each in everyone if second[each]]
-    proved = [
-        each
-        for each in lacking
-        if any(before[knower] and heard[each][knower] for knower in having)
-        and any(heard_later[knower][each] for knower in having)
-    ]
-    return proved if proved or not lacking else None
 
 
 def _parts(

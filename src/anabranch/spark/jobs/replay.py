@@ -54,12 +54,23 @@ def replay(
 
     With `keep_ids` entries have their old IDs, and those that are there already are left alone;
     otherwise they get new ones, in the old order, over all streams. Either way a second run with
-    the same arguments adds nothing, and one that died is completed, at whatever speed. `since_ms`
-    and `until_ms` (excluded) select by the time of the ID. `speed` 10 writes ten times as fast as
-    the times of the IDs went by, without pausing for what is there already; without it, or with 0,
-    entries are written as fast as possible. Raises what Spark raises, `LakeError`, and `ValueError`
-    for a speed that is none.
+    the same arguments adds what the lake has got since, and nothing else, and one that died is
+    completed, at whatever speed. (With `keep_ids` it fails if an ID is lower than those that are
+    there, as that of a region that was late may be.) `since_ms` and `until_ms` (excluded) select by
+    the time of the ID. `speed` 10 writes ten times as fast as the times of the IDs went by, without
+    pausing for what is there already; without it, or with 0, entries are written as fast as
+    possible.
+
+    What tells new IDs apart are records in the target streams, one for each region: how many
+    entries of this lake, with this `prefix` and `since_ms`, are in. A later `until_ms` adds what is
+    between; an earlier one fails, and so does a lake that got entries older than those it had, and
+    nothing is there twice. When the target's ledger grows, it drops records that were not added to
+    for 30 days, and Redis 8.6 forgets after one: those entries are written again by the next
+    replay.
+
+    Raises what Spark raises, `LakeError`, and `ValueError` for a speed that is none.
     """
+    from pyspark.sql import Window  # noqa: PLC0415 - heavy
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     if speed is not None and not 0 <= speed < math.inf:
@@ -79,34 +90,49 @@ def replay(
         table = table.where(f.col("ms") >= since_ms)
     if until_ms is not None:
         table = table.where(f.col("ms") < until_ms)
-    # The entries themselves, and not the files they are in: those may be merged between two runs.
-    which = f.bit_xor(f.xxhash64("region", "position", "id")).alias("which")
-    counts = table.groupBy("stream").agg(f.count(f.lit(1)).alias("count"), which).collect()
-    found = sorted((row["stream"], row["count"], row["which"]) for row in counts)
-    names = tuple(name for name, _, _ in found)
-    result = Replayed(sum(count for _, count, _ in found), names, dry_run)
-    if dry_run or not found:
+    counts = table.groupBy("stream").agg(f.count(f.lit(1)).alias("count")).collect()
+    names = tuple(sorted(row["stream"] for row in counts))
+    result = Replayed(sum(row["count"] for row in counts), names, dry_run)
+    if dry_run or not names:
         return result
-    order = ("ms", "number", "stream", "region", "position")
+    order = ["ms", "number", "stream", "region", "position"]
+    if not keep_ids:
+        # What the lake gets later has to come behind what it has, and a region's positions only
+        # grow. IDs do so too, unless the stream was made anew in between.
+        so_far = Window.partitionBy("stream", "region").orderBy("position")
+        reached = f.max(f.struct("ms", "number")).over(so_far)
+        table = table.withColumn("reached", reached)
+        table = table.withColumn(PACE, f.col("reached.ms").cast("double"))
+        order = ["reached", "stream", "region", "position"]
     if keep_ids and not speed:
-        in_order = table.repartition(len(found), "stream").sortWithinPartitions("stream", *order)
+        in_order = table.repartition(len(names), "stream").sortWithinPartitions("stream", *order)
     else:
         # Streams keep step in one task only. New IDs are told apart by the task that brought them:
         # it has to be the same one at every speed.
         in_order = table.repartition(1).sortWithinPartitions(*order)
     columns = ["stream", "id", "fields"]
-    if speed:
-        spark.dataSource.register(PacedSink)
-        writer = in_order.select(*columns, PACE).write.format("anabranch-paced")
-        writer = writer.option("speed", speed)
-    else:
+    if keep_ids and not speed:
         writer = in_order.select(*columns).write.format("anabranch")
+    else:
+        spark.dataSource.register(PacedSink)
+        columns += [] if keep_ids else ["region"]
+        columns += [PACE] if speed else []
+        writer = (
+            in_order.select(*columns).write.format("anabranch-paced").option("speed", speed or 0)
+        )
     writer = writer.mode("append").option("url", url)
     if keep_ids:
         writer = writer.option("preserveIds", "true")
     else:
-        # The same entries are the same job, whoever writes them again.
-        name = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
-        writer = writer.option("producerId", f"replay-{name}").option("batchId", "0")
+        # One job for ever, whose batch grows: each region's entries behind those that it had.
+        name = _name(Lake(Path(lake)), prefix, since_ms)
+        writer = writer.option("producerId", name).option("batchId", "0").option("lane", "region")
     writer.options(**(options or {})).save()
     return result
+
+
+def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:
+    """Who replays: the same for as long as the lake grows, and wherever it is."""
+    first = lake.manifests()[0]  # it stays, whatever becomes of its files
+    origin = (first.query, first.batch, first.at_ms, prefix, since_ms)
+    return f"replay-{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"

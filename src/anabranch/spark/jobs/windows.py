@@ -228,15 +228,20 @@ def _watermark(place: Path) -> int | None:
 
 def _present(streams: str, given: Mapping[str, str]) -> tuple[str, ...]:
     """The regions that the streams have now; raises `WindowsError` if there are none."""
-    options = ReadOptions.parse({"subscribe": streams, **given})
-    with connect(options.server) as client:
-        heads = Survey(options, client).heads()
-    found = {region for regions in heads.values() for region in regions}
+    found = _selected(streams, given)
     if not found:
         raise WindowsError(
             f"{streams}: nothing was ever written there, so its regions are not known; name them"
         )
     return tuple(sorted(found))
+
+
+def _selected(streams: str, given: Mapping[str, str]) -> set[str]:
+    """The same, as a set that may be empty."""
+    options = ReadOptions.parse({"subscribe": streams, **given})
+    with connect(options.server) as client:
+        heads = Survey(options, client).heads()
+    return {region for regions in heads.values() for region in regions}
 
 
 def _settled(
@@ -266,7 +271,9 @@ def _settled(
     if wanted is not None:
         if wanted != names:
             raise WindowsError(f"{place} is of regions {_listed(names)}: take a new checkpoint")
-    elif joined := [each for each in _present(streams, given) if each not in names]:
+    elif joined := sorted(
+        {*_present(streams, given)} - _selected(streams, {**given, "regions": ",".join(names)})
+    ):
         raise WindowsError(
             f"{place} is of regions {_listed(names)}, and {_listed(joined)} joined since: run "
             "these windows once more for the old regions by name, then take a new checkpoint, "

@@ -1,0 +1,124 @@
+"""What a server forbids or is not made for: who gets by with it, and what others are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.inspection import wait_until
+from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def guarded() -> Iterator[AnabranchServer]:
+    """A server of its own: users outlive FLUSHALL."""
+    with AnabranchServer() as server:
+        with server.client() as client:
+            client.pipeline([("XADD", "s", "*", "n", str(each)) for each in range(10)])
+        yield server
+
+
+def let(server: AnabranchServer, *rules: str) -> dict[str, str]:
+    """A user with these rules, as options."""
+    with server.client() as client:
+        client.call("ACL", "SETUSER", "lim", "reset", "on", ">pw", *rules)
+    address = f"redis://127.0.0.1:{server.port}"
+    return {"url": address, "username": "lim", "password": "pw", "retries": "0"}
+
+
+def read(spark: SparkSession, key: str, **options: str) -> DataFrame:
+    reader = spark.read.format("anabranch").schema("n bigint").options(**options)
+    return reader.option("subscribe", key).load()
+
+
+def save(table: DataFrame, key: str, **options: Any) -> None:
+    writer = table.write.format("anabranch").options(**options)
+    writer.option("stream", key).mode("append").save()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [("~s", "+@all", "-@admin"), ("~s", "+ab.offsets", "+ab.export", "+ab.import")],
+    ids=["all commands", "three commands"],
+)
+def test_a_user_of_one_key_reads_and_writes_it(
+    spark: SparkSession, guarded: AnabranchServer, rules: tuple[str, ...]
+) -> None:
+    options = let(guarded, *rules)
+    assert sorted(row.n for row in read(spark, "s", **options).collect()) == list(range(10))
+    save(spark.range(10, 20).selectExpr("id as n"), "s", **options)
+    assert sorted(row.n for row in read(spark, "s", **options).collect()) == list(range(20))
+    with guarded.client() as client:  # by the ledger, and not by a way that needs more
+        assert len(client.call("AB.LEDGER", "s")[1]) == 2
+
+
+MARKED = "+ab.offsets +xadd +xinfo +xcfgset +xgroup +watch +unwatch +multi +exec +command"
+
+
+def test_the_other_ways_to_write_and_read_need_what_the_guide_says(
+    spark: SparkSession, guarded: AnabranchServer
+) -> None:
+    guide = (REPOSITORY / "docs" / "spark.md").read_text()
+    table = spark.range(10).selectExpr("id as n", "string(id) as token").coalesce(1)
+    assert f"`{MARKED}`" in guide
+    for way in ("position", "content", "column"):
+        options = let(guarded, f"~{way}", *MARKED.split())
+        kept = table if way == "column" else table.drop("token")
+        more = {"idempotenceColumn": "token"} if way == "column" else {}
+        save(kept, way, idempotence=way, **more, **options)
+    assert "`+xadd +xrange`" in guide
+    kept = table.selectExpr("n", "(n + 1) || '-1' as id")
+    for _ in range(2):
+        save(kept, "ids", preserveIds="true", **let(guarded, "~ids", "+xadd", "+xrange"))
+    options = let(guarded, "~ids", "+ab.offsets", "+ab.export", "+scan")
+    reader = spark.read.format("anabranch").schema("n bigint").options(**options)
+    assert reader.option("subscribePattern", "i*").load().count() == 10
+    with guarded.client() as client:
+        client.call("XGROUP", "CREATE", "ids", "g", "5-1")
+    group = "+xinfo +multi +exec +ab.lag +ab.count"
+    assert f"`{group}`" in guide
+    options = let(guarded, "~ids", "+ab.offsets", "+ab.export", *group.split())
+    assert read(spark, "ids", startingOffsets="group:g", **options).count() == 5
+
+
+def test_whoever_lacks_a_permission_is_told_which(
+    spark: SparkSession, guarded: AnabranchServer
+) -> None:
+    table = spark.range(3).selectExpr("id as n")
+    options = let(guarded, "~s", "+@all", "-ab.offsets")
+    with pytest.raises(Exception, match=r"ACL SETUSER with \+ab\.offsets"):
+        read(spark, "s", **options).collect()
+    with pytest.raises(Exception, match=r"ACL SETUSER with \+ab\.offsets"):
+        save(table, "s", **options)
+    with pytest.raises(Exception, match=r"refused rows.*ACL SETUSER with \+ab\.import"):
+        save(table, "s", **let(guarded, "~s", "+@all", "-ab.import"))
+    options = let(guarded, "~s", "+@all")
+    with pytest.raises(Exception, match="with a pattern for the key"):
+        read(spark, "t", **options).collect()
+    with pytest.raises(Exception, match=r"refused rows.*with a pattern for the key"):
+        save(table, "t", **options)
+
+
+def test_a_node_of_a_cluster_says_what_it_is(spark: SparkSession) -> None:
+    settings = ["--cluster-enabled", "yes"]
+    with RedisServer(extra=settings) as low, RedisServer(extra=settings) as high:
+        with low.client() as one, high.client() as another:
+            one.call("CLUSTER", "ADDSLOTSRANGE", "0", "8191")
+            another.call("CLUSTER", "ADDSLOTSRANGE", "8192", "16383")
+            another.call("CLUSTER", "MEET", "127.0.0.1", str(low.port))
+            # "foo" is in slot 12182
+            wait_until(lambda: one.call("XLEN", "foo")[1][:5] == b"MOVED", "they have met", 60)
+            wait_until(lambda: another.call("XADD", "foo", "*", "n", "7")[0] == "$", "all up", 60)
+        options = {"url": f"redis://127.0.0.1:{low.port}", "retries": "0"}
+        told = r"MOVED 12182 127\.0\.0\.1:\d+; the server is a node of a Redis Cluster"
+        with pytest.raises(Exception, match=told):
+            read(spark, "foo", **options).collect()
+        with pytest.raises(Exception, match=told):
+            save(spark.range(3).selectExpr("id as n"), "foo", idempotence="none", **options)
+        options["url"] = f"redis://127.0.0.1:{high.port}"
+        assert [row.n for row in read(spark, "foo", **options).collect()] == [7]
