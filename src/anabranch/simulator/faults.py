@@ -108,7 +108,7 @@ def _delay(run: Simulation, chance: random.Random) -> None:
         change()
     _again(run, chance, _every(run, chance), change)
     if chance.random() < 0.5:
-        longest = chance.choice([300, 3000, 10_000])
+        longest = chance.choice([300, 3000, 10_000, 60_000])
         _again(
             run, chance, _every(run, chance),
             lambda: chance.choice(run.nodes).pause(chance.random() * longest),

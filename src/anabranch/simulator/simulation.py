@@ -79,6 +79,7 @@ CASES: Final = (
 """Twenty runs that never come to one of these prove little."""
 
 RARE_CASES: Final = (
+    "state joined both ways",
     "state join: link ended when it was asked for",
     "state join: link ended when it was under way",
     "state join: process ended when it was asked for",

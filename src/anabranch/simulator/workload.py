@@ -34,7 +34,7 @@ def parsed_id(text: bytes) -> int:
 
 def parsed_entries(reply: Iterable[Any]) -> list[tuple[int, bytes]]:
     """ID and token of the entries of a reply; not of those that are deleted."""
-    return [(parsed_id(entry_id), fields[-1]) for entry_id, fields in reply or () if fields]
+    return [(parsed_id(entry_id), fields[-1]) for entry_id, fields, *_ in reply or () if fields]
 
 
 def _words(*parts: object) -> Words:
@@ -193,6 +193,13 @@ def _move(work: Workload, process: Process, key: bytes) -> Words | None:
     return _words("XGROUP", "SETID", *found[:2], start) if found else None
 
 
+def _create_consumer(work: Workload, process: Process, key: bytes) -> Words | None:
+    found = work.group(process)
+    return (
+        _words("XGROUP", "CREATECONSUMER", *found[:2], work.chance.choice("cd")) if found else None
+    )
+
+
 def _delete_consumer(work: Workload, process: Process, key: bytes) -> Words | None:
     found = work.group(process, pending=True)
     if found is None:
@@ -208,8 +215,11 @@ def _read_group(work: Workload, process: Process, key: bytes) -> Words | None:
     count = _words("COUNT", chance.randint(1, 5)) if chance.random() < 0.6 else []
     noack = _words("NOACK") if chance.random() < 0.1 else []
     start = chance.choice([">", ">", ">", ">", "0"])
+    claim = (
+        _words("CLAIM", chance.choice([0, 100])) if start == ">" and chance.random() < 0.1 else []
+    )
     return _words(
-        "XREADGROUP", "GROUP", found[1], chance.choice("cd"), *count, *noack,
+        "XREADGROUP", "GROUP", found[1], chance.choice("cd"), *count, *noack, *claim,
         "STREAMS", found[0], start,
     )  # fmt: skip
 
@@ -219,13 +229,16 @@ def _acknowledge(work: Workload, process: Process, key: bytes) -> Words | None:
     return _words("XACK", *found[:2], *work.pending(found[2])) if found else None
 
 
-def _acknowledge_and_delete(work: Workload, process: Process, key: bytes) -> Words | None:
+def _say_how(work: Workload, process: Process, command: str, ways: list[str]) -> Words | None:
     found = work.group(process, pending=True)
     if found is None:
         return None
     ids = work.pending(found[2])
-    how = work.chance.choice(["KEEPREF", "DELREF", "ACKED"])
-    return _words("XACKDEL", *found[:2], how, "IDS", len(ids), *ids)
+    return _words(command, *found[:2], work.chance.choice(ways), "IDS", len(ids), *ids)
+
+
+def _acknowledge_and_delete(work: Workload, process: Process, key: bytes) -> Words | None:
+    return _say_how(work, process, "XACKDEL", ["KEEPREF", "DELREF", "ACKED"])
 
 
 def _claim(work: Workload, process: Process, key: bytes) -> Words | None:
@@ -240,6 +253,16 @@ def _claim(work: Workload, process: Process, key: bytes) -> Words | None:
 def _claim_some(work: Workload, process: Process, key: bytes) -> Words | None:
     found = work.group(process, pending=True)
     return _words("XAUTOCLAIM", *found[:2], work.chance.choice("cd"), 0, "-") if found else None
+
+
+def _release(work: Workload, process: Process, key: bytes) -> Words | None:
+    return _say_how(work, process, "XNACK", ["SILENT", "FAIL", "FATAL"])
+
+
+def _record(work: Workload, process: Process, key: bytes) -> Words | None:
+    ids = work.some_ids(process, key)
+    iid = f"i{work.chance.randint(1, 150)}"
+    return _words("XIDMPRECORD", key, work.chance.choice("pq"), iid, ids[0]) if ids else None
 
 
 def _set_last_id(work: Workload, process: Process, key: bytes) -> Words:
@@ -278,7 +301,7 @@ _MIX: Final[list[tuple[_Maker, float]]] = [
     (_add, 40), (_delete_entries, 6), (_delete_entries_how, 3), (_trim, 2), (_delete, 1),
     (_flush, 0.2), (_create, 7), (_destroy, 1.5), (_move, 2), (_delete_consumer, 3),
     (_read_group, 25), (_acknowledge, 25), (_acknowledge_and_delete, 5), (_claim, 6),
-    (_claim_some, 2), (_set_last_id, 2), (_configure, 0.3), (_expire, 2), (_persist, 1),
-    (_rename, 1), (_copy, 1),
+    (_claim_some, 2), (_release, 3), (_create_consumer, 1), (_record, 1), (_set_last_id, 2),
+    (_configure, 0.3), (_expire, 2), (_persist, 1), (_rename, 1), (_copy, 1),
 ]  # fmt: skip
 """How often each is chosen where nothing is out of the ordinary."""
