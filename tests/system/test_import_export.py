@@ -23,6 +23,7 @@ from click.testing import CliRunner, Result
 from anabranch.cli.main import command
 from anabranch.rdb.file import RdbFile
 from tests.conftest import require_redis
+from tests.support.inspection import info, wait_until
 from tests.support.servers import REPOSITORY, AnabranchServer, RedisServer, ServerProcess
 from tests.support.terminal import Terminal
 from tests.support.wire import Reply, RespClient
@@ -151,8 +152,11 @@ def digest(client: RespClient, *keys: str) -> Reply:
 
 
 def saved(server: RedisServer) -> Path:
-    """The file Redis writes."""
+    """The file Redis writes, as soon as no process of its own still serves a replica that left."""
     with server.client(timeout=60) as client:
+        wait_until(
+            lambda: info(client, "persistence")["rdb_bgsave_in_progress"] == "0", "no other save"
+        )
         assert client.call("SAVE") == ("+", b"OK")
     return server.directory / "dump.rdb"
 
