@@ -38,6 +38,7 @@ class Session:
         self.waiter: Waiter | None = None
         # transactions
         self.transaction: list[tuple[Command, list[bytes]]] | None = None
+        self.transaction_bytes = 0  # about how many bytes of memory its requests take
         self.transaction_error: str | None = None
         self.watched: set[tuple[int, bytes]] = set()
         self.watch_broken = False

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, array_header, null_array
+from anabranch.resp.encode import OK, QUEUED, array_header, null_array
+from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
 
 if TYPE_CHECKING:
     from anabranch.commands.context import Context
     from anabranch.commands.session import Session
 
-__all__ = ["COMMANDS", "end_transaction", "forget_watches"]
+__all__ = ["COMMANDS", "end_transaction", "forget_watches", "queue"]
 
 _Queue = list[tuple[Command, list[bytes]]]
 
@@ -42,6 +43,7 @@ def forget_watches(ctx: Context, session: Session) -> None:
 def end_transaction(ctx: Context, session: Session) -> None:
     """Leave MULTI with all that belongs to it."""
     session.transaction = None
+    session.transaction_bytes = 0
     session.transaction_error = None
     forget_watches(ctx, session)
     session.refresh()
@@ -55,6 +57,18 @@ def multi(ctx: Context, args: list[bytes]) -> bytes:
     session.transaction = []
     session.refresh()
     return OK
+
+
+def queue(session: Session, command: Command, args: list[bytes]) -> bytes:
+    """Keep a request for EXEC, unless it is certain by now that EXEC will run nothing."""
+    requests = session.transaction
+    assert requests is not None
+    if session.transaction_error is None and not session.watch_broken:
+        requests.append((command, args))
+        session.transaction_bytes += REQUEST_BYTES + sum(
+            [ARGUMENT_BYTES + len(arg) for arg in args]
+        )
+    return QUEUED
 
 
 def discard(ctx: Context, args: list[bytes]) -> bytes:
@@ -88,8 +102,8 @@ def unwatch(ctx: Context, args: list[bytes]) -> bytes:
 def execute(ctx: Context, args: list[bytes]) -> bytes:
     """EXEC: run the queue, unless it was spoilt or a watched key changed."""
     session = ctx.session
-    queue = session.transaction
-    if queue is None:
+    requests = session.transaction
+    if requests is None:
         raise CommandError("ERR EXEC without MULTI")
     for index, key in session.watched:
         ctx.expire_if_due(ctx.keyspace.databases[index], key)  # what is due now is a change
@@ -98,18 +112,18 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
     end_transaction(ctx, session)
     if spoilt is not None:
         raise CommandError(f"EXECABORT Transaction discarded because of {spoilt}")
-    if _exceeds_memory(ctx, queue):
+    if _exceeds_memory(ctx, requests):
         raise CommandError(_OUT_OF_MEMORY)
     if broken:
         return null_array(ctx.resp3)
     replies = []
     ctx.in_exec = True
     try:
-        for command, queued in queue:
+        for command, queued in requests:
             replies.append(_run(ctx, session, command, queued))
     finally:
         ctx.in_exec = False
-    return array_header(len(queue)) + b"".join(replies)
+    return array_header(len(requests)) + b"".join(replies)
 
 
 def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:

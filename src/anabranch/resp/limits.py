@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["AUTHENTICATED", "INLINE_MAX", "UNAUTHENTICATED", "RequestLimits"]
+__all__ = [
+    "ARGUMENT_BYTES",
+    "AUTHENTICATED",
+    "INLINE_MAX",
+    "REQUEST_BYTES",
+    "UNAUTHENTICATED",
+    "RequestLimits",
+]
 
 INLINE_MAX = 64 * 1024
 """Longest inline request and longest length header, in bytes: a line without end costs no more."""
+
+ARGUMENT_BYTES = 41
+"""What an argument takes beside its payload: a list slot and the head of a bytes object."""
+
+REQUEST_BYTES = 120
+"""What a request takes beside its arguments: a list, and where it is kept a tuple and a slot."""
 
 
 @dataclass(frozen=True, slots=True)

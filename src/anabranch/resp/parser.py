@@ -18,7 +18,7 @@ import re
 import hiredis
 
 from anabranch.resp.inline import UnbalancedQuotes, split_words
-from anabranch.resp.limits import AUTHENTICATED, INLINE_MAX, RequestLimits
+from anabranch.resp.limits import ARGUMENT_BYTES, AUTHENTICATED, INLINE_MAX, RequestLimits
 
 __all__ = ["CarefulParser", "RequestParser"]
 
@@ -170,10 +170,6 @@ def _encoded_size(requests: list[list[bytes]]) -> int:
     return size
 
 
-_ARGUMENT_BYTES = 41
-"""What an argument takes beside its payload: a list slot and the head of a bytes object."""
-
-
 class CarefulParser:
     """Every rule of Redis's request parser, in Python."""
 
@@ -278,7 +274,7 @@ class CarefulParser:
         if len(self._buffer) < stop + 2:
             return -1
         self._args.append(bytes(self._buffer[start:stop]))
-        self._held += self._bulk + _ARGUMENT_BYTES
+        self._held += self._bulk + ARGUMENT_BYTES
         self._bulk = -1
         self._missing -= 1
         if not self._missing:

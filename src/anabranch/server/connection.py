@@ -86,7 +86,9 @@ class ClientConnection(asyncio.Protocol):
             self._held_bytes += len(data)
             if self._held_bytes > BACKLOG_BYTES_MAX or len(session.backlog) > BACKLOG_MAX:
                 self._pause_reading()
-        if parser.buffered > self._server.settings.client_query_buffer_limit:
+        unfinished_bytes = parser.buffered + session.transaction_bytes
+        if unfinished_bytes > self._server.settings.client_query_buffer_limit:
+            self._server.log_query_limit(self, unfinished_bytes)
             session.closing = True
         self.flush()
         self._server.end_turn()

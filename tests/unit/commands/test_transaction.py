@@ -80,6 +80,26 @@ def test_a_refused_exec_ends_the_transaction(h: Harness) -> None:
     assert h.do("EXISTS", "k") == 0
 
 
+def test_what_exec_will_not_run_is_not_kept(h: Harness) -> None:
+    session = h.session
+    h.do("MULTI")
+    h.do("SET", "k", "v" * 1000)
+    kept = session.transaction_bytes
+    assert 1000 < kept < 2000
+    h.error("NOSUCH")
+    h.do("SET", "k", "v" * 1000)
+    assert session.transaction_bytes == kept
+    h.error("EXEC")
+    assert session.transaction_bytes == 0
+
+    h.do("WATCH", "k")
+    h.do("MULTI")
+    h.do("SET", "k", "w", session=h.connect())
+    h.do("SET", "k", "v")
+    assert session.transaction_bytes == 0
+    assert h.raw("EXEC") == b"*-1\r\n"
+
+
 def test_discard(h: Harness) -> None:
     h.do("WATCH", "k")
     h.do("MULTI")
@@ -208,7 +228,7 @@ def test_no_transaction_that_needs_memory_there_is_not(h: Harness) -> None:
     dispatcher = h.region.dispatcher
     h.do("MULTI")
     h.do("SET", "k", "v")
-    dispatcher.guarded_by.add("maxmemory")
-    dispatcher.memory_exceeded = lambda: True
+    dispatcher.used_memory = lambda: 2 << 20
+    h.do("CONFIG", "SET", "maxmemory", "1mb", session=h.connect())
     assert h.error("EXEC").startswith("EXECABORT Transaction discarded because of: OOM ")
     assert h.error("EXEC") == "ERR EXEC without MULTI"
