@@ -22,6 +22,9 @@ FRESH = "bench:fresh"
 
 ENTRIES, QUICK_ENTRIES = 1_000_000, 100_000
 ROUNDS, QUICK_ROUNDS = 5, 2
+COST_ROUNDS = 15
+"""More, as one reads for less than a tenth of a second of processor time."""
+
 EXPORT_BYTES = 2 << 20
 """Of one AB.EXPORT, as the source asks for."""
 
@@ -37,7 +40,7 @@ def cost(*, quick: bool) -> list[Figure]:
     ratios, exports = [], []
     with Server(anabranch_recipe("everysec")) as server, Connection(server.port) as connection:
         fill(connection, KEY, entries)
-        for turn in range(1 + (QUICK_ROUNDS if quick else ROUNDS)):
+        for turn in range(1 + (QUICK_ROUNDS if quick else COST_ROUNDS)):
             exported = _cpu(server, lambda: _export(connection))
             ranged = _cpu(server, lambda: _range(connection))
             if turn:  # the first one warms up
