@@ -6,9 +6,12 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.support.servers import ServerProcess
 from tests.support.wire import RespClient
+
+if TYPE_CHECKING:
+    from tests.support.servers import ServerProcess
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 

@@ -7,16 +7,14 @@ stands. So all traffic between regions passes the proxy, whoever dials.
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.support.inspection import wait_until
+from tests.support.inspection import number, wait_until
 from tests.support.proxy import Proxy
-from tests.support.servers import AnabranchServer
+from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import ConnectionLost, Reply, RespClient
 
 ENTER_S = 60.0
@@ -24,23 +22,6 @@ ENTER_S = 60.0
 
 class Unreachable(Exception):
     """No answer: whether the command was carried out is not known."""
-
-
-def quiet_ports(count: int) -> list[int]:
-    """Ports on which nobody listens, and that no outgoing connection is given meanwhile."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(12_000, low)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 class RegionServer(AnabranchServer):
@@ -79,7 +60,7 @@ class RegionProcesses:
 
     def __init__(self, directory: Path, names: Sequence[str], *extra: str) -> None:
         """`extra`: further settings of all regions."""
-        ports = quiet_ports(2 * len(names))
+        ports = [free_port() for _ in range(2 * len(names))]
         self.servers = [
             RegionServer(number, name, directory / name, (ports.pop(), ports.pop()))
             for number, name in enumerate(names, 1)
@@ -121,11 +102,13 @@ class RegionProcesses:
         self.proxy.__exit__()
 
     def is_whole(self) -> bool:
-        """Whether every region knows of all."""
-        return all(
-            len(dict_of(self.call(server, "AB.INFO"))[b"members"][1]) == len(self.servers)
-            for server in self.servers
-        )
+        """Whether every region knows of all, and takes writes."""
+        for server in self.servers:
+            with server.client(resp=3) as client:
+                members = dict_of(client.call("AB.INFO"))[b"members"][1]
+                if len(members) < len(self.servers) or not number(client, "caught_up"):
+                    return False
+        return True
 
     def call(self, server: RegionServer, *words: str | int | bytes) -> Reply:
         """One command on a connection of its own."""

@@ -162,6 +162,8 @@ class ToyRegion:
             known = batch.dependencies.get(origin, 0) if origin != batch.origin else number
             assert known >= number, f"{batch.origin}:{batch.first} is concurrent to what is stable"
 
+    is_full = False
+
     # -- Local --------------------------------------------------------------------------------
 
     def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:

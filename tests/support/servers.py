@@ -14,15 +14,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 
+from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 READY_SECONDS = 20.0
 STOP_SECONDS = 20.0
+PORTS = range(10_100, 16_300)
+"""For servers; a gossip port that is not set is 10,000 above."""
 _RETRY_SECONDS = 0.02  # between two attempts to connect; a death ends the wait at once
 
 
@@ -35,12 +40,31 @@ def redis_server_path() -> str | None:
     return shutil.which("redis-server")
 
 
+def _ports() -> Iterator[int]:
+    """Those of this process, again and again; each of pytest's workers has its own.
+
+    They lie below those that the system gives to connections: a port of these that is free now may
+    be the near end of somebody's connection by the time a server wants it.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    share = len(PORTS) // 8
+    first = int(worker) % 8 * share
+    ports = PORTS[first : first + share]
+    at = os.getpid() % share  # another run of the tests may be going on
+    return cycle([*ports[at:], *ports[:at]])
+
+
+_next_ports = _ports()
+
+
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on now, and that is not given out again soon."""
+    for port in islice(_next_ports, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("", port))
+            return port
+    raise AssertionError(f"no port between {PORTS[0]} and {PORTS[-1]} is free")
 
 
 class ServerProcess:
@@ -222,6 +246,11 @@ class AnabranchServer(ServerProcess):
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
         return super().start()
 
+    def wait_for_writes(self) -> None:
+        """Until this region, new or without its data, has got what another one had."""
+        with self.client() as client:
+            wait_until(lambda: number(client, "caught_up"), "the region takes writes")
+
 
 _in_directories: list[AnabranchServer] = []
 
@@ -234,7 +263,10 @@ def server_in(directory: Path, *extra: str) -> AnabranchServer:
 
 
 def regions_in(directory: Path, *names: str, extra: Sequence[str] = ()) -> list[AnabranchServer]:
-    """Started servers, each a region of one cluster, that end with the test; numbered from 1."""
+    """Started servers, each a region of one cluster, that end with the test; numbered from 1.
+
+    All of them take writes.
+    """
     gossip_ports = [free_port() for _ in names]
     servers = []
     for number, (name, port) in enumerate(zip(names, gossip_ports, strict=True), 1):
@@ -248,6 +280,8 @@ def regions_in(directory: Path, *names: str, extra: Sequence[str] = ()) -> list[
                 *("--gossip-port", str(port), *entry, *extra),
             ).start()
         )
+    for server in servers:
+        server.wait_for_writes()
     return servers
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.inspection import wait_until
-from tests.support.region_processes import quiet_ports
-from tests.support.servers import AnabranchServer
+from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import RespClient
 
 SECONDS = 60.0
@@ -75,7 +74,7 @@ class Terminal:
 def first_of(count: int) -> int:
     """Ports that follow one another, free here and 10000 above."""
     while True:
-        (first,) = quiet_ports(1)
+        first = free_port()
         try:
             for port in range(first, first + count):
                 for each in (port, port + 10000):

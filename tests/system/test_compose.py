@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 from tests.support.inspection import wait_until
-from tests.support.region_processes import quiet_ports
-from tests.support.servers import REPOSITORY, AnabranchServer
+from tests.support.servers import REPOSITORY, AnabranchServer, free_port
 from tests.support.wire import RespClient
 
 FILE = REPOSITORY / "docker" / "compose.yaml"
@@ -125,7 +124,7 @@ class Stack:
         self.ports: dict[str, dict[int, int]] = {}
         for name, row in rows.items():
             if "command" not in row:
-                self.ports[name] = dict(zip((PORT, GOSSIP_PORT), quiet_ports(2), strict=True))
+                self.ports[name] = {PORT: free_port(), GOSSIP_PORT: free_port()}
         self.services = {name: Service(self, name, row) for name, row in rows.items()}
 
     def local(self, text: str) -> str:

@@ -43,9 +43,13 @@ class Regions:
         return looks
 
     def again(self, at: int, *words: str) -> AnabranchServer:
-        """A server with the number and the gossip port of one, in its directory, as it is now."""
+        """A server with the number and the gossip port of one, in its directory, as it is now.
+
+        It takes writes: it has got what another one had.
+        """
         old = self.servers[at]
         self.servers[at] = server_in(old.directory, *_identity(old), *words).start()
+        self.servers[at].wait_for_writes()
         return self.servers[at]
 
 

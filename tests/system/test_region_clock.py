@@ -50,6 +50,7 @@ def test_only_the_region_whose_clock_is_off_makes_no_ids(tmp_path: Path) -> None
     join = ("--join", f"127.0.0.1:{gossip}", *always)
     number_of_us = ("--region-id", "2", "--gossip-port", str(free_port()))
     us = server_in(tmp_path / "us", *number_of_us, *join).start()
+    us.wait_for_writes()
     number_of_ap = ("--region-id", "3", "--gossip-port", str(free_port()))
     with Fast(tmp_path / "ap", [*number_of_ap, *join]) as ap:
         clients: list[Any] = [

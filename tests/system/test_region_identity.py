@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.support.region_processes import quiet_ports
-from tests.support.servers import AnabranchServer, ServerFailed, server_in
+from anabranch.cli.main import command
+from tests.support.inspection import info, wait_until
+from tests.support.servers import AnabranchServer, ServerFailed, free_port, regions_in, server_in
+from tests.support.wire import Reply
 
 
 def facts(server: AnabranchServer) -> list[bytes]:
@@ -19,7 +25,7 @@ def facts(server: AnabranchServer) -> list[bytes]:
 
 
 def test_a_restart_needs_only_the_directory(tmp_path: Path) -> None:
-    (port,) = quiet_ports(1)
+    port = free_port()
     words = ("--region-id", "7", "--region-name", "eu", "--gossip-port", str(port))
     server = server_in(tmp_path, *words, "--cluster-create", "yes").start()
     with server.client() as client:
@@ -44,7 +50,7 @@ def test_a_restart_needs_only_the_directory(tmp_path: Path) -> None:
                         ("gossip-port", "1234")],
 )  # fmt: skip
 def test_words_that_name_another_region_are_refused(tmp_path: Path, name: str, value: str) -> None:
-    (port,) = quiet_ports(1)
+    port = free_port()
     words = ("--region-id", "7", "--region-name", "eu", "--gossip-port", str(port))
     server_in(tmp_path, *words, "--cluster-create", "yes").start().stop()
     other = server_in(tmp_path, f"--{name}", value)
@@ -58,7 +64,7 @@ def test_words_that_name_another_region_are_refused(tmp_path: Path, name: str, v
 
 
 def test_a_note_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (port,) = quiet_ports(1)
+    port = free_port()
     words = ("--region-id", "7", "--gossip-port", str(port), "--cluster-create", "yes")
     server_in(tmp_path, *words).start().stop()
     note = tmp_path / "data" / "appendonlydir" / "region"
@@ -70,3 +76,142 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         server_in(tmp_path).start()
     server_in(tmp_path, *words).start().stop()
     assert note.exists()
+
+
+# -- whether it may go on with its numbers --------------------------------------------------------
+
+
+def life(server: AnabranchServer) -> dict[str, str]:
+    """What the directory says of an end."""
+    text = (server.directory / "data" / "appendonlydir" / "lifetime").read_text()
+    noted: dict[str, str] = json.loads(text)
+    return noted
+
+
+def epoch(server: AnabranchServer) -> int:
+    with server.client() as client:
+        return int(info(client, "replication")["epoch"])
+
+
+def test_an_end_means_what_appendfsync_is_now(tmp_path: Path) -> None:
+    words = ("--region-id", "7", "--gossip-port", str(free_port()), "--cluster-create", "yes")
+    server = server_in(tmp_path, *words, "--appendfsync", "always").start()
+    assert life(server)["ended"] == "always"
+    with server.client() as client:
+        for policy in ("everysec", "no", "always"):
+            client.call("XADD", "s", "*", "f", "v")
+            assert client.call("CONFIG", "SET", "appendfsync", policy) == ("+", b"OK")
+            assert life(server)["ended"] == policy
+            fields = info(client, "persistence")
+            assert fields["oplog_unsynced_bytes"] == "0"
+    server.stop()
+    assert life(server)["ended"] == "clean"
+
+
+def test_a_region_that_was_set_back_uses_no_number_again(tmp_path: Path) -> None:
+    servers = regions_in(tmp_path, "eu", "us")
+    eu, us = servers
+    with eu.client() as here, us.client() as there:
+        here.call("XADD", "s", "*", "f", "kept")
+        wait_until(lambda: there.call("XLEN", "s") == (":", 1), "the first has arrived")
+        files = eu.directory / "data" / "appendonlydir"
+        backup = tmp_path / "backup"
+        shutil.copytree(files, backup)
+        for number in range(5):
+            here.call("XADD", "s", "*", "f", f"later {number}")
+        wait_until(lambda: there.call("XLEN", "s") == (":", 6), "all has arrived")
+    eu.kill()
+    shutil.rmtree(files)
+    shutil.copytree(backup, files)
+    result = CliRunner().invoke(command, ["restore", str(files)])
+    assert result.output == f"{files}: a region that starts from it begins a new epoch\n"
+    with us.client() as there:
+        there.call("AB.LINK", "1", "DELAY", "500")  # it writes before it hears of the others
+    eu.start()
+    assert epoch(eu) > 0
+    with eu.client() as here, us.client() as there:
+        for number in range(5):
+            here.call("XADD", "s", "*", "f", f"new {number}")
+        there.call("AB.LINK", "1", "DELAY", "0")
+        for client in (here, there):
+            wait_until(
+                lambda client=client: client.call("XLEN", "s") == (":", 11), "all is everywhere"
+            )
+        assert here.call("AB.DIGEST", "s") == there.call("AB.DIGEST", "s")
+
+
+def test_what_restore_answers_where_there_is_nothing_to_mark(tmp_path: Path) -> None:
+    server = server_in(tmp_path).start()
+    with server.client() as client:
+        client.call("XADD", "s", "*", "f", "v")
+    folder = tmp_path / "data"
+    result = CliRunner().invoke(command, ["restore", str(folder)])
+    assert result.exit_code == 1
+    assert result.output.endswith("data/appendonlydir. Stop that server first\n")
+    server.stop()
+    result = CliRunner().invoke(command, ["restore", str(folder)])
+    assert result.output.endswith("marked already, or never used by a region\n")
+    (tmp_path / "empty").mkdir()
+    result = CliRunner().invoke(command, ["restore", str(tmp_path / "empty")])
+    assert (result.exit_code, "holds no log" in result.output) == (1, True)
+
+
+def test_a_log_that_was_cut_by_hand_begins_a_new_epoch(tmp_path: Path) -> None:
+    words = ("--region-id", "7", "--gossip-port", str(free_port()), "--cluster-create", "yes")
+    server = server_in(tmp_path, *words).start()
+    with server.client() as client:
+        for _ in range(10):
+            client.call("XADD", "s", "*", "f", "v")
+    server.stop()
+    (log,) = (tmp_path / "data" / "appendonlydir").glob("*.ablog")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    folder = str(log.parent)
+    result = CliRunner().invoke(command, ["inspect", "log", folder, "--write", "--yes"])
+    assert result.exit_code == 0, result.output
+    assert not (log.parent / "lifetime").exists()
+    assert epoch(server.start()) == 1
+
+
+# -- whether it may write yet ---------------------------------------------------------------------
+
+
+def test_a_new_region_takes_writes_when_it_has_what_the_others_have(tmp_path: Path) -> None:
+    (tmp_path / "ap").mkdir()
+    eu, us = regions_in(tmp_path, "eu", "us")
+    with us.client() as client:
+        wait_until(
+            lambda: client.call("XADD", "s", "9999999999999-*", "f", "v")[0] == "$", "a write"
+        )
+    known = "127.0.0.1:" + facts(eu)[2].decode()
+    words = ("--region-id", "3", "--region-name", "ap", "--gossip-port", str(free_port()))
+    eu.process.send_signal(signal.SIGSTOP)
+    try:
+        # Nobody answers: neither before nor after a restart does it know enough to write.
+        for _ in range(2):
+            ap = server_in(tmp_path / "ap", *words, "--join", known).start()
+            with ap.client() as client:
+                kind, text = client.call("XADD", "s", "*", "f", "v")
+                assert (kind, text.split()[:1]) == ("-", [b"READONLY"])
+                assert client.call("XLEN", "s") == (":", 0)
+            ap.kill()
+    finally:
+        eu.process.send_signal(signal.SIGCONT)
+    ap = server_in(tmp_path / "ap", *words, "--join", known).start()
+    with ap.client() as client:
+        replies: list[Reply] = []
+
+        def is_accepted() -> bool:
+            replies.append(client.call("XADD", "s", "*", "f", "v"))
+            return replies[-1][0] == "$"
+
+        wait_until(is_accepted, "it takes writes")
+        assert replies[-1][1].startswith(b"9999999999999-")
+    assert "region.takes_writes" in ap.log_text()
+    # From now on it does whoever is there.
+    for server in (eu, us, ap):
+        server.kill()
+    ap = server_in(tmp_path / "ap").start()
+    with ap.client() as client:
+        assert client.call("XADD", "s", "*", "f", "v")[0] == "$"

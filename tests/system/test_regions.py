@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -288,6 +289,42 @@ def test_writes_are_refused_while_too_few_regions_keep_up(cluster: Cluster) -> N
     wait_until(refused, "it is gone")
     eu.config_set("min-regions-to-write", 0)
     assert not refused()
+
+
+def test_a_region_without_memory_takes_no_more_until_there_is_some(cluster: Cluster) -> None:
+    eu, us = cluster.clients
+    size = int(us.info("memory")["used_memory"])
+    us.config_set("maxmemory", size // 2)
+    wait_until(lambda: us.info("replication")["not_pulled_because"] == "maxmemory", "it is full")
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        us.xadd("s", {"f": "v"})
+    value = os.urandom(100_000)
+    for _ in range(200):  # 20 MB that cannot be compressed, of a window of 8
+        eu.xadd("s", {"f": value})
+    wait_until(lambda: us.xlen("s") > 20, "what may be under way arrives")
+    assert us.xlen("s") < 150
+    assert eu.xlen("s") == 200
+    assert cluster.peer(0, "us")["state"] != "unreachable"
+    us.config_set("maxmemory", 0)
+    wait_until(length(us, "s", 200), "the rest has arrived")
+    assert us.info("replication")["not_pulled_because"] == ""
+
+
+def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
+    eu, us = cluster.clients
+    eu.config_set("gossip-secret", "new")
+    eu.xadd("s", {"f": "v"})
+    wait_until(length(us, "s", 1), "the link that is up stays")
+    eu.execute_command("AB.LINK", "us", "PAUSE")
+    wait_until(
+        lambda: cluster.peer(0, "us")["state"] == cluster.peer(1, "eu")["state"] == "unreachable",
+        "the link is given up",
+    )
+    eu.execute_command("AB.LINK", "us", "RESUME")
+    wait_until(lambda: "region.refused" in cluster.servers[0].log_text(), "the old one is refused")
+    assert cluster.peer(0, "us")["state"] == "unreachable"
+    us.config_set("gossip-secret", "new")
+    cluster.wait()
 
 
 # -- members ------------------------------------------------------------------------------------

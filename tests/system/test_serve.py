@@ -415,6 +415,25 @@ def test_a_subscriber_that_does_not_read_is_closed() -> None:
         assert "client.output_limit" in server.log_text()
 
 
+@pytest.mark.parametrize(
+    ("opening", "endless"),
+    [
+        (b"*2\r\n$4\r\nECHO\r\n$9000000\r\n", b"x" * 64_000),
+        (b"MULTI\r\n", b"*2\r\n$4\r\nECHO\r\n$1\r\nx\r\n" * 3_000),
+    ],
+    ids=["request", "transaction"],
+)
+def test_a_client_that_never_comes_to_an_end_is_closed(opening: bytes, endless: bytes) -> None:
+    limit = ["--client-query-buffer-limit", "1mb"]
+    with serving(*limit) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.settimeout(20)
+        with pytest.raises(ConnectionError):
+            client.sendall(opening + endless * (8_000_000 // len(endless)))
+        assert "client.query_limit" in server.log_text()
+        with server.client() as other:
+            assert other.call("PING") == ("+", b"PONG")
+
+
 # -- while it runs ------------------------------------------------------------------------------
 
 

@@ -66,7 +66,9 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
 def wait_entered(
     files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], count: int
 ) -> None:
-    """Until each of them answers, and knows of ``count`` regions.
+    """Until each of them answers, and of several each knows of all and has what they have.
+
+    Before it has that a new region takes no writes.
 
     Raises :class:`ClusterFailed` if one of them ends, or if it takes too long.
     """
@@ -88,10 +90,10 @@ def wait_entered(
 
 def _has_entered(member: Member, count: int) -> bool:
     try:
-        facts = ask(member, "AB.INFO")
+        facts = ask(member, "INFO", "replication")
     except ClusterFailed:
         return False
-    return len(facts[b"members"]) >= count
+    return count == 1 or (facts["members"] >= count and bool(facts["caught_up"]))
 
 
 def ask(member: Member, *words: str | int) -> Any:

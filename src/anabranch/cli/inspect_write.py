@@ -15,8 +15,9 @@ from anabranch.errors import ConfigError
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import Repair, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory
+from anabranch.server.lifetime import forget_life
 
-__all__ = ["write_log"]
+__all__ = ["locked", "write_log"]
 
 
 def write_log(
@@ -31,7 +32,7 @@ def write_log(
         raise click.UsageError(
             f"{directory.shown(only)} is no file of a log by its name: there is nothing to cut"
         )
-    with _locked(directory):
+    with locked(directory, "; without --write the files can be looked at while it runs"):
         survey = Survey(directory)
         progress = Progress("reading", survey.bytes_total)
         for _ in survey.walk():
@@ -46,6 +47,7 @@ def write_log(
             print(line, file=sys.stderr)
         if not yes and not click.confirm("Cut it off?", err=True):
             raise Failed("nothing was changed")
+        forget_life(directory)  # others may have what is cut off
         kept = carry_out(directory, repair)
     if as_objects:
         print(
@@ -105,14 +107,12 @@ def _intention(repair: Repair) -> Iterator[str]:
 
 
 @contextmanager
-def _locked(directory: Directory) -> Iterator[None]:
+def locked(directory: Directory, hint: str = "") -> Iterator[None]:
+    """Nobody else uses the directory meanwhile; raises :class:`Failed` if a server does."""
     try:
         lock: IO[bytes] = lock_directory(directory.path)
     except ConfigError as problem:
         reason = str(problem).partition(". ")[0]
-        raise Failed(
-            f"{reason}. Stop that server first; without --write the files can be looked at "
-            "while it runs"
-        ) from None
+        raise Failed(f"{reason}. Stop that server first{hint}") from None
     with lock:
         yield

@@ -23,6 +23,7 @@ _SUBCOMMANDS = {
     "import": "Restore keys of an RDB file or of a running Redis in a server.",
     "export": "Write the keys of a server to an RDB file or another server.",
     "inspect": "Look into the files of a log, also when the server is down; cut damaged ones.",
+    "restore": "Mark files that were put back from a backup, for a region to start from.",
     "simulate": "Run clusters in virtual time, with faults, and check what must hold.",
     "spark": "Pipelines on Apache Spark, and whether it works here.",
     "version": "Show versions.",

@@ -49,7 +49,6 @@ def describe(ctx: Context, session: Session, running: str) -> str:
 
 def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
     query_bytes = sum(len(arg) for args in session.backlog for arg in args)
-    queued_bytes = sum(len(arg) for _, args in session.transaction or () for arg in args)
     output_bytes = sum(map(len, session.outbox))
     return {
         "id": session.id,
@@ -69,7 +68,7 @@ def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
         "qbuf": query_bytes,
         "qbuf-free": 0,
         "argv-mem": 0,
-        "multi-mem": queued_bytes,
+        "multi-mem": session.transaction_bytes,
         "rbs": 0,
         "rbp": 0,
         "obl": 0,
@@ -77,7 +76,7 @@ def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
         "omem": output_bytes,
         "omem-shared": 0,
         "omem-unshared": output_bytes,
-        "tot-mem": query_bytes + queued_bytes + output_bytes,
+        "tot-mem": query_bytes + session.transaction_bytes + output_bytes,
         "events": "rw" if session.outbox else "r",
         "cmd": command or "NULL",
         "user": "default" if session.user is None else session.user.name.decode("latin-1"),

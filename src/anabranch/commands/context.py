@@ -15,7 +15,7 @@ from anabranch.commands.session import Session
 from anabranch.commands.spreading import spread
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.events import events_of
+from anabranch.effects.events import Event, events_of
 from anabranch.effects.merge_stream import shared_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
@@ -161,28 +161,41 @@ class Context:
         """Apply a decided change, record it, and publish its keyspace events."""
         replica = self.replica
         if replica is None:
-            self.carry_out(effect)
+            events = self._events(effect)
+            self._apply(effect)
             if self.record is not None:
                 self.record(effect)
-            return
-        for each in spread(self, effect):
-            if each.local:
-                self.carry_out(each)
-            else:
-                replica.begin_own()
-                self.carry_out(each)
-                replica.finish(numbers_of(each))
-                self.session.written = replica.own, replica.vector[replica.own]
-            if self.record is not None:
-                self.record(each)
+        else:
+            replica.begin_own()
+            events = self._events(effect)
+            for each in spread(self, effect):
+                if each.local:
+                    self._apply(each)
+                else:
+                    replica.begin_own()
+                    self._apply(each)
+                    replica.finish(numbers_of(each))
+                    self.session.written = replica.own, replica.vector[replica.own]
+                if self.record is not None:
+                    self.record(each)
+        self._publish(events)
 
     def carry_out(self, effect: kinds.Effect) -> None:
-        """Apply a change that was decided here or elsewhere, and publish its keyspace events."""
-        # What the events are depends on what was there before; they are sent when it is done.
-        events = events_of(self.keyspace, effect) if self.notify_flags else ()
+        """Apply a change that another region decided, and publish its keyspace events."""
+        events = self._events(effect) if self.settings.notify_remote_effects else ()
+        self._apply(effect)
+        self._publish(events)
+
+    def _events(self, effect: kinds.Effect) -> Sequence[Event]:
+        """What to publish of a change; that depends on what was there before it."""
+        return events_of(self.keyspace, effect) if self.notify_flags else ()
+
+    def _apply(self, effect: kinds.Effect) -> None:
         if self.before is not None:
             self.before(effect)
         apply(self.keyspace, effect)
+
+    def _publish(self, events: Sequence[Event]) -> None:
         for kind, event, db, key in events:
             self.channels.notify(self.notify_flags, kind, event, db, key)
 

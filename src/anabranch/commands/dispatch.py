@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.commands import texts
-from anabranch.commands.transaction import end_transaction
+from anabranch.commands.transaction import end_transaction, queue
 from anabranch.errors import CommandError
 from anabranch.metrics.stats import CommandStats
-from anabranch.resp.encode import QUEUED, error
+from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
     from anabranch.commands.context import Context
@@ -65,7 +65,7 @@ class Dispatcher:
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
-        self.memory_exceeded: Callable[[], bool] = lambda: False
+        self.used_memory: Callable[[], int] = lambda: 0  # bytes, as ``maxmemory`` counts them
         self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
         for command in commands:
             self._add(command)
@@ -144,8 +144,7 @@ class Dispatcher:
                 raise self.refused(
                     entry, CommandError("ERR Command not allowed inside a transaction")
                 )
-            session.transaction.append((command, args))
-            return QUEUED
+            return queue(session, command, args)
         assert entry.function is not None
         try:
             return entry.function(ctx, args)
@@ -180,6 +179,17 @@ class Dispatcher:
                 f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
                 "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
             )
+
+    def memory_exceeded(self) -> bool:
+        """Whether commands that add data are refused.
+
+        A region keeps a share of its memory for what the others may add until they hear of it.
+        """
+        settings = self.context.settings
+        limit = settings.maxmemory
+        if self.context.replica is not None:
+            limit -= limit * settings.replication_oom_threshold_percent // 100
+        return 0 < limit < self.used_memory()
 
     @property
     def write_refusal(self) -> str | None:

@@ -314,11 +314,12 @@ def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     replica = ctx.replica
     assert replica is not None
     replica.begin_own()
-    effect.position = stream.local.next_position or replica.number
+    own, number = replica.own, replica.number
+    effect.position = stream.local.next_position or number
     add_to(ctx.keyspace, stream, effect)
-    replica.touches.recent[effect.db, effect.key, replica.own] = replica.number
-    replica.vector[replica.own] = replica.number
-    ctx.session.written = replica.dot
+    replica.touches.recent[effect.db, effect.key, own] = number
+    replica.vector[own] = number
+    ctx.session.written = own, number
     if ctx.record is not None:
         ctx.record(effect)
 

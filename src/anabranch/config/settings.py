@@ -263,7 +263,7 @@ class Settings:
     )
     client_query_buffer_limit: int = row(
         Memory(1 << 20), "1073741824", group="clients",
-        sentence="Close a client whose unfinished request is larger than this.",
+        sentence="Close a client whose unfinished request or transaction is larger than this.",
     )
     proto_max_bulk_len: int = row(
         Memory(1 << 20), "536870912", group="clients",
@@ -330,7 +330,7 @@ class Settings:
         "set.",
     )
     gossip_secret: str = row(
-        Text(), "", group="regions", immutable=True, secret=True,
+        Text(), "", group="regions", secret=True,
         sentence="What every region of the cluster must know; nothing is asked for unless set.",
     )
     gossip_window: int = row(
@@ -338,7 +338,7 @@ class Settings:
         sentence="What another region may send before this one has applied it.",
     )
     gossip_hold_bytes: int = row(
-        Memory(), "64mb", group="regions", immutable=True,
+        Memory(), "64mb", group="regions",
         sentence="Effects of another region that may wait for their causes.",
     )
     region_cache_bytes: int = row(
@@ -389,6 +389,11 @@ class Settings:
         sentence="Which IDs XADD takes in Active-Active mode: none that could be given twice "
         "(strict), full IDs as well (semi-strict), or Redis's own rules (liberal).",
     )
+    replication_oom_threshold_percent: int = row(
+        Integer(0, 90), "5", group="regions", unit="percent",
+        sentence="This share of maxmemory is for what other regions add: "
+        "local commands are refused that much earlier.",
+    )
     idmp_conflict: str = row(
         Choice("collapse", "keep"), "collapse", group="regions",
         sentence="What becomes of entries that two regions accepted for one idempotent ID.",
@@ -434,6 +439,10 @@ class Settings:
     notify_keyspace_events: str = row(
         EventClasses(), "", group="watching",
         sentence="Which keyspace events are published; empty is none, KEA nearly all.",
+    )
+    notify_remote_effects: bool = row(
+        YesNo(), "yes", group="watching",
+        sentence="Publish keyspace events of what other regions did, too.",
     )
     slowlog_log_slower_than: int = row(
         Integer(-1), "10000", group="watching", unit="microseconds",

@@ -1,7 +1,9 @@
 """Keyspace events as values: which effect is which event, in which class.
 
-Local and remote changes publish the same events because both are effects. Class letters follow
-``notify-keyspace-events``. FLUSHDB, FLUSHALL and SWAPDB publish nothing, as in Redis.
+Local and remote changes publish the same events because both are effects. Where several regions
+write, the events here are those of what a command has decided, and elsewhere those of what that
+was said as: a RENAME arrives as additions and a deletion, FLUSHALL as deletions. Class letters
+follow ``notify-keyspace-events``. FLUSHDB, FLUSHALL and SWAPDB publish nothing, as in Redis.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.effects import kinds
+from anabranch.effects.merge_group import is_beaten
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream.stream import Stream
@@ -21,12 +24,8 @@ Event = tuple[str, str, int, bytes]
 
 _SIMPLE: dict[type[kinds.Effect], tuple[str, str]] = {
     kinds.CreateStream: ("n", "new"),
-    kinds.Add: ("t", "xadd"),
     kinds.Trim: ("t", "xtrim"),
-    kinds.SetLastId: ("t", "xsetid"),
-    kinds.CreateGroup: ("t", "xgroup-create"),
     kinds.SetGroup: ("t", "xgroup-setid"),
-    kinds.DestroyGroup: ("t", "xgroup-destroy"),
     kinds.CreateConsumer: ("t", "xgroup-createconsumer"),
     kinds.DeleteConsumer: ("t", "xgroup-delconsumer"),
 }
@@ -59,6 +58,47 @@ def _overwritten(old: Value | None, new_type: bytes, db: int, key: bytes) -> lis
     return events
 
 
+def _add(keyspace: Keyspace, effect: kinds.Add) -> list[Event]:
+    db, key = effect.db, effect.key
+    return [*_created(keyspace, db, key), ("t", "xadd", db, key)]
+
+
+def _add_run(keyspace: Keyspace, effect: kinds.AddRun) -> list[Event]:
+    db, key = effect.db, effect.key
+    return [*_created(keyspace, db, key), *[("t", "xadd", db, key)] * len(effect.ids)]
+
+
+def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Event]:
+    stream = _value(keyspace, effect.db, effect.key)
+    if not isinstance(stream, Stream) or not any(
+        stream.shared_logs[origin].count_numbered(low, high)
+        for origin, edges in effect.ranges
+        if origin in stream.logs
+        for low, high in zip(edges[::2], edges[1::2], strict=True)
+    ):
+        return []  # others have removed all of it already
+    return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
+
+
+def _set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> list[Event]:
+    db, key = effect.db, effect.key
+    return [*_created(keyspace, db, key), ("t", "xsetid", db, key)]
+
+
+def _create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> list[Event]:
+    db, key = effect.db, effect.key
+    if keyspace.replica is not None and is_beaten(keyspace, effect):
+        return []
+    return [*_created(keyspace, db, key), ("t", "xgroup-create", db, key)]
+
+
+def _destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> list[Event]:
+    stream = _value(keyspace, effect.db, effect.key)
+    if not isinstance(stream, Stream) or effect.group not in stream.groups:
+        return []  # another region had it
+    return [("t", "xgroup-destroy", effect.db, effect.key)]
+
+
 def _remove(keyspace: Keyspace, effect: kinds.Remove) -> list[Event]:
     return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
 
@@ -71,6 +111,8 @@ def _delete(keyspace: Keyspace, effect: kinds.Delete) -> list[Event]:
 
 
 def _expire(keyspace: Keyspace, effect: kinds.Expire) -> list[Event]:
+    if _value(keyspace, effect.db, effect.key) is None:  # another region had it
+        return []
     return [("g", "persist" if effect.at_ms is None else "expire", effect.db, effect.key)]
 
 
@@ -148,7 +190,13 @@ def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
 
 
 _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
+    kinds.Add: _add,
+    kinds.AddRun: _add_run,
     kinds.Remove: _remove,
+    kinds.RemoveNumbers: _remove_numbers,
+    kinds.SetLastId: _set_last_id,
+    kinds.CreateGroup: _create_group,
+    kinds.DestroyGroup: _destroy_group,
     kinds.Delete: _delete,
     kinds.Expire: _expire,
     kinds.Rename: _rename,

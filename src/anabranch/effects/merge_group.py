@@ -14,7 +14,7 @@ from anabranch.keyspace.replica import region_of
 from anabranch.stream.shared import ALL_GROUPS
 from anabranch.stream.shared_group import Creation, SharedGroup
 
-__all__ = ["shared_group"]
+__all__ = ["is_beaten", "shared_group"]
 
 
 def shared_group(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> SharedGroup:
@@ -24,17 +24,25 @@ def shared_group(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Shared
     return group
 
 
-def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
-    """See :class:`kinds.CreateGroup`."""
+def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
+    """Whether a removal that did not know of this creation was heard before it."""
     replica = replica_of(keyspace)
     for dot, database in replica.flushes.items():
         if database in (None, effect.db) and not replica.knows(dot):
-            return
+            return True
+    stream = known_stream(keyspace, effect.db, effect.key)
+    return stream is not None and any(
+        (mark is ALL_GROUPS or mark == effect.group) and not replica.knows(dot)
+        for dot, mark in parts(stream).marks.items()
+    )
+
+
+def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
+    """See :class:`kinds.CreateGroup`."""
+    if is_beaten(keyspace, effect):
+        return
+    replica = replica_of(keyspace)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    for dot, mark in parts(stream).marks.items():
-        if (mark is ALL_GROUPS or mark == effect.group) and not replica.knows(dot):
-            settle(keyspace, effect.db, effect.key, stream)
-            return
     group = stream.groups.get(effect.group)
     if group is None:
         start = stream.last_id if effect.start is None else effect.start

@@ -122,6 +122,7 @@ class Figures:
             "joining_from": 0 if incoming is None else incoming.session.region,
             "joining_bytes": 0 if incoming is None else incoming.bytes,
             "not_applied_because": self._receiver.refused or "",
+            "not_pulled_because": "maxmemory" if self._receiver.is_full else "",
             "held_batches": len(buffer),
             "held_bytes": sum(buffer.bytes_of.values()),
             "held_oldest_ms": 0.0 if oldest is None else now_ms - oldest,

@@ -59,6 +59,11 @@ class Local(Protocol):
         ...
 
     @property
+    def is_full(self) -> bool:
+        """Whether there is no memory for more of what others have."""
+        ...
+
+    @property
     def digests(self) -> Digests:
         """Digests of everything that is here."""
         ...

@@ -113,6 +113,12 @@ class RegionLocal:
     def after_effects(self) -> None:
         """Effects of other regions were applied: somebody may have been waiting for them."""
 
+    @property
+    def is_full(self) -> bool:
+        """See :class:`Local`."""
+        maxmemory = self._region.settings.maxmemory
+        return 0 < maxmemory < self._region.dispatcher.used_memory()
+
     # -- the log ------------------------------------------------------------------------------
 
     def taken(self, batches: list[bytes], position: int) -> None:

@@ -89,6 +89,8 @@ class Receiver:
         self.buffer = CausalBuffer()
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
+        self.is_full = False
+        """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
         self.incoming: _Incoming | None = None
         self.repairs = Repairs(mesh)
         self.relays: dict[int, int] = {}
@@ -121,8 +123,8 @@ class Receiver:
 
     def begin(self, session: Session) -> None:
         """A link is up: say what is wanted of it."""
-        self._mesh.send(session, Credit(self._mesh.config.window_bytes))
-        self._mesh.send(session, Credit(self._mesh.config.window_bytes, True))
+        session.ungranted = session.state_ungranted = self._mesh.config.window_bytes
+        self.grant(session)
         self._subscribe(session)
 
     def _subscribe(self, session: Session) -> None:
@@ -258,8 +260,17 @@ class Receiver:
         last = unit[-1].batch
         assert local.vector[last.origin] == last.last
 
+    def look_at_memory(self) -> None:
+        """Say when there is no room for more, and when there is again."""
+        is_full = self._mesh.local.is_full
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self._mesh.local.note("full" if is_full else "not_full")
+
     def grant(self, session: Session) -> None:
         """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
+        if self.is_full:
+            return
         config = self._mesh.config
         if session.state_ungranted * GRANTS_PER_WINDOW >= config.window_bytes:
             self._mesh.send(session, Credit(session.state_ungranted, True))
@@ -280,6 +291,8 @@ class Receiver:
         for origin, fetching in list(self._fetching.items()):
             if now_ms - fetching.since_ms >= FETCH_TIMEOUT_MS:
                 del self._fetching[origin]
+        if self.is_full:
+            return
         vector = self._mesh.local.vector
         for missing in self.buffer.missing(vector):
             self._want_cause(missing, now_ms)

@@ -335,6 +335,7 @@ class Replicator:
         if self._local.origin != self._mesh.origin:
             self._begin_own_life(now_ms)
         self._receiver.refused = None
+        self._receiver.look_at_memory()
         self._receiver.deliver(now_ms)
         self._mesh.membership.hear(self._local.vector)
         self._follow_epochs(now_ms)

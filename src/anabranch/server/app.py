@@ -69,7 +69,7 @@ class Server:
         self._timer_ms: int | None = None  # what the timer is set to
         self._continuing = False  # a further slice of unfinished work is scheduled
         self._rss_bytes = 0
-        self.region.dispatcher.memory_exceeded = self._memory_exceeded
+        self.region.dispatcher.used_memory = lambda: self._rss_bytes
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -147,6 +147,16 @@ class Server:
                 unread_bytes=connection.transport.get_write_buffer_size(),
             )
         return exceeded
+
+    def log_query_limit(self, connection: ClientConnection, unfinished_bytes: int) -> None:
+        """A client is closed for what it began and did not finish: a request, or a transaction."""
+        emit(
+            "warning",
+            "client.query_limit",
+            client=connection.session.id,
+            address=connection.session.address,
+            unfinished_bytes=unfinished_bytes,
+        )
 
     # -- turns and time -----------------------------------------------------------------------
 
@@ -231,9 +241,6 @@ class Server:
     def sample_memory(self) -> None:
         """See how large the process is; ``maxmemory`` compares with this."""
         self._rss_bytes = process.rss_bytes()
-
-    def _memory_exceeded(self) -> bool:
-        return 0 < self.settings.maxmemory < self._rss_bytes
 
 
 def load_users(region: Region, settings: Settings) -> None:

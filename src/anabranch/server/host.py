@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["ServerHost"]
 
 
+_OF_REGIONS = frozenset(
+    "digest-interval gossip-hold-bytes gossip-secret max-clock-skew-ms region-expire-after".split()
+)
+"""What the part of the cluster takes over."""
+
+
 class ServerHost:
     """Wishes of the core, granted by one server."""
 
@@ -162,11 +168,13 @@ class ServerHost:
             server.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
             server.regions.judge_writes()
-        elif (
-            name in {"digest-interval", "max-clock-skew-ms", "region-expire-after"}
-            and server.regions is not None
-        ):
+        elif name in _OF_REGIONS and server.regions is not None:
             server.regions.settings_changed()
+        elif name == "appendfsync" and server.regions is not None:
+            try:
+                server.regions.policy_changed()
+            except OSError as problem:
+                raise ConfigError(f"it could not be noted on the disk: {problem}") from None
         elif name == "dir" and server.persistence.is_open:
             raise ConfigError("the log or a snapshot is in the present directory")
         elif name == "dir":

@@ -3,7 +3,9 @@
 Number and name of a region, and the port where others find it, stay what they were when the
 directory was first used. A start that names others is refused: the log of one region, taken for
 that of another, would be taken for that by all. A region that was removed from its cluster notes
-that as well: from then on its directory is only read.
+that as well: from then on its directory is only read. So does one that is new to its cluster, or
+begins anew without its data, until it has what the others have: an ID that it made earlier could
+lie below theirs, and a message that they know would be taken for a new one.
 """
 
 from __future__ import annotations
@@ -22,10 +24,20 @@ if TYPE_CHECKING:
     from anabranch.config.load import Loaded
     from anabranch.oplog.storage import Storage
 
-__all__ = ["identity_in", "note_removal", "recall", "remember", "removal_noted"]
+__all__ = [
+    "forget_newcomer",
+    "identity_in",
+    "is_newcomer",
+    "note_newcomer",
+    "note_removal",
+    "recall",
+    "remember",
+    "removal_noted",
+]
 
 _FILE: Final = "region"
 _REMOVAL: Final = "removed"
+_NEWCOMER: Final = "newcomer"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 
@@ -76,6 +88,23 @@ def removal_noted(storage: Storage) -> str:
         return ""
     with closing(storage.open(_REMOVAL)) as file:
         return file.read().decode("utf-8", "replace").strip() or "removed"
+
+
+def note_newcomer(storage: Storage) -> None:
+    """Note that this region has yet to get what the others have. Raises :class:`OSError`."""
+    _write(storage, _NEWCOMER, b"\n")
+
+
+def is_newcomer(storage: Storage) -> bool:
+    """Whether it has yet to get that. Raises :class:`OSError`."""
+    return _NEWCOMER in storage.names()
+
+
+def forget_newcomer(storage: Storage) -> None:
+    """It has got it. Raises :class:`OSError`; it may be tried again then, whatever was done."""
+    if _NEWCOMER in storage.names():
+        storage.remove(_NEWCOMER)
+    storage.sync()
 
 
 def _write(storage: Storage, name: str, data: bytes) -> None:

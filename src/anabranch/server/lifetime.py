@@ -3,7 +3,8 @@
 It may if it lost nothing that others could have heard of: if it stopped in good order, if all was
 synced before it left the server (``appendfsync always``), or if the machine has not been restarted
 since (what a process has written outlives it). Else it opens a new epoch. It also does if the end
-of its log had to be cut off: nobody can tell what was never finished from what has rotted.
+of its log had to be cut off: nobody can tell what was never finished from what has rotted. And it
+does if somebody has said that the files were set back (:func:`forget_life`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
     from anabranch.replication.local import RegionLocal
 
-__all__ = ["CLEAN", "Lifetime", "begin_life", "boot_id"]
+__all__ = ["CLEAN", "Lifetime", "begin_life", "boot_id", "forget_life"]
 
 _FILE: Final = "lifetime"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -44,6 +45,18 @@ def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str, *, was_cut: 
         local.reopen(epoch_of(local.origin))
     # Only now: who fails before this has to open an epoch again.
     lifetime.note(policy)
+
+
+def forget_life(storage: Storage) -> bool:
+    """The log was set back, or cut: the next region to use it opens an epoch. Whether one had.
+
+    Raises :class:`OSError`.
+    """
+    if _FILE not in storage.names():
+        return False
+    storage.remove(_FILE)
+    storage.sync()
+    return True
 
 
 class Lifetime:

@@ -18,7 +18,14 @@ from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
 from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, Gossip
-from anabranch.server.identity import note_removal, remember, removal_noted
+from anabranch.server.identity import (
+    forget_newcomer,
+    is_newcomer,
+    note_newcomer,
+    note_removal,
+    remember,
+    removal_noted,
+)
 from anabranch.server.lifetime import CLEAN, Lifetime, begin_life, boot_id
 from anabranch.server.logs import emit
 
@@ -35,6 +42,10 @@ COMPARE_S: Final = 0.01
 """Between slices of the work that comparing digests takes, while there is some."""
 
 NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
+IS_NEWCOMER: Final = (
+    "READONLY This region is new to its cluster, or has lost its data: it takes writes when it has "
+    "got what the others have"
+)
 
 CLOCK_IS_OFF: Final = (
     "CLOCKSKEW The clock of this region differs too much from those of the others: "
@@ -44,7 +55,7 @@ CLOCK_IS_OFF: Final = (
 _QUIET: Final = frozenset(
     {
         *("caught_up", "certificate_renewed", "clock_accepted", "entered", "joined", "reachable"),
-        *("relay", "relay_ended", "repaired", "state_joined"),
+        *("not_full", "relay", "relay_ended", "repaired", "state_joined", "takes_writes"),
     }
 )
 """Events that are no reason to worry."""
@@ -68,6 +79,7 @@ class Regions(RegionLocal):
         self._refusing = False  # writes, because too few regions keep up
         self._certificates: Certificates | None = None
         self._config: ReplicationConfig
+        self._is_newcomer = False  # and takes no writes yet
         self._was_removed = ""  # why others do not listen to us any more
         self.replicator: Replicator
         self.gossip: Gossip
@@ -91,6 +103,11 @@ class Regions(RegionLocal):
             cluster_id = secrets.token_hex(16)
             self.found(cluster_id, self._self())
             emit("info", "region.cluster_created", cluster=cluster_id, region=settings.region_id)
+        elif not self.replica.cluster_id:
+            note_newcomer(storage)
+        if is_newcomer(storage):
+            self._is_newcomer = True
+            self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
 
     def _self(self) -> Member:
         settings = self._settings
@@ -122,9 +139,7 @@ class Regions(RegionLocal):
             run_id=self._server.host.run_id,
             wall_ms=lambda: self._server.clock.now_us() // 1000,
             join=[_address(text) for text in settings.join.split()],
-            secret=settings.gossip_secret.encode(),
             window_bytes=settings.gossip_window,
-            hold_bytes=settings.gossip_hold_bytes,
         )
         self._config = config
         self.settings_changed()
@@ -140,6 +155,8 @@ class Regions(RegionLocal):
         self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000
+        self._config.hold_bytes = self._settings.gossip_hold_bytes
+        self._config.secret = self._settings.gossip_secret.encode()
 
     def _pulse(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(TICK_S, self._pulse)
@@ -153,6 +170,7 @@ class Regions(RegionLocal):
         certificates = self._certificates
         if certificates is not None and certificates.look(now_ms, self._wall_s()):
             self.gossip.tls = certificates.tls
+        self._judge_newcomer()
         self.judge_writes()
         self.judge_clock()
         self._server.flush_pending()
@@ -202,6 +220,15 @@ class Regions(RegionLocal):
             self.replicator.stop()
             self.gossip.shut_down()
 
+    def policy_changed(self) -> None:
+        """``appendfsync`` is another one: note what an end means from now on.
+
+        All is synced before, or a stricter policy would promise what the looser one did not keep.
+        Raises :class:`OSError`.
+        """
+        self._durability.settle()
+        self._lifetime.note(self._settings.appendfsync)
+
     def ended_well(self) -> None:
         """Everything is on the disk, and nothing will be written any more."""
         with suppress(OSError):
@@ -246,6 +273,15 @@ class Regions(RegionLocal):
             and peer.lag_seconds <= lag_max_s
             for peer in self.peers()
         )
+
+    def _judge_newcomer(self) -> None:
+        """Take writes as soon as everything has been applied that some other region had."""
+        if self._is_newcomer and self.replicator.caught_up:
+            with suppress(OSError):  # then it is looked at again
+                forget_newcomer(self._storage)
+                self._is_newcomer = False
+                self._region.dispatcher.allow_writes("newcomer")
+                self.note("takes_writes")
 
     def judge_writes(self) -> None:
         """Refuse writes, or not any more, by ``min-regions-to-write``."""

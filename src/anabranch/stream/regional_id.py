@@ -45,4 +45,10 @@ def sequence_in(own: int, ms: int, last: int) -> int:
 
 def automatic_id(own: int, now_ms: int, last: int) -> int:
     """An origin's next ID above ``last``: of now, or of the latest millisecond that was seen."""
-    return sequence_in(own, max(now_ms, last >> SEQ_BITS), last)
+    ms = last >> SEQ_BITS
+    if ms < now_ms:
+        return (now_ms << SEQ_BITS) + next_sequence(own, -1)
+    after = last & MAX_SEQ
+    if not (after - own) % MODULUS and (after + MODULUS) >> _EPOCH_BITS == own >> 8:
+        return last + MODULUS  # an ID of ours follows one of ours: what most of many are
+    return (ms << SEQ_BITS) + next_sequence(own, after)

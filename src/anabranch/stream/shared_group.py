@@ -108,8 +108,11 @@ class SharedGroup(Group):
         settled = Ranges()
         for ranges in self.acknowledged.values():
             if (some := ranges.get(origin)) is not None:
-                settled.update(some)
-        return settled.without(self.hidden.get(origin)).copy()
+                if settled:
+                    settled.update(some)
+                else:
+                    settled = some.copy()
+        return settled.without(self.hidden.get(origin))
 
     def spans(self, origin: int, log: SharedLog) -> Iterator[Span]:
         """Live entries of an origin to hand out, ascending."""

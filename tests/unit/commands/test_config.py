@@ -147,7 +147,7 @@ def test_slow_log_and_events_follow_their_settings(server: Harness) -> None:
 
 
 def test_a_memory_limit_guards_commands_that_add(server: Harness) -> None:
-    server.region.dispatcher.memory_exceeded = lambda: True
+    server.region.dispatcher.used_memory = lambda: 2 << 20
     server.do("XADD", "s", "*", "a", "1")
     server.do("CONFIG", "SET", "maxmemory", "1mb")
     assert server.error("XADD", "s", "*", "a", "1") == (
@@ -155,6 +155,18 @@ def test_a_memory_limit_guards_commands_that_add(server: Harness) -> None:
     )
     assert server.do("XLEN", "s") == 1
     server.do("CONFIG", "SET", "maxmemory", "0")
+    server.do("XADD", "s", "*", "a", "1")
+
+
+def test_a_region_keeps_some_of_its_memory_for_what_others_add() -> None:
+    for settings, share in (({}, 100), ({"region_id": 1}, 95)):
+        server = Harness(**settings)
+        server.do("CONFIG", "SET", "maxmemory", "1000000")
+        server.region.dispatcher.used_memory = lambda share=share: 10_000 * share
+        server.do("XADD", "s", "*", "a", "1")
+        server.region.dispatcher.used_memory = lambda share=share: 10_000 * share + 1
+        assert server.error("XADD", "s", "*", "a", "1").startswith("OOM ")
+    server.do("CONFIG", "SET", "replication-oom-threshold-percent", "0")
     server.do("XADD", "s", "*", "a", "1")
 
 

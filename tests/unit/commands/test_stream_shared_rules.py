@@ -349,8 +349,8 @@ def test_only_commands_that_may_grow_memory_are_refused_over_the_limit() -> None
     s = Streams()
     s.fill("s", "1-0")
     s.run("XGROUP CREATE s g 0")
-    s.region.dispatcher.guarded_by.add("maxmemory")
-    s.region.dispatcher.memory_exceeded = lambda: True
+    s.run("CONFIG SET maxmemory 1mb")
+    s.region.dispatcher.used_memory = lambda: 2 << 20
     oom = "OOM command not allowed when used memory > 'maxmemory'."
     for line in (
         "XADD s * f v",

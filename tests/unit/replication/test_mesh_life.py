@@ -241,6 +241,32 @@ def test_a_disk_in_trouble_stops_granting_and_recovers_by_itself() -> None:
     world.run_until(world.converged, 5000)
 
 
+def test_a_region_without_memory_applies_what_is_under_way_and_asks_for_no_more() -> None:
+    world = World()
+    one, two, three = world.cluster(3, window_bytes=5000)
+    world.run(500)
+    two.local.is_full = True
+    for _ in range(100):
+        one.write(size=400)
+        world.run(10)
+    had = two.local.vector[1]
+    assert 5 < had < 30
+    assert three.local.vector[1] == 100
+    world.cut(1, 2)  # a new link, and another region that has it all, change nothing
+    world.run(10_000)
+    world.heal()
+    world.run(15_000)
+    assert two.peer(1).state == "catching_up"
+    assert two.local.vector[1] == had
+    assert two.peer(1).held_bytes == 0
+    assert two.replicator.facts(world.now_ms)["not_pulled_because"] == "maxmemory"
+    assert two.local.noted("full") == [{}]
+    two.local.is_full = False
+    world.run_until(world.converged, 5000)
+    assert two.local.noted("not_full") == [{}]
+    assert two.replicator.facts(world.now_ms)["not_pulled_because"] == ""
+
+
 def test_a_silent_link_is_given_up_and_dialled_again() -> None:
     world = World()
     one, two = world.cluster(2)

@@ -1,0 +1,37 @@
+"""``anabranch restore``: files were put back from a backup; what a region must know of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
+from anabranch.cli.inspect_write import locked
+from anabranch.oplog.inspection import Survey
+from anabranch.server.lifetime import forget_life
+
+__all__ = ["command"]
+
+
+@click.command(epilog="\b\nExample:\n  anabranch restore /var/lib/anabranch/appendonlydir")
+@click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.pass_context
+def command(ctx: click.Context, path: Path) -> None:
+    """Say that DIR was set back: to a backup, to an older state of its volume or machine.
+
+    Before a region starts from such files. It lacks what it did after they were made, and others
+    may have that: so it begins a new epoch, in which it numbers anew, and gets back what others
+    have. A server without regions needs no such mark.
+    """
+    with lines_of_failure(ctx):
+        directory, only = locate(path)
+        survey = Survey(directory)
+        if only is not None or not (survey.segments or survey.snapshots):
+            raise Failed(f"{path} holds no log: name the directory that a server has its files in")
+        with locked(directory):
+            had_life = forget_life(directory)
+    if had_life:
+        print(f"{directory.path}: a region that starts from it begins a new epoch")
+    else:
+        print(f"{directory.path}: marked already, or never used by a region")
