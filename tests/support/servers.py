@@ -269,14 +269,14 @@ def regions_in(directory: Path, *names: str, extra: Sequence[str] = ()) -> list[
     """
     gossip_ports = [free_port() for _ in names]
     servers = []
-    for number, (name, port) in enumerate(zip(names, gossip_ports, strict=True), 1):
+    for region_id, (name, port) in enumerate(zip(names, gossip_ports, strict=True), 1):
         known = f"127.0.0.1:{gossip_ports[0]}"
-        entry = ("--cluster-create", "yes") if number == 1 else ("--join", known)
+        entry = ("--cluster-create", "yes") if region_id == 1 else ("--join", known)
         (directory / name).mkdir()
         servers.append(
             server_in(
                 directory / name,
-                *("--region-id", str(number), "--region-name", name),
+                *("--region-id", str(region_id), "--region-name", name),
                 *("--gossip-port", str(port), *entry, *extra),
             ).start()
         )
