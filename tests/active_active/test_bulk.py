@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from itertools import accumulate
 from typing import Any
@@ -95,3 +96,148 @@ def test_a_stream_that_began_anew_has_higher_positions() -> None:
         _, first, end, *_ = offsets(node, "s")["1"]
         assert first >= seen
         assert end == first + 1
+
+
+# -- so many entries at a time ----------------------------------------------------------------
+
+
+def stops(node: Node, vector: dict[str, int], limit: int) -> dict[str, list[Any]]:
+    words = ("FROM", json.dumps([vector]), "LIMIT", limit, "STREAMS", "s")
+    return {row[0].decode(): row[-2:] for row in node.do("AB.OFFSETS", *words)[0]}
+
+
+def test_a_limit_is_shared_among_regions_so_that_none_waits() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    ours = [eu.do("XADD", "s", "*", "f", number) for number in range(90)]
+    theirs = [us.do("XADD", "s", "*", "f", number) for number in range(10)]
+    mesh.settle()
+    heads = offsets(eu, "s")
+    one, two = heads["1"][1], heads["2"][1]
+    found = stops(eu, {}, 20)
+    assert [found["1"][0] - one, found["2"][0] - two] == [18, 2]
+    assert [found["1"][1], found["2"][1]] == [ours[17], theirs[1]]
+    # a region that only turns up now begins at its first entry
+    late = stops(eu, {"1": one + 90}, 4)
+    assert [late["1"][0] - one, late["2"][0] - two] == [90, 4]
+    assert stops(us, {}, 20) == found, "the same wherever one asks"
+
+
+# -- records of old ---------------------------------------------------------------------------
+
+RETENTION_S = 60
+
+
+def bring(node: Node, pid: str, batch: int) -> None:
+    words = ("AB.IMPORT", "s", "PRODUCER", pid, "BATCH", batch, "EXPECT", 0)
+    assert node.do(*words, payload(b"a"))[0] == 1
+
+
+def batches(node: Node) -> dict[bytes, int]:
+    return {row[0]: row[1] for row in node.do("AB.LEDGER", "s")}
+
+
+def pass_time(mesh: Mesh, seconds: int) -> None:
+    """Clocks go on, and nobody does anything about it yet."""
+    for node in mesh.nodes.values():
+        node.clock.us += seconds * 1_000_000
+
+
+def test_what_one_region_drops_is_dropped_everywhere() -> None:
+    mesh = Mesh(3, ledger_retention=RETENTION_S)
+    eu, us, ap = mesh.nodes.values()
+    bring(eu, "old", 1)
+    bring(us, "older", 1)
+    mesh.settle()
+    pass_time(mesh, RETENTION_S)
+    bring(ap, "young", 1)
+    mesh.settle()
+    pass_time(mesh, 1)
+    eu.tick()
+    assert batches(eu) == {b"young": 1}
+    assert batches(us).keys() == {b"old", b"older", b"young"}, "nobody drops by himself"
+    us.tick()
+    mesh.settle()
+    assert [batches(node) for node in (eu, us, ap)] == [{b"young": 1}] * 3
+
+
+def test_what_was_written_without_knowing_of_a_drop_stays() -> None:
+    mesh = Mesh(2, ledger_retention=RETENTION_S)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    bring(eu, "p", 1)
+    mesh.settle()
+    pass_time(mesh, RETENTION_S + 1)
+    bring(us, "p", 2)
+    eu.tick()
+    assert (batches(eu), batches(us)) == ({}, {b"p": 2})
+    mesh.settle()
+    assert [batches(node) for node in (eu, us)] == [{b"p": 2}] * 2
+    bring(eu, "p", 3)
+    bring(us, "p", 4)
+    mesh.settle()
+    pass_time(mesh, RETENTION_S + 1)
+    us.tick()
+    mesh.settle()
+    assert [batches(node) for node in (eu, us)] == [{}, {}]
+
+
+def test_of_two_records_of_a_producer_a_drop_takes_the_one_it_knows() -> None:
+    mesh = Mesh(2, ledger_retention=RETENTION_S)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    bring(eu, "p", 9)
+    pass_time(mesh, RETENTION_S + 1)
+    bring(us, "p", 3)
+    before = eu.missing(us.vector)
+    eu.tick()
+    mesh.send(1, 2, before)
+    assert batches(us) == {b"p": 9}
+    bring(us, "q", 1)
+    mesh.settle()
+    assert [batches(node) for node in (eu, us)] == [{b"p": 3, b"q": 1}] * 2
+    assert list(batches(us)) == [b"q", b"p"], "what is shown now counts as used last"
+
+
+def test_a_drop_reaches_a_region_that_takes_the_whole_state() -> None:
+    mesh = Mesh(2, ledger_retention=RETENTION_S)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    bring(us, "late", 1)
+    bring(us, "old", 1)
+    mesh.settle()
+    pass_time(mesh, RETENTION_S)
+    bring(us, "late", 2)
+    mesh.settle()
+    pass_time(mesh, 1)
+    eu.tick()
+    mesh.send_state(1, 2)
+    assert batches(us) == {b"late": 2}
+    assert us.replica.vector == eu.replica.vector
+
+
+def test_what_came_as_a_state_is_dropped_in_the_order_of_its_last_use() -> None:
+    mesh = Mesh(2, ledger_retention=RETENTION_S)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    pids = [f"p{number}" for number in range(10)]
+    for batch, order in enumerate((pids, pids[::-1])):
+        for pid in order:
+            bring(us, pid, batch)
+            pass_time(mesh, 1)
+    mesh.send_state(2, 1)
+    assert list(batches(eu)) == [pid.encode() for pid in pids[::-1]]
+    pass_time(mesh, RETENTION_S - 4)
+    eu.tick()
+    assert list(batches(eu)) == [b"p3", b"p2", b"p1", b"p0"]
+
+
+def test_a_drop_where_the_key_was_deleted_leaves_nothing_behind() -> None:
+    mesh = Mesh(2, ledger_retention=RETENTION_S)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    bring(eu, "p", 1)
+    mesh.settle()
+    pass_time(mesh, RETENTION_S + 1)
+    eu.tick()
+    us.do("DEL", "s")
+    mesh.settle()
+    mesh.settle()
+    for node in (eu, us):
+        assert node.do("EXISTS", "s") == 0
+        assert not node.region.keyspace.databases[0].remembered

@@ -54,13 +54,29 @@ def client(server: AnabranchServer) -> Iterator[Client]:
         yield connected
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("seed", range(8))
 def test_a_wire_that_is_cut_loses_and_doubles_nothing(
-    server: AnabranchServer, client: Client, seed: int
+    server: AnabranchServer, client: Client, seed: int, codec: str
 ) -> None:
-    with CuttingWire(server.port, cuts=6, most=60_000, seed=seed) as wire:
-        assert numbers(read(wire.port, piece_of(client))) == list(range(ENTRIES))
+    most = 60_000 if codec == "none" else 10_000
+    with CuttingWire(server.port, cuts=6, most=most, seed=seed) as wire:
+        found = numbers(read(wire.port, piece_of(client), exportCodec=codec))
+        assert found == list(range(ENTRIES))
         assert wire.cut > 1
+
+
+def test_entries_travel_compressed_if_that_is_asked_for(
+    server: AnabranchServer, client: Client
+) -> None:
+    sizes = []
+    for codec in ("none", "zstd"):
+        with talking(server) as other:
+            before = other.info("stats")["total_net_output_bytes"]
+            batches = list(read(server.port, piece_of(client), exportCodec=codec))
+            sizes.append(other.info("stats")["total_net_output_bytes"] - before)
+        assert numbers(iter(batches)) == list(range(ENTRIES))
+    assert sizes[1] < sizes[0] / 3, sizes
 
 
 def test_a_server_that_is_killed_under_way_is_waited_for() -> None:

@@ -12,11 +12,15 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
+
+import zstandard
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
+from anabranch.commands.bulk_limit import Head, Limit
 from anabranch.commands.bulk_rows import content_of, rows_in
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
@@ -49,12 +53,17 @@ _WORD_BYTES: Final = 8
 """Of an ID in :class:`PackedIds`."""
 
 _VERSION: Final = 2
+_NONE, _ZSTD = 0, 1
+_CODECS: Final = {b"NONE": _NONE, b"ZSTD": _ZSTD}
 _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
 _PACKED, _PLAIN = 0, 1
 _HAS_POSITIONS: Final = 1
 _SWAP: Final = sys.byteorder != "little"
 
+_compress: Final = zstandard.ZstdCompressor(level=1).compress
+
+_NO_CODEC: Final = "ERR unknown codec, it is NONE or ZSTD"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
 
 
@@ -62,7 +71,7 @@ _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable t
 
 
 def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.OFFSETS [BLOCK ms AFTER total] STREAMS key [key ...]."""
+    """AB.OFFSETS [BLOCK ms AFTER total] [FROM vector LIMIT n] STREAMS key [key ...]."""
     at = 1
     block_ms: int | None = None
     after = 0
@@ -74,19 +83,27 @@ def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
             raise CommandError(texts.SYNTAX)
         after = integer(args[at + 3])
         at += 4
+    limit: Limit | None = None
+    if at + 3 < len(args) and args[at].upper() == b"FROM":
+        if args[at + 2].upper() != b"LIMIT":
+            raise CommandError(texts.SYNTAX)
+        limit = Limit(args[at + 1], integer(args[at + 3]))
+        at += 4
     if at + 1 >= len(args) or args[at].upper() != b"STREAMS":
         raise CommandError(texts.SYNTAX)
     keys = args[at + 1 :]
     total = 0
     rows: list[list[list[object]] | None] = []
-    for key in keys:
-        stream = ctx.read_stream(key)
+    streams = [ctx.read_stream(key) for key in keys]
+    for stream in streams:
         if stream is None:
             rows.append(None)
             continue
         regions = [_region_row(stream, region) for region in sorted(stream.logs)]
         total += sum(stream.incarnation + log.next_position for log in stream.logs.values())
         rows.append(regions)
+    if limit is not None:
+        _bound(streams, rows, limit)
     reply = ctx.reply(rows)
     if block_ms is None or total != after or ctx.in_exec:
         return reply
@@ -120,6 +137,24 @@ def _region_row(stream: Stream, region: int) -> list[object]:
     ]
 
 
+def _bound(
+    streams: Sequence[Stream | None], rows: Sequence[list[list[Any]] | None], limit: Limit
+) -> None:
+    """Add to each row how far a reader gets: a position, and the ID of the entry below it."""
+    heads = [
+        {} if some is None else {row[0]: Head(row[2], row[3]) for row in some} for some in rows
+    ]
+    stops = limit.stops(heads)
+    for stream, some, stop in zip(streams, rows, stops, strict=True):
+        for row in some or ():
+            assert stream is not None
+            log = _log_of(stream, row[0])
+            assert log is not None
+            position = stop[row[0]]
+            below = row[4] if position == row[3] else text(log.id_below(position - row[1]))
+            row += [position, below]
+
+
 def _name_of(origin: int) -> bytes:
     """A region's number, with its epoch if that is not the first: ``1``, ``1.2``."""
     if origin == LOCAL_REGION:
@@ -139,13 +174,9 @@ def _log_of(stream: Stream, name: bytes) -> RegionLog | None:
 
 
 def export(ctx: Context, args: list[bytes]) -> bytes:
-    """AB.EXPORT key region from to [MAXBYTES n]."""
+    """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|zstd]."""
     low, high = integer(args[3]), integer(args[4])
-    bytes_max = EXPORT_BYTES_DEFAULT
-    if len(args) > 5:
-        if len(args) != 7 or args[5].upper() != b"MAXBYTES":
-            raise CommandError(texts.SYNTAX)
-        bytes_max = integer(args[6])
+    bytes_max, codec = _export_options(args)
     stream = ctx.read_stream(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
@@ -187,10 +218,35 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
             arrays += sum(map(len, chunk[1:-1]))
             packing += len(chunk[-1]) * _PACKING if to_pack else 0
             parts += chunk
-    parts[0] = b"$%d\r\n" % (_HEADER.size + chunks * _CHUNK.size + arrays + size)
-    parts[1] = _HEADER.pack(_VERSION, 0, 0, chunks, max(reached, 0))
+    length = chunks * _CHUNK.size + arrays + size
+    if codec == _ZSTD:
+        smaller = _compress(b"".join(parts))
+        if len(smaller) < length:
+            parts[2:] = [smaller]
+            length = len(smaller)
+        else:
+            codec = _NONE
+    parts[0] = b"$%d\r\n" % (_HEADER.size + length)
+    parts[1] = _HEADER.pack(_VERSION, codec, 0, chunks, max(reached, 0))
     parts.append(b"\r\n")
     return b"".join(parts)
+
+
+def _export_options(args: list[bytes]) -> tuple[int, int]:
+    """How many bytes, and the number of the codec."""
+    bytes_max, codec = EXPORT_BYTES_DEFAULT, _NONE
+    for at in range(5, len(args), 2):
+        word = args[at].upper()
+        if word == b"MAXBYTES" and at + 1 < len(args):
+            bytes_max = integer(args[at + 1])
+        elif word == b"CODEC" and at + 1 < len(args):
+            found = _CODECS.get(args[at + 1].upper())
+            if found is None:
+                raise CommandError(_NO_CODEC)
+            codec = found
+        else:
+            raise CommandError(texts.SYNTAX)
+    return bytes_max, codec
 
 
 def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
@@ -368,7 +424,7 @@ COMMANDS: list[Command] = [
         group="stream",
         summary="Tells where streams stand, by position and region.",
         complexity="O(1) for each region of each stream.",
-        syntax="[BLOCK milliseconds AFTER total] STREAMS key [key ...]",
+        syntax="[BLOCK milliseconds AFTER total] [FROM vector LIMIT entries] STREAMS key [key ...]",
     ),
     Command(
         "ab.export",
@@ -380,8 +436,8 @@ COMMANDS: list[Command] = [
         since="0.1.0",
         group="stream",
         summary="Returns entries between two positions as the server keeps them.",
-        complexity="O(log(N)+M), M being the bytes returned.",
-        syntax="key region from to [MAXBYTES bytes]",
+        complexity="O(log(N)+M), M being the bytes read.",
+        syntax="key region from to [MAXBYTES bytes] [CODEC <NONE | ZSTD>]",
     ),
     Command(
         "ab.import",

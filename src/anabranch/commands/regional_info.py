@@ -52,7 +52,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
         stream = ctx.db.remembered.get(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
-    marks = {} if stream.shared is None else stream.shared.marks
+    marks = ctx.keyspace.marks_of(ctx.db.index, args[1])
     return ctx.reply(
         Map(
             [
@@ -64,7 +64,9 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("origins", [_log(stream, origin) for origin in stream.ranked()]),
                 ("mark-count", len(marks)),
                 ("marks", [_mark(dot, marks[dot]) for dot in sorted(marks)]),
+                ("held-back-by", _held_back_by(ctx, marks)),
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
+                ("ledger-records", len(stream.ledger.records)),
             ]
         )
     )
@@ -77,13 +79,16 @@ def _region(ctx: Context) -> Map:
         vector: Mapping[int, int] = {}
         stable: Mapping[int, int] = {}
         members: list[int] = []
-        marked = marks = 0
+        marked = marks = unstable = 0
+        oldest = None
     else:
         region, epoch = _origin(replica.own)
         vector, stable = replica.vector, replica.stable
         members = sorted(replica.members)
         marked = len(replica.marked)
-        marks = len(replica.flushes) + sum(_mark_count(ctx, *place) for place in replica.marked)
+        of_keys = [ctx.keyspace.marks_of(*place) for place in replica.marked]
+        marks = len(replica.flushes) + sum(map(len, of_keys))
+        unstable, oldest = len(replica.unstable_marks), replica.oldest_mark
     return Map(
         [
             ("region", region),
@@ -93,16 +98,20 @@ def _region(ctx: Context) -> Map:
             ("stable", _rows(stable)),
             ("marked-keys", marked),
             ("mark-count", marks),
+            ("unstable-mark-count", unstable),
+            ("oldest-mark", None if oldest is None else [*_origin(oldest[0]), oldest[1]]),
+            ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
         ]
     )
 
 
-def _mark_count(ctx: Context, db: int, key: bytes) -> int:
-    database = ctx.keyspace.databases[db]
-    stream = database.values.get(key) or database.remembered.get(key)
-    if type(stream) is not Stream or stream.shared is None:
-        return 0
-    return len(stream.shared.marks)
+def _held_back_by(ctx: Context, marks: Iterable[Dot]) -> list[int]:
+    """The regions whose disks may lack an effect that left one of these marks."""
+    effects: dict[int, int] = {}
+    for origin, number in marks:
+        effects[origin] = max(number, effects.get(origin, 0))
+    regions = ctx.host.regions
+    return regions.holding_back(effects) if effects and regions is not None else []
 
 
 def _log(stream: Stream, origin: int) -> Map:

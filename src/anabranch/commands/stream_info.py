@@ -72,6 +72,15 @@ def stream_info(ctx: Context, args: list[bytes]) -> bytes:
     return ctx.reply(_full(stream, count))
 
 
+def _ledger(stream: Stream) -> list[tuple[str, Any]]:
+    """A pair of ours at the very end, only where bulk producers write.
+
+    There are clients that refuse a reply with a pair they do not know.
+    """
+    records = stream.ledger.records
+    return [("ledger-records", len(records))] if records else []
+
+
 def _summary(stream: Stream) -> Map:
     first = stream.fragment(stream.first_id)
     last = stream.fragment(stream.last_live_id)
@@ -81,6 +90,7 @@ def _summary(stream: Stream) -> Map:
             ("groups", len(stream.groups)),
             ("first-entry", None if first is None else Raw(first)),
             ("last-entry", None if last is None else Raw(last)),
+            *_ledger(stream),
         ]
     )
 
@@ -98,6 +108,7 @@ def _full(stream: Stream, count: int) -> Map:
                     for name in _group_names(stream)
                 ],
             ),
+            *_ledger(stream),
         ]
     )
 

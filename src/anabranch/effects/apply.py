@@ -28,6 +28,7 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.ConfigureProducers: apply_stream.configure_producers,
     kinds.ForgetProducers: apply_stream.forget_producers,
     kinds.Accept: apply_stream.accept,
+    kinds.DropRecords: apply_stream.drop_records,
     kinds.CreateGroup: apply_group.create_group,
     kinds.SetGroup: apply_group.set_group,
     kinds.AdvanceGroup: apply_group.advance_group,

@@ -10,6 +10,7 @@ from anabranch.effects import kinds
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
+from anabranch.stream.ledger import Accepted
 from anabranch.stream.stream import Stream
 
 __all__ = ["append_entry", "node_shares", "stream_of"]
@@ -172,4 +173,11 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
     """See :class:`kinds.Accept`."""
     ledger = stream_of(keyspace, effect.db, effect.key).ledger
-    ledger.accept(effect.pid, effect.batch, effect.rows, effect.crc, effect.at_ms)
+    ledger.accept(effect.pid, Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms))
+
+
+def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
+    """See :class:`kinds.DropRecords`."""
+    records = stream_of(keyspace, effect.db, effect.key).ledger.records
+    for pid in effect.pids:
+        del records[pid]

@@ -75,6 +75,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)
+    ours.renew_unstable_marks()
 
 
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
@@ -96,4 +97,5 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     renew_producers(ours, stream)
     settle(ours, db, key, stream)
     mine.touches.mark((db, key))
+    ours.renew_unstable_marks()
     ours.databases[db].changed(key)

@@ -36,6 +36,7 @@ __all__ = [
     "Deliver",
     "Dereference",
     "DestroyGroup",
+    "DropRecords",
     "DropUser",
     "Effect",
     "EnterCluster",
@@ -244,6 +245,17 @@ class Accept(Effect, tag=14):
     rows: int
     crc: int
     at_ms: int
+
+
+class DropRecords(Effect, tag=15):
+    """What is known of these bulk producers was not used for long.
+
+    Other regions may know of younger records of the same producers; those stay.
+    """
+
+    db: int
+    key: bytes
+    pids: list[bytes]
 
 
 # -- consumer groups --------------------------------------------------------------------------

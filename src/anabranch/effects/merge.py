@@ -32,6 +32,7 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.ConfigureProducers: merge_stream.configure_producers,
     kinds.ForgetProducers: merge_stream.forget_producers,
     kinds.Accept: merge_stream.accept,
+    kinds.DropRecords: merge_stream.drop_records,
     kinds.CreateGroup: merge_group.create_group,
     kinds.SetGroup: merge_group.set_group,
     kinds.AdvanceGroup: merge_group.advance_group,

@@ -6,6 +6,7 @@ decides what it takes away and what it replaces; what it did not know stays besi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from weakref import ref
 
@@ -116,11 +117,28 @@ def _added(keyspace: Keyspace, database: Database, key: bytes, stream: Stream, n
         database.changed(key)
 
 
+def _notice(keyspace: Keyspace, stream: Stream, ids: Sequence[int]) -> None:
+    """Entries with these IDs, ascending, are about to be added: note what is odd about them."""
+    replica = replica_of(keyspace)
+    seen = replica.seen
+    seen.newest_id = max(seen.newest_id, ids[-1])
+    if ids[0] > stream.last_id:
+        return
+    wanted = set(ids)
+    equal: set[int] = set()
+    for origin, log in stream.logs.items():
+        if origin != replica.origin and log.length:
+            for block, low, high in log.spans(ids[0], ids[-1]):
+                equal.update(wanted.intersection(block.ids[low:high]))
+    seen.duplicate_ids += len(equal)
+
+
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     """See :class:`kinds.Add`."""
     stream = keyspace.databases[effect.db].values.get(effect.key)
     if stream is None:
         stream = shared_stream(keyspace, effect.db, effect.key)
+    _notice(keyspace, stream, [effect.entry_id])  # type: ignore[arg-type]  # as below
     add_to(keyspace, stream, effect)  # type: ignore[arg-type]  # there are streams only
 
 
@@ -147,6 +165,7 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     log = _log(keyspace, stream, effect.position)
     number = replica_of(keyspace).number
     ids, last = effect.ids, len(effect.ids)
+    _notice(keyspace, stream, ids)
     for low, high, data, ends, opens in node_shares(effect):
         weight = sum(effect.weights[low:high])
         if opens and log.tail is not None:
@@ -220,6 +239,8 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     stream.producers.remember(effect.pid, effect.iid, dots[best].entry_id, effect.at_ms)
     stream.forget_tags(effect.pid)
     if len(dots) > 1:
+        regions = {region_of(origin) for origin, _ in dots}
+        replica.seen.idmp_conflicts += len(regions) > 1
         note_collapses(replica, effect.db, effect.key, stream, dots)
 
 
@@ -272,5 +293,20 @@ def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
     records = parts(stream).accepted.setdefault(effect.pid, {})
     forget_covered(records, replica.knows)
     records[replica.dot] = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
-    stream.ledger.records.pop(effect.pid, None)
-    stream.ledger.records[effect.pid] = max(records.values())
+    stream.ledger.accept(effect.pid, max(records.values()))
+
+
+def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
+    """See :class:`kinds.DropRecords`. What was accepted without its knowledge stays."""
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    accepted, ledger = parts(stream).accepted, stream.ledger
+    for pid in effect.pids:
+        records = accepted.get(pid)
+        if records is None:  # another region has dropped it at the same time
+            continue
+        forget_covered(records, replica.knows)
+        if records:
+            ledger.accept(pid, max(records.values()))
+        else:
+            del accepted[pid], ledger.records[pid]

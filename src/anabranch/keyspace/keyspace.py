@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from weakref import ref
 
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
-from anabranch.keyspace.replica import Replica, covers
+from anabranch.keyspace.replica import Dot, Replica, covers
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
+from anabranch.stream.shared import Mark
+from anabranch.stream.stream import Stream
 
 __all__ = ["Keyspace"]
 
@@ -34,12 +37,19 @@ class Keyspace:
         self.users: dict[bytes, bytes] = {}
         self.replica: Replica | None = None  # with several regions: what is known of them
 
-    def forget_stable(self, stable: dict[int, int]) -> None:
-        """Every member has this much on its disk: marks up to there have done their work."""
+    def forget_stable(self, stable: dict[int, int], *, keeps_marks: bool = False) -> None:
+        """Every member has this much on its disk: marks up to there have done their work.
+
+        ``keeps_marks``: they stay all the same.
+        """
         replica = self.replica
         assert replica is not None
         replica.stable = stable
         replica.touches.forget(stable)
+        for dot in [dot for dot in replica.unstable_marks if covers(stable, dot)]:
+            del replica.unstable_marks[dot]
+        if keeps_marks:
+            return
         for dot in [dot for dot in replica.flushes if covers(stable, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.marked):
@@ -50,6 +60,24 @@ class Keyspace:
             del replica.marked[db, key]
             if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]
                 del database.remembered[key]
+
+    def marks_of(self, db: int, key: bytes) -> Mapping[Dot, Mark]:
+        """The marks of a key, existing or only remembered."""
+        database = self.databases[db]
+        stream = database.values.get(key) or database.remembered.get(key)
+        return stream.shared.marks if type(stream) is Stream and stream.shared is not None else {}
+
+    def renew_unstable_marks(self) -> None:
+        """Derive which marks are not stable, after more than an effect; their order stays."""
+        replica = self.replica
+        assert replica is not None
+        found = dict.fromkeys(replica.flushes)
+        for place in replica.marked:
+            found.update(dict.fromkeys(self.marks_of(*place)))
+        known = {dot: None for dot in replica.unstable_marks if dot in found}
+        replica.unstable_marks = known | {
+            dot: None for dot in found if not covers(replica.stable, dot)
+        }
 
     def swap(self, first: int, second: int) -> None:
         """Exchange the contents of two databases; connections and queues stay with the number."""

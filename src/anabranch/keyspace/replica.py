@@ -20,6 +20,7 @@ __all__ = [
     "Dot",
     "Member",
     "Replica",
+    "Seen",
     "covers",
     "epoch_of",
     "includes",
@@ -67,6 +68,17 @@ class Member(NamedTuple):
     port: int
 
 
+class Seen:
+    """What was noticed while effects were applied, to be counted by who had them applied."""
+
+    __slots__ = ("duplicate_ids", "idmp_conflicts", "newest_id")
+
+    def __init__(self) -> None:
+        self.duplicate_ids = 0  # entries that came with the ID of another live entry
+        self.idmp_conflicts = 0  # idempotent IDs that two regions had accepted
+        self.newest_id = 0  # the greatest ID that came
+
+
 class Replica:
     """One region's knowledge. ``own`` is the origin under which it numbers its effects."""
 
@@ -84,8 +96,10 @@ class Replica:
         "origin",
         "own",
         "removed",
+        "seen",
         "stable",
         "touches",
+        "unstable_marks",
         "vector",
     )
 
@@ -105,10 +119,14 @@ class Replica:
         # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
         self.flushes: dict[Dot, int | None] = {}
         self.marked: dict[tuple[int, bytes], None] = {}  # keys with marks
+        # Effects that have left marks, those of FLUSHALL too, as long as they are not stable; the
+        # oldest first, as far as that is known
+        self.unstable_marks: dict[Dot, None] = {}
         self.stable: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         # Entries of ours that another region's duplicate beats: (database, key, dot)
         self.collapses: list[tuple[int, bytes, Dot]] = []
+        self.seen = Seen()
         self.touches = Touches()
 
     @property
@@ -120,6 +138,11 @@ class Replica:
     def dot(self) -> Dot:
         """Of the effect being applied."""
         return self.origin, self.number
+
+    @property
+    def oldest_mark(self) -> Dot | None:
+        """The first effect that has left a mark which is not stable."""
+        return next(iter(self.unstable_marks), None)
 
     def written(self, *, keeps_touches: bool) -> list[Any]:
         """All of this as plain values, for a snapshot; :meth:`read` takes them back.
@@ -158,6 +181,7 @@ class Replica:
         self.renew_members()
         self.removed = dict(removed)
         self.flushes = {(origin, number): db for origin, number, db in flushes}
+        self.unstable_marks.update(dict.fromkeys(self.flushes))
 
     def renew_members(self) -> None:
         """Derive who the members are: those with an admission that no removal has seen."""

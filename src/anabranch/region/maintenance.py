@@ -1,12 +1,13 @@
 """Background work in bounded slices.
 
-Keys past their deadline, idempotent IDs past their age, full blocks to be sealed, the end of a
-CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice of each
-kind, so that no client waits for it.
+Keys past their deadline, idempotent IDs and ledger records past their age, full blocks to be
+sealed, the end of a CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at
+most one slice of each kind, so that no client waits for it.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from anabranch.effects import kinds
@@ -22,6 +23,9 @@ EXPIRE_KEYS_MAX = 1000
 
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
+
+RECORDS_MAX = 1000
+"""Ledger records of a stream dropped per slice."""
 
 SEAL_BLOCKS_MAX = 400
 """Full blocks sealed per slice of a quiet server: some ten milliseconds."""
@@ -67,23 +71,41 @@ class Maintenance:
         """A page of keys; after the last database's last page, a second's rest."""
         left = PRODUCER_KEYS_MAX
         databases = self._region.keyspace.databases
+        unused_ms = self._unused_ms(now_ms)
         while left > 0:
             database = databases[self._producers_database]
             self._producers_cursor, keys = database.order.page(self._producers_cursor, left)
             left -= len(keys) + 1
             for key in keys:
                 value = database.values[key]
-                if type(value) is Stream and value.producers.tracked:
+                if type(value) is not Stream:
+                    continue
+                if value.producers.tracked:
                     for pid, count in list(value.producers.expired(now_ms)):
                         self._region.context.emit(
                             kinds.ForgetProducers(database.index, key, pid, count)
                         )
+                if value.ledger.records and unused_ms:
+                    pids = list(islice(value.ledger.unused_since(unused_ms), RECORDS_MAX))
+                    if pids:
+                        self._region.context.emit(kinds.DropRecords(database.index, key, pids))
             if not self._producers_cursor:
                 self._producers_database += 1
                 if self._producers_database == len(databases):
                     self._producers_database = 0
                     self._producers_due_ms = now_ms + 1000
                     return
+
+    def _unused_ms(self, now_ms: int) -> int:
+        """Before when ledger records must have been used last to be dropped; 0 drops none.
+
+        All regions drop them, each by its own clock; twice does no harm. A clock that is known to
+        be off says nothing about age.
+        """
+        retention_s = self._region.settings.ledger_retention
+        if not retention_s or self._region.context.clock_refusal:
+            return 0
+        return max(now_ms - retention_s * 1000, 0)
 
     def _seal_blocks(self) -> None:
         """Sealing saves memory, not time, so it waits until there is time."""

@@ -1,7 +1,7 @@
 """Replies of AB.EXPORT: stretches of the server's blocks, their numbers undone.
 
 IDs, positions and the ends of entries become arrays over all stretches; the entries' bytes stay
-where they are.
+where they are, once a compressed reply is undone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import zstandard
 
 from anabranch.errors import AnabranchError
 
 __all__ = ["Export", "Ints", "PayloadError", "concatenated", "parse_export"]
 
 _VERSION: Final = 2
+_NONE, _ZSTD = 0, 1
 _HEADER: Final = struct.Struct("<BBHIQ")
 _CHUNK: Final = struct.Struct("<IBBBBqQQQ")
 _PACKED, _PLAIN = 0, 1
@@ -51,18 +53,21 @@ def parse_export(payload: bytes) -> Export:
     """Undo the outer form of AB.EXPORT's reply; raises `PayloadError`."""
     try:
         return _parse_export(memoryview(payload))
-    except (struct.error, ValueError, OverflowError) as error:
+    except (struct.error, ValueError, OverflowError, zstandard.ZstdError, MemoryError) as error:
         raise PayloadError(f"the reply of AB.EXPORT is cut off or damaged ({error})") from None
 
 
 def _parse_export(payload: memoryview) -> Export:
     version, codec, _, chunks, next_position = _HEADER.unpack_from(payload)
-    if version != _VERSION or codec:
+    if version != _VERSION or codec not in (_NONE, _ZSTD):
         raise PayloadError(
-            f"the server exports in form {version}.{codec}, this package reads {_VERSION}.0: "
+            f"the server exports in form {version}.{codec}, this package reads {_VERSION}.{_NONE} "
+            f"and {_VERSION}.{_ZSTD}: "
             "install the anabranch release of the server on Spark's side"
         )
     at = _HEADER.size
+    if codec == _ZSTD:
+        payload, at = memoryview(_expanded(payload[at:])), 0
     columns = _Columns()
     data: list[memoryview] = []
     joined = 0
@@ -90,6 +95,11 @@ def _parse_export(payload: memoryview) -> Export:
     if (export.ends[counts - 1] != np.cumsum([len(part) for part in data], dtype=np.int64)).any():
         raise PayloadError(_DISAGREE)
     return export
+
+
+def _expanded(smaller: memoryview) -> bytes:
+    body: bytes = zstandard.ZstdDecompressor().decompress(smaller, allow_extra_data=False)
+    return body
 
 
 _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"

@@ -42,10 +42,11 @@ def read_range(
 def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
     at = piece.first
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
+    codec = ("CODEC", "ZSTD") if options.export_codec == "zstd" else ()
 
     def export_from(first: int) -> Callable[[], Any]:
         place = (stream_key(piece.stream), piece.region, first, piece.stop)
-        return client.begin("AB.EXPORT", *place, "MAXBYTES", size)
+        return client.begin("AB.EXPORT", *place, "MAXBYTES", size, *codec)
 
     reply = export_from(at)
     while at < piece.stop:

@@ -6,12 +6,10 @@ its batch and how many rows of it are in, so one record says whether a repetitio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-__all__ = ["KEEP_MS", "Accepted", "Ledger"]
-
-KEEP_MS = 30 * 24 * 3600 * 1000
-"""A record that was not used for so long is dropped."""
+__all__ = ["Accepted", "Ledger"]
 
 
 class Accepted(NamedTuple):
@@ -33,13 +31,21 @@ class Ledger:
     def __init__(self) -> None:
         self.records: dict[bytes, Accepted] = {}
 
-    def accept(self, pid: bytes, batch: int, rows: int, crc: int, at_ms: int) -> None:
-        """Note progress; forgets what nobody has used for :data:`KEEP_MS`."""
-        records = self.records
-        records.pop(pid, None)
-        records[pid] = Accepted(batch, rows, crc, at_ms)
-        while (oldest := next(iter(records))) != pid and records[oldest].at_ms < at_ms - KEEP_MS:
-            del records[oldest]
+    def accept(self, pid: bytes, record: Accepted) -> None:
+        """Note progress."""
+        self.records.pop(pid, None)
+        self.records[pid] = record
+
+    def renew(self, records: dict[bytes, Accepted]) -> None:
+        """Have these instead."""
+        self.records = dict(sorted(records.items(), key=lambda each: (each[1].at_ms, each[0])))
+
+    def unused_since(self, moment_ms: int) -> Iterator[bytes]:
+        """Producers whose records were last used before a moment."""
+        for pid, record in self.records.items():
+            if record.at_ms >= moment_ms:
+                break
+            yield pid
 
     def copy(self) -> Ledger:
         """An independent copy."""

@@ -256,6 +256,22 @@ class RegionLog:
             for first, stop in block.runs(_index_of(block, low), _index_of(block, high)):
                 yield block, first, stop
 
+    def id_below(self, position: int) -> int:
+        """The ID of the newest live entry below a position; 0 if there is none."""
+        blocks = self.blocks
+        at = bisect_left(blocks, position, key=_first_position) - 1
+        if at < 0:
+            return 0
+        block = blocks[at]
+        runs = list(block.runs(0, _index_of(block, position)))
+        if runs:
+            return block.ids[runs[-1][1] - 1]
+        # None of it that lies below is live, and the block before has a live entry, as all have.
+        if not at:
+            return 0
+        block = blocks[at - 1]
+        return block.ids[block.last_live()]
+
     def live_blocks(self) -> Iterator[Block]:
         """All blocks from the oldest."""
         yield from self.blocks

@@ -370,7 +370,7 @@ class Stream:
             for at_ms, iid, entry_id in sorted(rows)[-maxsize:]:
                 producers.restore(pid, iid, entry_id, at_ms)
             self.forget_tags(pid)
-        self.ledger.records = {pid: max(dots.values()) for pid, dots in shared.accepted.items()}
+        self.ledger.renew({pid: max(dots.values()) for pid, dots in shared.accepted.items()})
 
     def forget_tags(self, pid: bytes) -> None:
         """Keep of a producer's tags those that its look-up table still has."""

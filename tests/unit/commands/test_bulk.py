@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from itertools import accumulate, pairwise
@@ -9,8 +10,9 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+import zstandard
 
-from anabranch.stream.ledger import KEEP_MS
+from anabranch.region.maintenance import RECORDS_MAX
 from tests.support.streams import Streams
 
 Row = tuple[int, bytes, list[bytes]]
@@ -21,7 +23,10 @@ def exported(server: Streams, *args: object) -> tuple[int, list[Row]]:
     """What AB.EXPORT gives, decoded by the page and nothing else: (next position, rows)."""
     data: bytes = server.do("AB.EXPORT", *args)
     version, codec, _, chunks, following = struct.unpack_from("<BBHIQ", data)
-    assert (version, codec) == (2, 0)
+    assert version == 2
+    if codec:
+        assert (codec, args[-2:]) == (1, ("CODEC", "zstd"))
+        data = data[:16] + zstandard.decompress(data[16:])
     at = 16
     rows: list[Row] = []
     for _ in range(chunks):
@@ -167,6 +172,117 @@ def test_offsets_wait_until_something_is_added(server: Streams) -> None:
     assert server.error("AB.OFFSETS", "BLOCK", -1, "AFTER", 1, "STREAMS", "s")
 
 
+def limited(server: Streams, vector: object, limit: int, *keys: str) -> list[Any]:
+    """For each stream the position and the ID that its rows end with."""
+    words = ("FROM", json.dumps(vector), "LIMIT", limit, "STREAMS", *keys)
+    rows = server.do("AB.OFFSETS", *words)
+    plain = server.do("AB.OFFSETS", "STREAMS", *keys)
+    assert [some and [row[:-2] for row in some] for some in rows] == plain
+    return [some and some[0][-2:] for some in rows]
+
+
+def test_offsets_tell_how_far_a_reader_gets_with_so_many_entries(server: Streams) -> None:
+    for number in range(1, 101):
+        server.do("XADD", "s", f"{number}-0", "f", "v")
+    server.do("XADD", "t", "1-0", "f", "v")
+    server.do("DEL", "t")
+    for number in range(1, 11):
+        server.do("XADD", "t", f"{number}-0", "f", "v")
+    base = offsets(server, "t")[1]
+    assert base
+    assert limited(server, [{}], 30, "s") == [[30, b"30-0"]]
+    assert limited(server, [{"": 30}], 30, "s") == [[60, b"60-0"]]
+    assert limited(server, [{"": 90}], 30, "s") == [[100, b"100-0"]]
+    assert limited(server, [{"": 100}], 30, "s") == [[100, b"100-0"]]
+    assert limited(server, [{}, {"": base}], 11, "s", "t") == [[10, b"10-0"], [base + 1, b"1-0"]]
+    assert limited(server, [{"": 100}, {}], 4, "s", "t") == [[100, b"100-0"], [base + 4, b"4-0"]]
+    assert limited(server, [{}, {}, {}], 200, "s", "none", "t") == [
+        *([100, b"100-0"], None, [base + 10, b"10-0"]),
+    ]
+    # none waits for ever, whatever the limit
+    assert limited(server, [{}, {}], 1, "s", "t") == [[1, b"1-0"], [base + 1, b"1-0"]]
+    assert limited(server, [{}, {"": base + 10}], 1, "s", "t") == [
+        *([1, b"1-0"], [base + 10, b"10-0"]),
+    ]
+    # of another life: below the beginning, beyond the end
+    assert limited(server, [{"": base - 1}], 4, "t") == [[base + 4, b"4-0"]]
+    assert limited(server, [{"": base + 11}], 4, "t") == [[base + 4, b"4-0"]]
+    # what is gone does not count towards the limit, before the first entry; then it may
+    server.do("XTRIM", "t", "MAXLEN", "=", "6")
+    assert limited(server, [{}], 4, "t") == [[base + 8, b"8-0"]]
+    assert limited(server, [{"": base + 1}], 4, "t") == [[base + 8, b"8-0"]]
+    server.do("XDEL", "t", "6-0", "7-0", "8-0")
+    assert limited(server, [{}], 4, "t") == [[base + 8, b"5-0"]]
+    server.do("XTRIM", "t", "MAXLEN", "=", "0")
+    assert limited(server, [{}], 4, "t") == [[base + 10, b"10-0"]]
+    server.check()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_reader_that_goes_from_limit_to_limit_reads_everything_once(
+    server: Streams, seed: int
+) -> None:
+    rng = random.Random(seed)
+    left: dict[str, list[bytes]] = {}
+    for key in "stu":
+        ids = [server.do("XADD", key, "*", "f", "v") for _ in range(rng.randrange(1, 60))]
+        gone = [each for each in ids if rng.random() < rng.choice((0.1, 0.5, 0.9))]
+        server.do("XDEL", key, *gone, b"0-1")
+        left[key] = [each for each in ids if each not in gone]
+    vector: list[dict[str, int]] = [{}, {}, {}]
+    found: dict[str, list[bytes]] = {key: [] for key in "stu"}
+    limit = rng.randrange(3, 40)
+    for _ in range(200):
+        stops = limited(server, vector, limit, *"stu")
+        count = 0
+        for key, cursor, (stop, entry_id) in zip("stu", vector, stops, strict=True):
+            _, rows = exported(server, key, "", cursor.get("", 0), stop)
+            found[key] += [row[1] for row in rows]
+            count += len(rows)
+            if rows:
+                assert entry_id == rows[-1][1] or stop == offsets(server, key)[3]
+            cursor[""] = stop
+        assert count <= limit
+        if vector == [{"": offsets(server, key)[3]} for key in "stu"]:
+            break
+    assert found == left
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [
+        (["FROM", "[{}]"], "syntax error"),
+        (["FROM", "[{}]", "UPTO", "1"], "syntax error"),
+        (["FROM", "[{}]", "LIMIT"], "value is not an integer"),
+        (["LIMIT", "1"], "syntax error"),
+        (["FROM", "[{}]", "LIMIT", "0"], "LIMIT must be a positive integer"),
+        (["FROM", "[{}]", "LIMIT", "x"], "value is not an integer"),
+        (["FROM", "", "LIMIT", "1"], "Invalid vector"),
+        (["FROM", "[{]", "LIMIT", "1"], "Invalid vector"),
+        (["FROM", "{}", "LIMIT", "1"], "Invalid vector"),
+        (["FROM", "[]", "LIMIT", "1"], "Invalid vector"),
+        (["FROM", "[{},{}]", "LIMIT", "1"], "Invalid vector"),
+        (["FROM", '[{"":"1"}]', "LIMIT", "1"], "Invalid vector"),
+        (["FROM", '[{"":1.5}]', "LIMIT", "1"], "Invalid vector"),
+        (["FROM", b'[{"\xff":1}]', "LIMIT", "1"], "Invalid vector"),
+        (["FROM", b"[" * 100_000, "LIMIT", "1"], "Invalid vector"),
+    ],
+)
+def test_a_vector_that_is_none_is_refused(server: Streams, words: list[str], refusal: str) -> None:
+    server.do("XADD", "s", "1-0", "f", "v")
+    assert refusal in server.error("AB.OFFSETS", *words, "STREAMS", "s")
+
+
+def test_waiting_and_limiting_go_together(server: Streams) -> None:
+    server.do("XADD", "s", "1-0", "f", "v")
+    other = server.connect()
+    words = ("BLOCK", 100, "AFTER", 1, "FROM", '[{"":1}]', "LIMIT", 1, "STREAMS", "s")
+    server.raw("AB.OFFSETS", *words, session=other)
+    assert server.replies(other) == []
+    server.do("XADD", "s", "2-0", "f", "v")
+    assert server.replies(other) == [[[[b"", 0, 0, 2, b"2-0", 2, 0, 2, b"2-0"]]]]
+
+
 # -- AB.EXPORT --------------------------------------------------------------------------------
 
 
@@ -194,7 +310,8 @@ def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) ->
     at = base + low
     while at < min(base + high, end):
         following, some = exported(
-            server, "s", "", at, base + high, "MAXBYTES", rng.choice((1, 200))
+            *(server, "s", "", at, base + high, "MAXBYTES", rng.choice((1, 200))),
+            *rng.choice(((), ("CODEC", "none"), ("CODEC", "zstd"))),
         )
         assert some or following == min(base + high, end)
         assert at < following <= min(base + high, end)
@@ -213,8 +330,29 @@ def test_export_refuses_what_is_not_there(server: Streams) -> None:
     assert exported(server, "s", "", 1, 100) == (1, [])
     assert server.error("AB.EXPORT", "s", "", 0, "x").startswith("ERR value is not an integer")
     assert server.error("AB.EXPORT", "s", "", 0, 1, "MAXBYTES") == "ERR syntax error"
+    assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC") == "ERR syntax error"
+    assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC", "zstd", "x") == "ERR syntax error"
+    assert server.error("AB.EXPORT", "s", "", 0, 1, "CODEC", "lz4") == (
+        "ERR unknown codec, it is NONE or ZSTD"
+    )
     server.do("SET", "k", "v")
     assert server.error("AB.EXPORT", "k", "", 0, 1).startswith("WRONGTYPE")
+
+
+def test_an_export_is_compressed_if_that_makes_it_smaller(server: Streams) -> None:
+    server.do("XADD", "s", "1-0", "f", "v")
+    nothing = server.do("AB.EXPORT", "s", "", 1, 100)
+    assert nothing[:2] == b"\2\0"
+    assert server.do("AB.EXPORT", "s", "", 1, 100, "CODEC", "zstd") == nothing
+    for number in range(2, 100):
+        server.do("XADD", "s", f"{number}-0", "sensor", "one and the same")
+    for words in (("CODEC", "none"), ("MAXBYTES", 1 << 20, "codec", "NONE")):
+        assert server.do("AB.EXPORT", "s", "", 0, 100, *words)[:2] == b"\2\0"
+    whole = server.do("AB.EXPORT", "s", "", 0, 100)
+    smaller = server.do("AB.EXPORT", "s", "", 0, 100, "CODEC", "Zstd", "MAXBYTES", 1 << 20)
+    assert smaller[:2] == b"\2\1"
+    assert smaller[2:16] + zstandard.decompress(smaller[16:]) == whole[2:]
+    assert len(smaller) < len(whole) / 4
 
 
 # -- AB.IMPORT --------------------------------------------------------------------------------
@@ -298,17 +436,83 @@ def test_rows_behind_others_than_those_expected_are_not_added(server: Streams) -
     assert bring(crc, ROWS[8:])[:2] == [1, len(ROWS)]
 
 
-def test_records_that_nobody_uses_are_dropped(server: Streams) -> None:
-    def bring(pid: str) -> None:
-        server.do(*("AB.IMPORT", "s", "PRODUCER", pid, "BATCH", 0, "EXPECT", 0), payload(ROWS[0]))
+def bring(server: Streams, pid: str, batch: int = 0) -> None:
+    words = ("AB.IMPORT", "s", "PRODUCER", pid, "BATCH", batch, "EXPECT", 0)
+    assert server.do(*words, payload(ROWS[0]))[0] == 1
 
-    bring("old")
-    server.advance(KEEP_MS)
-    bring("young")
-    assert [row[0] for row in server.do("AB.LEDGER", "s")] == [b"old", b"young"]
-    server.advance(1)
-    bring("third")
-    assert [row[0] for row in server.do("AB.LEDGER", "s")] == [b"young", b"third"]
+
+def producers(server: Streams) -> list[bytes]:
+    """Those with a record, the longest unused first."""
+    return [row[0] for row in server.do("AB.LEDGER", "s")]
+
+
+def test_records_that_nobody_uses_are_dropped(server: Streams) -> None:
+    bring(server, "old")
+    bring(server, "used")
+    server.advance(1000)
+    bring(server, "young")
+    server.advance(30 * 24 * 3600 * 1000 - 1000)
+    bring(server, "used", 1)
+    assert producers(server) == [b"old", b"young", b"used"]
+    server.advance(1000)
+    assert producers(server) == [b"young", b"used"]
+    server.advance(1000)
+    assert producers(server) == [b"used"]
+
+
+def test_how_long_records_are_kept_can_be_changed(server: Streams) -> None:
+    bring(server, "p")
+    server.do("CONFIG", "SET", "ledger-retention", "0")
+    server.advance(400 * 24 * 3600 * 1000)
+    assert producers(server) == [b"p"], "0 is for ever"
+    bring(server, "q")
+    server.do("CONFIG", "SET", "ledger-retention", "60")
+    server.advance(60_000)
+    assert producers(server) == [b"q"]
+    server.advance(1000)
+    assert producers(server) == []
+
+
+def test_a_clock_that_is_off_drops_no_records(server: Streams) -> None:
+    server.settings.ledger_retention = 60
+    bring(server, "p")
+    server.region.context.clock_refusal = "ERR the clock is off"
+    server.advance(100_000)
+    assert producers(server) == [b"p"]
+    server.region.context.clock_refusal = ""
+    server.advance(1000)
+    assert producers(server) == []
+
+
+def test_many_records_are_dropped_bit_by_bit(server: Streams) -> None:
+    server.settings.ledger_retention = 60
+    for number in range(RECORDS_MAX + 1):
+        bring(server, f"p{number}")
+    server.advance(61_000)
+    assert producers(server) == [b"p%d" % RECORDS_MAX]
+    server.advance(1000)
+    assert producers(server) == []
+
+
+def test_how_many_records_there_are_is_shown_last_and_only_if_there_are_any(
+    server: Streams,
+) -> None:
+    def shown(*words: str) -> list[Any]:
+        return server.do("XINFO", "STREAM", "s", *words)
+
+    server.do("XADD", "s", "1-0", "f", "v")
+    server.do("XGROUP", "CREATE", "s", "g", "0")
+    before, full = shown(), shown("FULL")
+    assert b"ledger-records" not in before + full
+    assert server.do("AB.INFO", "s")[-2:] == [b"ledger-records", 0]
+    bring(server, "p")
+    bring(server, "q")
+    assert [shown()[::2], shown("FULL")[::2]] == [
+        [*before[::2], b"ledger-records"],
+        [*full[::2], b"ledger-records"],
+    ]
+    for reply in (shown(), shown("FULL"), server.do("AB.INFO", "s")):
+        assert reply[-2:] == [b"ledger-records", 2]
 
 
 @pytest.mark.parametrize(

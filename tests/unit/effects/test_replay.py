@@ -31,7 +31,7 @@ ENOUGH = [
     "ADVANCE 200000", "XADD r MAXLEN 1 DELREF * f v", "XCFGSET r IDMP-MAXSIZE 3",
     "XSETID r 9999999999999",
     "EXPIRE r 1", "ADVANCE 2000", "SET x y", "RENAME x z", "COPY z x", "SWAPDB 0 1", "DEL x",
-    "ABIMPORT", "FLUSHDB", "ACL SETUSER ann on +@all", "ACL DELUSER ann",
+    "ABIMPORT", "ADVANCE 4000", "FLUSHDB", "ACL SETUSER ann on +@all", "ACL DELUSER ann",
 ]  # fmt: skip
 """One run in which everything that can happen does (with every choice being 1)."""
 

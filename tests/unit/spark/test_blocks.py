@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,11 +76,16 @@ def first_values(rows, name):
     return [next((value for each, value in row if each == name), None) for row in rows]
 
 
+def compressed(whole):
+    """The same export with the other codec."""
+    return whole[:1] + b"\1" + whole[2:16] + zstandard.compress(whole[16:])
+
+
 @settings(max_examples=300, deadline=None)
-@given(entry_lists, st.randoms(use_true_random=False))
-def test_decoding_agrees_with_the_reference(rows, rng):
+@given(entry_lists, st.randoms(use_true_random=False), st.booleans())
+def test_decoding_agrees_with_the_reference(rows, rng, smaller):
     whole, entries = exported(rows, rng)
-    export = parse_export(whole)
+    export = parse_export(compressed(whole) if smaller else whole)
     block = join([export])
     wanted = [reference(fragment(ms, seq, fields)) for _, ms, seq, fields in entries]
     assert lossless(block) == wanted == [list(map(tuple, row)) for row in rows]
@@ -138,6 +144,25 @@ def test_a_torn_payload_is_refused(rows, rng, data):
         parse_export(whole[:cut])
     with pytest.raises(PayloadError):
         parse_export(whole + b"x")
+    smaller = compressed(whole)
+    cut = data.draw(st.integers(0, len(smaller) - 1))
+    with pytest.raises(PayloadError):
+        parse_export(smaller[:cut])
+    with pytest.raises(PayloadError, match="cut off or damaged"):
+        parse_export(smaller + b"x")
+    with pytest.raises(PayloadError):
+        parse_export(compressed(whole[:-1]))
+
+
+def test_a_frame_that_claims_too_much_is_refused():
+    claim = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\0\0"
+    with pytest.raises(PayloadError, match="cut off or damaged"):
+        parse_export(payload([], 7)[:1] + b"\1" + bytes(14) + claim)
+
+
+def test_a_codec_of_the_future_is_refused_with_the_way_out():
+    with pytest.raises(PayloadError, match=r"form 2\.7, this .* reads 2\.0 and 2\.1: install"):
+        parse_export(payload([], 7)[:1] + b"\7" + bytes(14))
 
 
 @settings(max_examples=200, deadline=None)

@@ -87,6 +87,9 @@ def test_a_region_log_agrees_with_a_list(
             assert contents(spans) == entries[:cut]
             spans = subject.log.spans_reversed(start, end, limit)
             assert contents_reversed(spans) == entries[::-1][:cut]
+            position = one % (subject.log.next_position + 2)
+            below = [each for each, (at, _) in subject.live.items() if at < position]
+            assert subject.log.id_below(position) == max(below, default=0)
 
 
 # -- examples ---------------------------------------------------------------------------------
@@ -140,4 +143,5 @@ def test_an_empty_log_has_nothing() -> None:
     subject = ModelledLog()
     assert list(subject.log.spans(0, MAX_ID)) == list(subject.log.spans_reversed(0, MAX_ID)) == []
     assert subject.log.find(1) is None
+    assert subject.log.id_below(1) == 0
     subject.check()
