@@ -268,6 +268,10 @@ def former_life_not_told(patch: Patch) -> None:
     patch.setattr(Greeter, "_known_epoch", lambda self, theirs, now_ms: -1)
 
 
+def numbers_given_twice(patch: Patch) -> None:
+    patch.setattr(Greeter, "_is_used_by_another", lambda self, theirs, now_ms: False)
+
+
 def epoch_kept(patch: Patch) -> None:
     patch.setattr(Lifetime, "may_go_on", lambda self: True)
 
@@ -366,6 +370,10 @@ MISTAKES: Final = (
     ),
     Mistake(
         "nobody is told of a former life", former_life_not_told, 20, "simulator", ("membership",)
+    ),
+    Mistake(
+        "a number in use is given to another server", numbers_given_twice, 100, "simulator",
+        ("impostor", "partition"),
     ),
     # states
     Mistake("a join drops what the other has not seen", join_drops, 20),

@@ -273,14 +273,14 @@ class Checks:
                 )
             if replica.members != first.replica.members:
                 return f"region {number} has other members than region {first.node.number}"
-            if replica.marked or replica.flushes:
+            if replica.marked or replica.flushes or replica.unstable_marks:
                 return (
                     f"region {number} still has marks of {sorted(replica.marked)} and "
-                    f"{sorted(replica.flushes)}"
+                    f"{sorted(replica.flushes)}, and counts {len(replica.unstable_marks)}"
                 )
             if len(process.replicator._receiver.buffer):  # noqa: SLF001
                 return f"region {number} has effects that wait for causes"
-            if process.replicator._receiver.incoming is not None:  # noqa: SLF001
+            if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
                 return f"region {number} still receives a state"
             if STAGING in process.node.disk.names():
                 return f"region {number} has a staging file"

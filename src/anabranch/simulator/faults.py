@@ -125,6 +125,13 @@ def _loss(run: Simulation, chance: random.Random) -> None:
             line.flip = chance.choice([0, 0, 0.001, 0.005])
 
 
+def _duplicate(run: Simulation, chance: random.Random) -> None:
+    """Batches arrive twice."""
+    for one in run.nodes:
+        for other in run.nodes:
+            run.network.line(one.number, other.number).twice = chance.choice([0, 0.01, 0.2, 1])
+
+
 # -- processes and machines -----------------------------------------------------------------------
 
 
@@ -238,6 +245,23 @@ def _disk(run: Simulation, chance: random.Random) -> None:
     _again(run, chance, _every(run, chance), fail)
 
 
+def _memory(run: Simulation, chance: random.Random) -> None:
+    """Machines have no memory for what others send."""
+
+    def fill() -> None:
+        node = chance.choice(run.nodes)
+        node.is_full = True
+        run.record.say(node.number, "has no memory left")
+        run.record.reached["memory full"] += 1
+        run.timeline.after(chance.random() * 5000, lambda: _make_room(node))
+
+    _again(run, chance, _every(run, chance), fill)
+
+
+def _make_room(node: Node) -> None:
+    node.is_full = False
+
+
 def _rot(run: Simulation, chance: random.Random) -> None:
     """A disk forgets a bit of a log, once."""
 
@@ -289,6 +313,23 @@ def _membership(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(chance.random() * run.breaking_ms, remove)
 
 
+def _impostor(run: Simulation, chance: random.Random) -> None:
+    """A second server asks to join under a number that is in use."""
+
+    def appear() -> None:
+        if not run.is_breaking:
+            return
+        members = _settled(run)
+        owner, asked = chance.sample(run.nodes, 2)
+        if len(members) < len(run.members()) or owner.is_removed or asked.is_removed:
+            run.timeline.after(100, appear)
+        else:
+            run.impersonate(owner, asked)
+
+    for _ in range(8):
+        run.timeline.after(chance.random() * run.breaking_ms, appear)
+
+
 def _can_be_wiped(run: Simulation, node: Node) -> bool:
     """Whether all others know the life of a region: it has to hear of it from whom it asks."""
     if node.process is None:
@@ -322,13 +363,16 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "partition": _partition,
     "delay": _delay,
     "loss": _loss,
+    "duplicate": _duplicate,
     "crash": _crash,
     "power": _power,
     "blackout": _blackout,
     "skew": _skew,
     "disk": _disk,
+    "memory": _memory,
     "rot": _rot,
     "membership": _membership,
+    "impostor": _impostor,
     "limits": _limits,
 }
 
@@ -345,6 +389,7 @@ def heal(run: Simulation) -> None:
         node.clock.offset_ms = node.clock.drift = 0.0
         node.disk.faults.clear()
         node.disk.free = None
+        node.is_full = False
         if node.process is not None and node.process.journal.broken:
             node.kill()
         node.start()

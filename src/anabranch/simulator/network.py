@@ -58,6 +58,8 @@ class Line:
     """How likely a bit of a frame is turned over."""
     half_open: float = 0.0
     """How likely a connection that is lost is lost to one side only."""
+    twice: float = 0.0
+    """How likely a batch arrives twice, as if two regions had relayed it."""
 
 
 @dataclass
@@ -219,6 +221,9 @@ class Network:
             frame = frame[:at] + bytes([turned]) + frame[at + 1 :]
             self.reached["bit flip"] += 1
         self.carry(end, frame)
+        if frame[4] == FrameType.BATCH and line.twice and self._chance.random() < line.twice:
+            self.reached["batch sent twice"] += 1
+            self.carry(end, frame)
 
     def carry(self, end: _End, frame: bytes | None) -> None:
         """A frame, or the end of the stream (None), is on its way."""

@@ -43,6 +43,8 @@ class Node:
         has_changed: Callable[[Process], None],
     ) -> None:
         self.number = number
+        self.place = number
+        """Where it stands in the network; by itself where its number says."""
         self.settings = settings
         self.timeline = timeline
         self.network = network
@@ -55,6 +57,8 @@ class Node:
         self.paused_until = 0.0
         self.boots = 1
         self.starts = 0
+        self.is_full = False
+        """Whether there is no memory for more of what others have."""
         self.first_level = NEW_LEVEL
         """Of the code that it starts with; after that it is new."""
         self.is_removed = False

@@ -46,6 +46,7 @@ HOST: Final = "sim"
 _COUNTED: Final = {
     "relay": "relay used",
     "joined": "state joined",
+    "join_resumed": "state join resumed",
     "new_epoch": "epoch opened",
     "refused": "link refused",
     "not_applied": "effects not applied for want of disk",
@@ -57,6 +58,8 @@ _COUNTED: Final = {
 
 class Process(RegionLocal):
     """What runs on a machine from a start to an end."""
+
+    chunk_bytes = 400  # so that links end in the midst of small states, too
 
     def __init__(self, node: Node, seeds: list[Address]) -> None:
         self.node = node
@@ -95,12 +98,12 @@ class Process(RegionLocal):
         self.has_ended = False
         node.check_recovery(self)
         self._open(log)
-        self.wire = Wire(node.network, node.number, self)
+        self.wire = Wire(node.network, node.place, self)
         config = ReplicationConfig(
             name=f"r{node.number}",
             host=HOST,
-            port=node.network.port(node.number),
-            run_id=f"{node.number}/{node.starts}",
+            port=node.network.port(node.place),
+            run_id=f"{node.place}/{node.starts}",
             wall_ms=self.wall_ms,
             join=seeds,
             secret=b"secret",
@@ -139,6 +142,11 @@ class Process(RegionLocal):
 
     # -- as the replicator's surroundings -----------------------------------------------------
 
+    @property
+    def is_full(self) -> bool:
+        """See :class:`RegionLocal`."""
+        return self.node.is_full
+
     def taken(self, batches: list[bytes], position: int) -> None:
         """See :class:`RegionLocal`."""
         super().taken(batches, position)
@@ -172,6 +180,8 @@ class Process(RegionLocal):
         record.say(self.node.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
         if (name := _COUNTED.get(event)) is not None:
             record.reached[name] += 1
+        if event in ("set_back", "conflict"):  # no disk is set back in a run
+            raise Violation(23, f"region {self.node.number} tells {event}: {facts}")
         if event == "divergence":
             record.on_divergence(self.node.number, facts)
 
@@ -239,7 +249,7 @@ class Process(RegionLocal):
 
     def link_down(self, link: int) -> None:
         """See :class:`Peer`."""
-        incoming = self.replicator._receiver.incoming  # noqa: SLF001
+        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
         self.happen(lambda: self.replicator.link_down(link, self.node.timeline.now_ms))
@@ -320,7 +330,7 @@ class Process(RegionLocal):
 
     def _count_join(self, ended: str) -> None:
         """A state was being joined when the link or the process ended."""
-        incoming = self.replicator._receiver.incoming  # noqa: SLF001
+        incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is None:
             return
         step = "asked for" if incoming.vector is None else "under way"

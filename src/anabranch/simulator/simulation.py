@@ -46,6 +46,17 @@ SILENT_ONCE_IN: Final = 4
 CALM_MS: Final = 12_000.0
 """Longer than any dial is waited for, and any silence is borne."""
 
+IMPOSTOR: Final = 100
+"""How far from the region whose number it uses another server stands in the network."""
+
+IMPOSTOR_MS: Final = 1500.0
+"""How long it asks."""
+
+IMPOSTOR_LOOK_MS: Final = 5.0
+
+HEARD_MS: Final = 2000.0
+"""A region of which was heard so lately must be known to be alive."""
+
 CASES: Final = (
     "acknowledgement that travels",
     "acknowledgement held back",
@@ -73,6 +84,9 @@ CASES: Final = (
     "half-open connection",
     "region removed",
     "disk lost",
+    "number in use refused",
+    "batch sent twice",
+    "memory full",
     "blackout",
     "feature level raised",
 )
@@ -85,6 +99,7 @@ RARE_CASES: Final = (
     "state join: process ended when it was asked for",
     "state join: process ended when it was under way",
     "state join: power failed before it was on the disk",
+    "state join resumed",
     "damage found by a reader of the log",
 )
 """Some hundred runs come to these as well."""
@@ -426,7 +441,7 @@ class Simulation:
             node.number: incoming
             for node in self.nodes
             if node.process is not None
-            and (incoming := node.process.replicator._receiver.incoming) is not None  # noqa: SLF001
+            and (incoming := node.process.replicator._receiver.joiner.incoming) is not None  # noqa: SLF001
         }
         for number, incoming in joining.items():
             other = joining.get(incoming.session.region)
@@ -449,6 +464,49 @@ class Simulation:
                 self.record.excuse(origin, upto)
         node.lose_disk()
 
+    def impersonate(self, owner: Node, asked: Node) -> None:
+        """A second server asks a member to be taken in under a number that is in use.
+
+        As long as all members have heard of the first a short while ago it must not be.
+        """
+        impostor = Node(
+            owner.number,
+            Settings(region_id=owner.number, **self._settings),
+            self.timeline,
+            self.network,
+            Record(self.timeline),
+            self._chance(f"impostor of {owner.number}"),
+            lambda _process: None,
+        )
+        impostor.place = owner.number + IMPOSTOR
+        impostor.seeds = [(HOST, self.network.port(asked.number))]
+        running = [node.process for node in self.members()]
+        until_ms = self.timeline.now_ms + IMPOSTOR_MS
+        self.record.say(impostor.place, f"asks {asked.number} for the number {owner.number}")
+
+        def look() -> None:
+            process = impostor.process
+            if process is None:
+                return
+            if process.cluster_id:
+                raise Violation(
+                    23, f"another server was taken in as region {owner.number}, which is alive"
+                )
+            is_known = running == [node.process for node in self.members()] and all(
+                each is not None and _has_heard_of(each, owner) for each in running
+            )
+            if is_known and self.timeline.now_ms < until_ms:
+                self.timeline.after(IMPOSTOR_LOOK_MS, look)
+                return
+            told = "is taken by another server"
+            self.record.reached["number in use refused"] += any(
+                told in line for line in impostor.record.lines
+            )
+            impostor.kill()
+
+        impostor.start()
+        look()
+
     def remove(self, node: Node, by: Node) -> None:
         """A region removes another, which may not be there; what only that had is lost."""
         process = by.process
@@ -467,6 +525,14 @@ class Simulation:
         self.record.say(by.number, f"removes region {node.number}")
         node.is_removed = True
         process.happen(lambda: process.replicator.remove(node.number, force=True))
+
+
+def _has_heard_of(process: Process, node: Node) -> bool:
+    """Whether a region knows that another one lives."""
+    if process is node.process:
+        return True
+    heard_ms = process.replicator._mesh.rows.heard_ms.get(node.number)  # noqa: SLF001
+    return heard_ms is not None and process.node.timeline.now_ms - heard_ms < HEARD_MS
 
 
 def stream_deadlines(process: Process) -> bool:
