@@ -115,6 +115,12 @@ class Region:
         assert isinstance(value, int)
         return value
 
+    def takes_writes(self) -> bool:
+        """Return whether it has got what the others had when it joined."""
+        facts = self.ask("INFO", "CRDT")
+        assert isinstance(facts, bytes)
+        return b"caught_up:1" in facts
+
     def token(self) -> bytes:
         """Return the token of all that it has applied."""
         token = self.ask("AB.TOKEN")
@@ -176,7 +182,7 @@ class Cluster:
         self._stack.close()
 
     def _is_whole(self) -> bool:
-        return all(
+        return all(region.takes_writes() for region in self.regions) and all(
             region.peer(other.number).get("state") == b"in_sync"
             for region in self.regions
             for other in self.regions

@@ -398,6 +398,7 @@ class Life(Comparison):
             assert not node.held, "effects wait for a cause that has come"
             assert not node.replica.marked, f"marks of {list(node.replica.marked)} are left"
             assert not node.replica.flushes, "a mark of FLUSHALL is left"
+            assert not node.replica.unstable_marks, "a mark that is gone is remembered"
         self.check_all()
         for node in nodes:
             for key in KEYS:

@@ -388,11 +388,11 @@ class Mesh:
         self.joined: list[int] = []
         """Regions that have joined a state, since somebody last emptied this."""
         common = _settings(**settings)
+        self.members = {number: Member(f"r{number}", "", 0) for number in range(1, count + 1)}
         for number in range(1, count + 1):
             own = copy(common)
             own.region_id = number
             self.nodes[number] = Node(self, number, own, commands)
-        self.members = {number: Member(f"r{number}", "", 0) for number in self.nodes}
         for node in self.nodes.values():
             node.replica.members.update(self.members)
 

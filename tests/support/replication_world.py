@@ -18,7 +18,7 @@ import msgspec
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Member, epoch_of, origin_of, region_of
-from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, span
+from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
 from anabranch.replication.frames import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.replicator import Replicator
@@ -97,11 +97,17 @@ class ToyRegion:
 
     def crash(self, *, clean: bool = False) -> ToyRegion:
         """What the next process finds; unless nothing can have been lost, in a new epoch."""
-        after = ToyRegion(self.world, self.number)
-        after.always = self.always
         if clean:
             self.sync()
-        disk = self.disk
+        after = self.found_on(self.disk)
+        if not clean:
+            after.reopen(epoch_of(after.origin))
+        return after
+
+    def found_on(self, disk: dict[str, Any]) -> ToyRegion:
+        """What a process finds on this disk, believing that it is as it was left."""
+        after = ToyRegion(self.world, self.number)
+        after.always = self.always
         after.origin = disk["origin"]
         after.cluster_id = disk["cluster_id"]
         after.members = dict(disk["members"])
@@ -110,8 +116,6 @@ class ToyRegion:
         after.batches = defaultdict(list, {o: list(raws) for o, raws in disk["batches"].items()})
         after.cut = dict(disk["cut"])
         after.sync()
-        if not clean:
-            after.reopen(epoch_of(after.origin))
         return after
 
     # -- what is written here -----------------------------------------------------------------
@@ -177,6 +181,12 @@ class ToyRegion:
                 found.append(raw)
         assert not found or span(found[0]).first == after + 1
         return found
+
+    def fingerprint(self, origin: int, number: int) -> bytes | None:
+        if not self.cut.get(origin, 0) < number <= self.vector.get(origin, 0):
+            return None
+        ending = [raw for raw in self.batches.get(origin, ()) if span(raw).last == number]
+        return fingerprint(ending[0]) if ending else b""
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         if self.trouble:
@@ -265,6 +275,9 @@ class ToyRegion:
     def expelled(self, reason: str) -> None:
         self.note("removed", reason=reason)
 
+    def set_back(self, reason: str) -> None:
+        self.note("set_back", reason=reason)
+
     def note(self, event: str, **facts: Any) -> None:
         self.notes.append((event, facts))
 
@@ -334,6 +347,12 @@ class Node:
                 self.world.reset(half)
         self.halves.clear()
         self.local = self.local.crash(clean=clean)
+
+    def set_back(self, disk: dict[str, Any]) -> None:
+        """An earlier disk is put in place of the one there is, and nobody knows."""
+        self.crash(clean=True)
+        self.local = self.local.found_on(disk)
+        self.start()
 
     def peer(self, region: int) -> Any:
         figures = self.replicator.peers(self.world.now_ms)

@@ -140,6 +140,51 @@ def test_a_region_that_was_set_back_uses_no_number_again(tmp_path: Path) -> None
         assert here.call("AB.DIGEST", "s") == there.call("AB.DIGEST", "s")
 
 
+def test_a_region_that_was_set_back_unnoticed_and_written_to_is_stopped_and_salvaged(
+    tmp_path: Path,
+) -> None:
+    eu, us = regions_in(tmp_path, "eu", "us")
+    with eu.client() as here, us.client() as there:
+        here.call("XADD", "s", "*", "f", "kept")
+        wait_until(lambda: there.call("XLEN", "s") == (":", 1), "the first has arrived")
+    eu.stop()
+    files = eu.directory / "data" / "appendonlydir"
+    shutil.copytree(files, tmp_path / "backup")
+    eu.start()
+    with eu.client() as here, us.client() as there:
+        for number in range(5):
+            here.call("XADD", "s", "*", "f", f"later {number}")
+        wait_until(lambda: there.call("XLEN", "s") == (":", 6), "all has arrived")
+    eu.stop()
+    shutil.rmtree(files)
+    shutil.copytree(tmp_path / "backup", files)
+    us.process.send_signal(signal.SIGSTOP)  # it meets nobody
+    try:
+        eu.start()
+        assert epoch(eu) == 0
+        with eu.client() as here:
+            for number in range(7):
+                assert here.call("XADD", "s", "*", "f", f"new {number}")[0] == "$"
+    finally:
+        us.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: "region.set_back" in eu.log_text(), "it finds out")
+    for _ in range(2):
+        with eu.client() as here:
+            kind, text = here.call("XADD", "s", "*", "f", "v")
+            assert (kind, text[:39]) == ("-", b"READONLY This region was set back to an")
+            assert here.call("XLEN", "s") == (":", 8)
+        eu.stop()
+        eu.start()
+    with us.client() as there:
+        assert there.call("XLEN", "s") == (":", 6)
+        assert there.call("AB.REGION", "REMOVE", "1", "FORCE") == ("+", b"OK")
+        eu.stop()
+        words = ["region", "salvage", "--dir", str(eu.directory / "data")]
+        result = CliRunner().invoke(command, [*words, "--to", f"redis://127.0.0.1:{us.port}"])
+        assert "7 entries were added" in result.output, result.output
+        assert there.call("XLEN", "s") == (":", 13)
+
+
 def test_what_restore_answers_where_there_is_nothing_to_mark(tmp_path: Path) -> None:
     server = server_in(tmp_path).start()
     with server.client() as client:

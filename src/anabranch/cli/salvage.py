@@ -26,7 +26,7 @@ from anabranch.config.load import load
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Replica, includes, origin_of, region_of
 from anabranch.server.app import Server
-from anabranch.server.identity import identity_in
+from anabranch.server.identity import identity_in, set_back_noted
 from anabranch.server.logs import close_logs, open_logs
 from anabranch.server.stop import orderly_stop
 from anabranch.stream.numbering import spans_behind
@@ -125,7 +125,8 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
         raise Failed(f"a server uses {directory.path}: stop it first")
     try:
         identity = identity_in(directory)
-    except (OSError, ValueError):
+        set_back = set_back_noted(directory)
+    except (OSError, ValueError, KeyError):
         raise Failed(f"{directory.path} is not that of a region of a cluster") from None
     region = int(identity["region-id"])
     if cluster is not None and cluster.state(region) != "removed":
@@ -135,7 +136,9 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
         )
     replica = Replica(origin_of(region, 0), lambda: (0, 0))
     keyspace, _ = recovered(directory, _DATABASES, replica)
-    seen: Mapping[int, int] = replica.stable if cluster is None else cluster.vector
+    seen: dict[int, int] = dict(replica.stable if cluster is None else cluster.vector)
+    if set_back is not None:  # behind that the numbers mean other effects there
+        seen.update(set_back[1])
     effects = {
         origin: number - seen.get(origin, 0)
         for origin, number in replica.vector.items()

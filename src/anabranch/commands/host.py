@@ -81,6 +81,9 @@ class Regions(Protocol):
     def feature_levels(self) -> dict[int, int]:
         """What each member understands, this region included, as far as it has told."""
 
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        """The members, maybe this one, whose disks may lack some of these effects."""
+
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
         """How many other regions have applied an effect of ours, and how many have it on disk."""
 

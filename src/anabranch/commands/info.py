@@ -262,6 +262,9 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         ("stable", _vector(replica.stable)),
         ("marked_keys", len(replica.marked)),
         ("idmp_collapsed", ctx.stats.idmp_collapsed),
+        ("idmp_conflicts", ctx.stats.idmp_conflicts),
+        ("duplicate_ids", ctx.stats.duplicate_ids),
+        ("ids_ahead_ms", ctx.stats.ids_ahead_ms),
     ]
     for index, peer in enumerate(regions.peers()):
         figures = {

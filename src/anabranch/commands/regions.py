@@ -78,6 +78,8 @@ def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Ma
             ("held-oldest-ms", round(peer.held_oldest_ms)),
             ("sent-bytes", counters.sent_bytes),
             ("received-bytes", counters.received_bytes),
+            ("sent-raw-bytes", counters.sent_raw_bytes),
+            ("received-raw-bytes", counters.received_raw_bytes),
             ("connects", counters.connects),
             ("fetches", counters.fetches),
             ("served-fetches", counters.served_fetches),

@@ -254,6 +254,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         ms = entry_id >> SEQ_BITS
         seq = entry_id & MAX_SEQ
         end = b"%d\r\n" % seq
+        ctx.stats.ids_ahead_ms = max(ctx.stats.ids_ahead_ms, ms - now_ms)
     if ms != ctx.id_heads_ms:
         ctx.id_heads_ms = ms
         ctx.id_heads = [None] * _SEQUENCE_TEXT_MAX

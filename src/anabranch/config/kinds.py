@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 __all__ = [
+    "Addresses",
     "Choice",
     "EventClasses",
     "Integer",
@@ -239,6 +240,22 @@ class Words(Kind):
     def allowed(self) -> str:
         """How many."""
         return f"up to {self.at_most} words"
+
+
+class Addresses(Words):
+    """Hosts and ports."""
+
+    def parse(self, words: Sequence[str]) -> str:
+        """Each has a port."""
+        text = super().parse(words)
+        if any(not re.fullmatch(r".+:[0-9]{1,5}", word) for word in text.split()):
+            raise ValueError("an address is host:port")
+        return text
+
+    @property
+    def allowed(self) -> str:
+        """The form."""
+        return f"up to {self.at_most} times host:port"
 
 
 class SavePoints(Words):

@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.config.compatibility import COMPATIBILITY
 from anabranch.config.kinds import (
+    Addresses,
     Choice,
     EventClasses,
     Integer,
@@ -297,6 +298,11 @@ class Settings:
         Integer(1, 10000), "100", group="streams",
         sentence="How many idempotent IDs new streams remember per producer.",
     )
+    ledger_retention: int = row(
+        Integer(0, 2147483647), "2592000", group="streams", unit="seconds",
+        sentence="Forget a bulk producer that was not heard of for so long; 0 never does. Where "
+        "several regions write, the shortest of them counts.",
+    )
 
     # -- regions ------------------------------------------------------------------------------
     region_id: int = row(
@@ -312,7 +318,7 @@ class Settings:
         sentence="Begin a new cluster with this region, unless it is in one.",
     )
     join: str = row(
-        Words(), "", group="regions", immutable=True,
+        Addresses(), "", group="regions",
         sentence="Gossip addresses (host:port) of members to ask to be taken into their cluster, "
         "unless this region is in one.",
     )
@@ -321,11 +327,11 @@ class Settings:
         sentence="TCP port for other regions; 0 is the port for clients plus 10000.",
     )
     gossip_bind: str = row(
-        Words(), "127.0.0.1", group="regions", immutable=True,
+        Words(), "127.0.0.1", group="regions",
         sentence="Addresses to listen on for other regions.",
     )
     gossip_announce: str = row(
-        Text(), "", group="regions", immutable=True,
+        Text(), "", group="regions",
         sentence="Host name or address under which other regions find this one; 127.0.0.1 unless "
         "set.",
     )
@@ -334,20 +340,39 @@ class Settings:
         sentence="What every region of the cluster must know; nothing is asked for unless set.",
     )
     gossip_window: int = row(
-        Memory(), "8mb", group="regions", immutable=True,
-        sentence="What another region may send before this one has applied it.",
+        Memory(), "8mb", group="regions",
+        sentence="What another region may send before this one has applied it; a change holds for "
+        "connections to come.",
     )
     gossip_hold_bytes: int = row(
         Memory(), "64mb", group="regions",
         sentence="Effects of another region that may wait for their causes.",
     )
     region_cache_bytes: int = row(
-        Memory(), "64mb", group="regions", immutable=True,
+        Memory(), "64mb", group="regions",
         sentence="Newest effects kept in memory for other regions; older ones are read from disk.",
     )
     oplog_max_bytes: int = row(
         Memory(), "1gb", group="regions",
         sentence="Keep no more of the log for regions that lag; they get the whole state then.",
+    )
+    oplog_max_age: int = row(
+        Integer(0, 2147483647), "604800", group="regions", unit="seconds",
+        sentence="Keep nothing older of the log for regions that lag, likewise; 0 is no limit.",
+    )
+    max_unstable_marks: int = row(
+        Integer(), "1000000", group="regions",
+        sentence="Warn when more deletions than this must be remembered because some member may "
+        "lack them; 0 never does.",
+    )
+    mark_retention: str = row(
+        Choice("stable", "forever"), "stable", group="regions",
+        sentence="How long it is remembered what was deleted: until every member has it (stable), "
+        "or forever.",
+    )
+    serve_while_joining: bool = row(
+        YesNo(), "yes", group="regions",
+        sentence="Take writes while the whole state of another region is coming.",
     )
     min_regions_to_write: int = row(
         Integer(0, 254), "0", group="regions",
@@ -358,7 +383,7 @@ class Settings:
         sentence="A region keeps up that is connected and has applied all that is older than this.",
     )
     availability_api: bool = row(
-        YesNo(), "no", group="regions", immutable=True,
+        YesNo(), "no", group="regions",
         sentence="Answer the health checks of clients that fail over between regions, by HTTP.",
     )
     http_port: int = row(
@@ -426,13 +451,14 @@ class Settings:
         sentence="But not while the log is smaller than this.",
     )
     oplog_segment_bytes: int = row(
-        Memory(1 << 12), "67108864", group="persistence", immutable=True,
+        Memory(1 << 12), "67108864", group="persistence",
         sentence="A file of the log is not written to beyond this size.",
     )
 
     oplog_compression: bool = row(
         YesNo(), "yes", group="persistence",
-        sentence="Compress log and snapshots with zstd where that makes them smaller.",
+        sentence="Compress log and snapshots with zstd where that makes them smaller; other "
+        "regions get effects as they stand in the log.",
     )
 
     # -- events and slow log ------------------------------------------------------------------

@@ -50,7 +50,10 @@ class Stats:
         self.expired_keys = 0
         self.keyspace_hits = 0
         self.keyspace_misses = 0
+        self.duplicate_ids = 0
         self.idmp_collapsed = 0
+        self.idmp_conflicts = 0
+        self.ids_ahead_ms = 0
         self.error_replies = 0
         self.errors: dict[str, int] = {}
         self.acl_denied_auth = 0

@@ -32,7 +32,13 @@ from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.replica import origin_of
-from anabranch.oplog.compression import CompressionError, Compressor, expanded
+from anabranch.oplog.compression import (
+    FRAME_HEADER_BYTES_MAX,
+    CompressionError,
+    Compressor,
+    expanded,
+    expanded_bytes,
+)
 
 __all__ = [
     "BATCH_VERSION",
@@ -50,9 +56,11 @@ __all__ = [
     "decode_batch",
     "effects_in",
     "encode_batch",
+    "fingerprint",
     "is_local",
     "is_sound",
     "kept_form",
+    "saved_bytes",
     "span",
     "wire_form",
 ]
@@ -183,6 +191,19 @@ def kept_form(data: bytes) -> bytes:
     _, _, _, region, epoch, first, count, wall_ms, _ = fields
     flags |= UNIT_CONTINUES
     return _sealed(flags, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
+
+
+def fingerprint(data: bytes) -> bytes:
+    """What tells one batch, in its :func:`wire_form`, from any other of the same numbers."""
+    return data[_HEADER.size : HEADER_BYTES]
+
+
+def saved_bytes(data: bytes) -> int:
+    """By how much compression has made a batch, known to be whole, shorter."""
+    _, _, flags, *_, size = _HEADER.unpack_from(data)
+    if not flags & COMPRESSED:
+        return 0
+    return expanded_bytes(data[HEADER_BYTES : HEADER_BYTES + FRAME_HEADER_BYTES_MAX]) - int(size)
 
 
 def is_local(data: bytes) -> bool:

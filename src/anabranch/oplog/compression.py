@@ -10,10 +10,19 @@ from typing import Final
 
 import zstandard
 
-__all__ = ["CompressionError", "Compressor", "expanded"]
+__all__ = [
+    "FRAME_HEADER_BYTES_MAX",
+    "CompressionError",
+    "Compressor",
+    "expanded",
+    "expanded_bytes",
+]
 
 WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
+
+FRAME_HEADER_BYTES_MAX: Final = 18
+"""So many bytes at the beginning tell how long the body is."""
 
 _LEVEL: Final = 1
 
@@ -33,6 +42,11 @@ class Compressor:
             return None
         smaller: bytes = self._compressor.compress(body)
         return smaller if len(smaller) < len(body) else None
+
+
+def expanded_bytes(smaller: bytes) -> int:
+    """How long :func:`expanded` is, from the first bytes; :class:`CompressionError` likewise."""
+    return zstandard.frame_content_size(smaller)
 
 
 _decompressor = zstandard.ZstdDecompressor()

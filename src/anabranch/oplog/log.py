@@ -208,6 +208,16 @@ class OpLog:
 
     # -- the front ----------------------------------------------------------------------------
 
+    def excess_end(self, most: int) -> int:
+        """Up to which position files would have to go for the log to be no larger than this."""
+        excess, position = self.size - most, 0
+        for segment in self.segments:
+            if excess <= 0:
+                break
+            excess -= segment.size
+            position = segment.end
+        return position
+
     def retire(self, position: int) -> int:
         """Delete segments that end at or before a position and that nobody needs; how many.
 

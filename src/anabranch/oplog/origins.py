@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Final
 
-from anabranch.oplog.batch import batch_size, is_local, is_sound, span, wire_form
+from anabranch.oplog.ages import Ages
+from anabranch.oplog.batch import batch_size, fingerprint, is_local, is_sound, span, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
@@ -33,6 +34,7 @@ class _Origin:
     def __init__(self, begin: int) -> None:
         self.begin = begin  # numbers up to this one are not in the log
         self.last = begin
+        self.fingerprint: bytes | None = None  # of the last batch
         self.durable = begin
         self.firsts = array("Q")  # first numbers of noted batches
         self.positions = array("Q")  # and where they stand
@@ -51,6 +53,7 @@ class Origins:
         self._origins: dict[int, _Origin] = {}
         self._order: deque[int] = deque()  # origins of recent batches, the oldest first
         self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, origin, last)
+        self.ages = Ages()
         self.on_damage: Callable[[OSError | CorruptLogError], None] = lambda _problem: None
         """Told of each place of the log that could not be read, or is not as it was written."""
 
@@ -58,7 +61,8 @@ class Origins:
 
     def note(self, data: bytes, position: int) -> None:
         """A numbered batch stands, or is about to, at a position of the log."""
-        origin, first, last, _ = span(data)
+        origin, first, last, wall_ms = span(data)
+        self.ages.note(position, wall_ms)
         known = self._origins.get(origin)
         if known is None or known.last != first - 1:
             known = self._begin(origin, first - 1)
@@ -67,10 +71,20 @@ class Origins:
             known.firsts.append(first)
             known.positions.append(position)
         known.last = last
-        known.recent.append((first, last, end, wire_form(data)))
+        sent = wire_form(data)
+        known.fingerprint = fingerprint(sent)
+        known.recent.append((first, last, end, sent))
         self._order.append(origin)
         self._recent_bytes += len(data)
         self._unsynced.append((end, origin, last))
+        self._forget_beyond()
+
+    def keep_recent(self, recent_bytes: int) -> None:
+        """Keep so many bytes of the newest batches in memory from now on."""
+        self._recent_max = recent_bytes
+        self._forget_beyond()
+
+    def _forget_beyond(self) -> None:
         while self._recent_bytes > self._recent_max and len(self._order) > 1:
             self._forget_oldest()
 
@@ -177,6 +191,18 @@ class Origins:
                     size += len(data)
             return found
         return self._read_log(log, known, origin, after, max_bytes, visible)
+
+    def fingerprint(self, log: OpLog, origin: int, number: int) -> bytes | None:
+        """See :meth:`anabranch.replication.interface.Local.fingerprint`."""
+        known = self._origins.get(origin)
+        if known is None or not known.begin < number <= known.last:
+            return None
+        if number == known.last:
+            return known.fingerprint
+        batches = self.read(log, origin, number - 1, 1, log.end)
+        if not batches:
+            return None
+        return fingerprint(batches[0]) if span(batches[0]).last == number else b""
 
     def _read_log(
         self, log: OpLog, known: _Origin, origin: int, after: int, max_bytes: int, visible: int

@@ -17,7 +17,7 @@ from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.kinds import Effect, JoinState, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica
+from anabranch.keyspace.replica import Replica, Seen
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import (
     CorruptLogError,
@@ -275,6 +275,7 @@ def _apply(
     if replica is not None:
         # The region that had the entry took care of that, and what it did is in the log.
         replica.collapses.clear()
+        replica.seen = Seen()
         report.next_number = replica.vector.get(replica.own, 0) + 1
     else:
         report.next_number = batch.first + batch.numbered

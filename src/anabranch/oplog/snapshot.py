@@ -385,6 +385,7 @@ def _load(
         if replica is not None:
             if stream.shared is not None and stream.shared.marks:
                 replica.marked[number, key] = None
+                replica.unstable_marks.update(dict.fromkeys(stream.shared.marks))
             if not stream.exists:
                 database.remembered[key] = stream
                 return builder

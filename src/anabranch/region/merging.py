@@ -10,10 +10,11 @@ from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.merge_stream import known_stream, replica_of
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.keyspace.replica import Replica, Seen, origin_of
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.snapshot import load_snapshot
 from anabranch.oplog.storage import ReadFile
+from anabranch.stream.entry_id import SEQ_BITS
 
 if TYPE_CHECKING:
     from anabranch.region.region import Region
@@ -85,9 +86,18 @@ class Merging:
     def _settle(self, now_ms: int) -> None:
         """Do what follows from what came."""
         self._collapse()
+        self._count(now_ms)
         if self._region.keyspace.ready:
             self._region.serve_ready(now_ms)
         self._region.covered(now_ms)
+
+    def _count(self, now_ms: int) -> None:
+        """Take over what was noticed."""
+        replica, stats = replica_of(self._region.keyspace), self._region.stats
+        seen, replica.seen = replica.seen, Seen()
+        stats.duplicate_ids += seen.duplicate_ids
+        stats.idmp_conflicts += seen.idmp_conflicts
+        stats.ids_ahead_ms = max(stats.ids_ahead_ms, (seen.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
         """Begin to number effects anew: what we may have forgotten keeps its names."""

@@ -96,6 +96,12 @@ class CausalBuffer:
         """The last number that waits, by origin."""
         return {origin: queue[-1].batch.last for origin, queue in self._held.items() if queue}
 
+    def ending(self, origin: int, number: int) -> bytes | None:
+        """The bytes of the batch that waits and ends with a number."""
+        queue = self._held.get(origin, [])
+        at = bisect_left(queue, number, key=lambda held: held.batch.last)
+        return queue[at].raw if at < len(queue) and queue[at].batch.last == number else None
+
     def next_unit(self, vector: Mapping[int, int]) -> list[Held]:
         """A unit that is ready; it stays here until :meth:`take`. Empty if there is none."""
         for origin in self._held:

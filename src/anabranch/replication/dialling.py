@@ -1,4 +1,8 @@
-"""Whom a region dials, and when again: members without a link to us, or those it may join by."""
+"""Whom a region dials, and when again: members without a link to us, or those it may join by.
+
+And now and then those that were removed: two regions may have removed each other, each on its own
+side of a cut. Neither is told by the other then, and both go on writing.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,9 @@ __all__ = ["Dialler"]
 
 DIAL_TIMEOUT_MS: Final = 10_000.0
 """A dial without an answer is forgotten after this."""
+
+REMOVED_MS: Final = 10_000.0
+"""Between two looks for a region that was removed."""
 
 
 class Dialler:
@@ -57,6 +64,8 @@ class Dialler:
     def wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
         """Do not dial an address again at once."""
         region = self._region_at(address)
+        if region is None and self._mesh.local.cluster_id:
+            at_least_ms = max(at_least_ms, REMOVED_MS)
         backoff = self._seeds.get(address) if region is None else self._mesh.peer(region).backoff
         if backoff is not None:
             backoff.failed(now_ms, self._mesh.chance, at_least_ms)
@@ -81,9 +90,12 @@ class Dialler:
             return {} if making else seeds
         if not mesh.membership.is_member(mesh.region):
             return {}
-        return {
+        removed = mesh.membership.to_look_for()
+        wanted = {each: self._seeds.setdefault(each, Backoff()) for each in removed}
+        wanted |= {
             address: mesh.peer(region).backoff
             for region in mesh.membership.others()
             if mesh.session_of(region) is None
             and (address := mesh.membership.address(region)) not in making
         }
+        return wanted

@@ -45,7 +45,7 @@ class Figures:
             return "removed"
         session = mesh.session_of(region)
         if session is not None:
-            incoming = self._receiver.joining
+            incoming = self._receiver.joiner.joining
             joins = session.outgoing or (incoming is not None and incoming.session is session)
             return "in_sync" if session.in_sync and not joins else "catching_up"
         if self._via(region, now_ms):
@@ -109,7 +109,7 @@ class Figures:
         oldest = buffer.oldest_ms()
         levels = self._gossip.feature_levels()
         states = [self._state(region, now_ms) for region in others]
-        incoming = self._receiver.joining
+        incoming = self._receiver.joiner.joining
         return {
             "region": mesh.region,
             "epoch": epoch_of(mesh.origin),
@@ -140,6 +140,17 @@ class Figures:
             "unstable_effects": self._unstable(),
             "unstable_because_of": self._holding_back(),
         }
+
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        """The members, maybe us, that may not have all of these effects on their disks.
+
+        We hold them back as well while a state is on its way here: nothing is forgotten then.
+        """
+        mesh = self._mesh
+        found = mesh.rows.holding_back(effects, mesh.local.durable, mesh.membership)
+        if self._receiver.joiner.incoming is not None:
+            found = sorted({mesh.region, *found})
+        return found
 
     def _unstable(self) -> int:
         """Effects applied here that are not known to be on every member's disk."""

@@ -84,6 +84,7 @@ _Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Epoch = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
 Vector = dict[_Origin, _Number]
+_Fingerprint = Annotated[bytes, msgspec.Meta(max_length=8)]
 _Database = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
 Place = tuple[_Database, bytes]
@@ -143,6 +144,8 @@ class Reason(IntEnum):
     """A frame is not as it was sent."""
     ELSEWHERE = 16
     """Another member gives new numbers away: ask that one."""
+    SET_BACK = 17
+    """Whoever is told this has issued numbers twice: it must stop writing."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -167,6 +170,8 @@ class Hello(_Message, frozen=True):
     known_epoch: _Epoch
     """The newest epoch of the other side that the speaker has heard of; -1 for none."""
     nonce: Annotated[bytes, msgspec.Meta(max_length=64)]
+    removed_you: bool = False
+    """The other side does not belong to the speaker's cluster any more."""
 
     @property
     def origin(self) -> int:
@@ -209,6 +214,8 @@ class Sub(_Message, frozen=True):
     """Send me the effects of your own origin after this, as they come."""
 
     vector: Vector
+    fingerprint: _Fingerprint = b""
+    """Of the last batch of that origin that I have; empty if I cannot tell."""
 
 
 class Row(_Message, frozen=True):
@@ -258,6 +265,8 @@ class Fetch(_Message, frozen=True):
     after: _Number
     upto: _Number
     max_bytes: _Number
+    fingerprint: _Fingerprint = b""
+    """Of the batch that ends with ``after``, as I have it; empty if I cannot tell."""
 
 
 class Fetched(_Message, frozen=True):
@@ -287,6 +296,9 @@ class StateGet(_Message, frozen=True):
     """What I have applied: keys on which you know nothing else may be left out."""
     keys: list[Place] = []
     """Send only these, whatever I have applied; all if there are none."""
+    transfer: _Number = 0
+    offset: _Number = 0
+    """Go on there with the snapshot that you called this, if you can."""
 
 
 class StateBegin(_Message, frozen=True):
@@ -297,6 +309,10 @@ class StateBegin(_Message, frozen=True):
     """Keys that do not stand in it need not be joined."""
     touched: Vector = {}
     """If keys were named: no later effects than these are on them."""
+    transfer: _Number = 0
+    """What the sender calls this snapshot."""
+    offset: _Number = 0
+    """What is behind so many bytes of it follows: the rest is staged already."""
 
 
 class StateEnd(_Message, frozen=True):

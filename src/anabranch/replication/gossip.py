@@ -195,7 +195,7 @@ class Gossip:
         mesh = self._mesh
         if not mesh.membership.is_member(mesh.region):
             return  # who has not joined knows nobody it must wait for
-        if self._receiver.incoming is not None:
+        if self._receiver.joiner.incoming is not None:
             return
         stable = mesh.rows.stable(mesh.local.vector, mesh.local.durable, mesh.membership)
         if stable and stable != self.stable:

@@ -71,12 +71,13 @@ class Greeter:
         session.hello = frames.packed(self._facts(known))
         self._mesh.send_raw(session, FrameType.HELLO, session.hello)
 
-    def _facts(self, known_epoch: int) -> Hello:
+    def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
             *config.protocol, self._local.cluster_id, self._mesh.region, config.name,
             epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
+            removed_you,
         )  # fmt: skip
 
     def hello(self, session: Session, body: bytes, now_ms: float) -> None:
@@ -84,8 +85,11 @@ class Greeter:
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
         check_version(theirs, self._config)
+        self._mesh.refuse_if_set_back()
         session.hello = body
-        session.facts = frames.packed(self._facts(self._known_epoch(theirs, now_ms)))
+        removed_you = self._mesh.membership.was_removed(theirs.region)
+        known_epoch = self._known_epoch(theirs, now_ms)
+        session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
         proof = proof_of(self._config.secret, b"welcome", session.hello, session.facts)
         self._mesh.send(session, frames.Welcome(session.facts, proof))
         session.stage = Stage.PROOF
@@ -160,6 +164,7 @@ class Greeter:
         secret = self._config.secret
         check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
         expected = None if session.dialled is None else self.region_at(session.dialled)
+        self._look_at_removals(theirs, now_ms)
         self._check_facts(session, theirs, expected, now_ms)
         self._check_own_life(theirs)
         self._mesh.send(
@@ -169,6 +174,16 @@ class Greeter:
             self._on_up(session, now_ms)
         else:
             session.stage = Stage.MEMBERS
+
+    def _look_at_removals(self, theirs: Hello, now_ms: float) -> None:
+        """Tell people that two regions have removed each other: they have to decide."""
+        mesh, region = self._mesh, theirs.region
+        if not mesh.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
+            return
+        if theirs.removed_you:
+            mesh.note_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
+        else:
+            mesh.membership.met(region)
 
     def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
         """The side that dialled has proved to know the secret."""

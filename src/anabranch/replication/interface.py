@@ -76,6 +76,13 @@ class Local(Protocol):
         """
         ...
 
+    def fingerprint(self, origin: int, number: int) -> bytes | None:
+        """What tells the batch of an origin that ends with a number from any other.
+
+        Empty if none ends there; None if the log does not reach back that far.
+        """
+        ...
+
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """Apply batches of another origin as one, and append their bytes to the log.
 
@@ -142,6 +149,10 @@ class Local(Protocol):
 
     def expelled(self, reason: str) -> None:
         """This region was removed: what it does reaches nobody, so it must not go on writing."""
+        ...
+
+    def set_back(self, reason: str) -> None:
+        """Others know other effects under numbers of ours: this region must not go on writing."""
         ...
 
     def note(self, event: str, **facts: object) -> None:

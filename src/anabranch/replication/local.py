@@ -81,6 +81,9 @@ class Journal(Protocol):
 class RegionLocal:
     """See :class:`anabranch.replication.interface.Local`."""
 
+    chunk_bytes = CHUNK_BYTES
+    """Of a state, sent at a time."""
+
     def __init__(self, region: Region, journal: Journal) -> None:
         replica = region.replica
         assert replica is not None
@@ -141,9 +144,15 @@ class RegionLocal:
     def _needed_from(self) -> int:
         log = self._journal.log
         assert log is not None
-        if log.size > self._region.settings.oplog_max_bytes:
-            return log.end
-        return self._origins.needed_from(log, self.replica.stable)
+        settings = self._region.settings
+        needed = self._origins.needed_from(log, self.replica.stable)
+        needed = max(needed, log.excess_end(settings.oplog_max_bytes))
+        if settings.oplog_max_age and log.segments:
+            ages = self._origins.ages
+            ages.forget(log.segments[0].first)
+            oldest_ms = self._region.clock.now_us() // 1000 - settings.oplog_max_age * 1000
+            needed = max(needed, ages.older_than(oldest_ms, log.end))
+        return needed
 
     @property
     def digests(self) -> Digests:
@@ -190,6 +199,12 @@ class RegionLocal:
         assert log is not None
         return self._origins.read(log, origin, after, max_bytes, self._visible())
 
+    def fingerprint(self, origin: int, number: int) -> bytes | None:
+        """See :class:`Local`."""
+        log = self._journal.log
+        assert log is not None
+        return self._origins.fingerprint(log, origin, number)
+
     def _damaged(self, problem: OSError | CorruptLogError) -> None:
         """The log cannot be read somewhere, which a restart would refuse: tell it once."""
         if str(problem) not in self._damages:
@@ -212,7 +227,8 @@ class RegionLocal:
 
     def stable(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
-        self._region.keyspace.forget_stable(vector)
+        keeps_marks = self._region.settings.mark_retention == "forever"
+        self._region.keyspace.forget_stable(vector, keeps_marks=keeps_marks)
         self._origins.stable(vector)
 
     def state(
@@ -245,9 +261,9 @@ class RegionLocal:
             buffer = bytearray(snapshot.header())
             for body in snapshot.bodies():
                 buffer += framed(body, compressor)
-                while len(buffer) >= CHUNK_BYTES:
-                    yield bytes(buffer[:CHUNK_BYTES])
-                    del buffer[:CHUNK_BYTES]
+                while len(buffer) >= self.chunk_bytes:
+                    yield bytes(buffer[: self.chunk_bytes])
+                    del buffer[: self.chunk_bytes]
             yield bytes(buffer)
         finally:
             self._region.unwatch_changes(snapshot.before)
@@ -352,6 +368,11 @@ class RegionLocal:
         """See :class:`Local`."""
         self._region.dispatcher.refuse_writes("removed", f"READONLY {reason}")
         self.note("removed", reason=reason)
+
+    def set_back(self, reason: str) -> None:
+        """See :class:`Local`."""
+        self._region.dispatcher.refuse_writes("set_back", f"READONLY {reason}")
+        self.note("set_back", reason=reason)
 
     def note(self, event: str, **facts: object) -> None:
         """See :class:`Local`."""

@@ -22,6 +22,7 @@ class Membership:
         self._latest: dict[int, int] = {}
         self._addresses: dict[int, Address] = {}
         self._removals: dict[int, dict[int, int]] = {}
+        self._seen: set[int] = set()  # removed regions that have been met since
         self.has_news = False
         """A newer epoch was heard of, and nothing has been done about it yet."""
         self.notice_removals()
@@ -103,13 +104,31 @@ class Membership:
     def notice_removals(self) -> bool:
         """Remember what we had applied when a region was seen to be removed; whether one is new."""
         before = len(self._removals)
+        for region, member in self._local.members.items():
+            self._addresses.setdefault(region, (member.host, member.port))
         for region in self._local.removed:
             if not self.is_member(region):
                 self._removals.setdefault(region, dict(self._local.vector))
             else:
                 self._removals.pop(region, None)
+                self._seen.discard(region)
         return len(self._removals) > before
 
     def removals(self) -> Mapping[int, Mapping[int, int]]:
         """Removed regions, and a vector that contains their removal."""
         return self._removals
+
+    def to_look_for(self) -> list[Address]:
+        """Where removed regions were that may not know it, and may have removed us likewise."""
+        taken = {self.address(region) for region in self._local.members}
+        return [
+            address
+            for region in self._removals
+            if region not in self._seen
+            and (address := self._addresses.get(region)) is not None
+            and address not in taken
+        ]
+
+    def met(self, region: int) -> None:
+        """A removed region goes by what we know, or is told when it dials us."""
+        self._seen.add(region)

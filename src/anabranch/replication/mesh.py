@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.oplog.batch import saved_bytes
 from anabranch.replication.frames import (
     FrameType,
     Message,
@@ -24,6 +25,9 @@ __all__ = ["Mesh"]
 NOTE_AGAIN_MS: Final = 60_000.0
 """A condition that repeats is told on change, and so often."""
 
+SET_BACK_RETRY_MS: Final = 30_000
+"""Only people can do something about it."""
+
 
 class Mesh:
     """Sessions by link, peers by region, and who sends what to them."""
@@ -40,6 +44,8 @@ class Mesh:
         self.rows = RowTable()
         self.sessions: dict[int, Session] = {}
         self.peers: dict[int, Peer] = {}
+        self.is_set_back = False
+        """Whether others know other effects under numbers that were issued here."""
         self._noted: dict[tuple[str, object], tuple[object, float]] = {}
 
     @property
@@ -71,12 +77,15 @@ class Mesh:
 
     def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
         """Send a batch, or a piece of a snapshot."""
-        self._send(session, framed(frame_type, payload))
+        saved = saved_bytes(payload) if frame_type == FrameType.BATCH else 0
+        self._send(session, framed(frame_type, payload), saved)
 
-    def _send(self, session: Session, frame: bytes) -> None:
+    def _send(self, session: Session, frame: bytes, saved: int = 0) -> None:
         self.transport.send(session.link, frame)
         if session.region:
-            self.peer(session.region).counters.sent_bytes += len(frame)
+            counters = self.peer(session.region).counters
+            counters.sent_bytes += len(frame)
+            counters.sent_raw_bytes += len(frame) + saved
 
     def note_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
         """Tell the operator, unless the same was told of this subject a short while ago."""
@@ -98,6 +107,21 @@ class Mesh:
                 self.local.reopen(epoch + later)
             except OSError as problem:
                 self.local.note("epoch_not_kept", reason=problem.strerror)
+
+    def set_back(self, reason: str) -> None:
+        """Others know other effects under numbers of ours: nobody may get more of them from us."""
+        if not self.is_set_back:
+            self.is_set_back = True
+            self.local.set_back(reason)
+
+    def refuse_if_set_back(self) -> None:
+        """Stay apart: what is here contradicts what others have."""
+        if self.is_set_back:
+            raise Refusal(
+                Reason.EPOCH,
+                f"region {self.region} was set back, and has stopped",
+                SET_BACK_RETRY_MS,
+            )
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
         """Refuse somebody who knows effects of our own origin that we have never issued."""

@@ -7,7 +7,6 @@ been sent is a position in the log (:attr:`Session.position`), never a queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from anabranch.replication.frames import Hello, Row
 from anabranch.replication.interface import Chance
 from anabranch.replication.lag import ReceiveLag
+from anabranch.replication.transfer import Transfer
 
 __all__ = [
     "DELAY_MS_MAX",
@@ -115,11 +115,12 @@ class Session:
     """What it takes at most."""
     state_credit: int = 0
     """The same for a snapshot: it may be what effects that fill the window wait for."""
+    grants: int = 0
+    """What we let it send at most; a greater window would wait for more than it may send."""
     ungranted: int = 0
     """What has come and was not granted again."""
     state_ungranted: int = 0
-    outgoing: Iterator[bytes] | None = None
-    outgoing_bytes: int = 0
+    outgoing: Transfer | None = None
     rows_sent: dict[int, Row] = field(default_factory=dict)
     row_sent_ms: float = -1e18
     unechoed: deque[float] = field(default_factory=deque)
@@ -142,6 +143,9 @@ class Counters:
 
     sent_bytes: int = 0
     received_bytes: int = 0
+    sent_raw_bytes: int = 0
+    """The same, with batches as they were before they were compressed."""
+    received_raw_bytes: int = 0
     connects: int = 0
     fetches: int = 0
     """FETCH frames sent to it."""

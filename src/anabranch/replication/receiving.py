@@ -7,8 +7,7 @@ Effects of a region come from that region by themselves. They are asked for else
   not brought any for two round trips. That is all there is to relaying: nobody forwards unasked,
   whoever delivers first wins, and a link that keeps up makes nobody ask.
 
-Where a peer's log does not reach back far enough its state is staged and joined instead, from one
-peer at a time.
+Where a peer's log does not reach back far enough its state is joined instead: :mod:`joining`.
 """
 
 from __future__ import annotations
@@ -18,24 +17,20 @@ from typing import Final, NamedTuple
 
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.oplog.batch import Batch, BatchError, decode_batch
+from anabranch.oplog.batch import Batch, BatchError, decode_batch, fingerprint, saved_bytes
 from anabranch.replication.causal import CausalBuffer, Held, Missing
 from anabranch.replication.frames import (
-    Behind,
     Credit,
     Fetch,
     Fetched,
     Reason,
     Refusal,
-    StateBegin,
-    StateEnd,
-    StateGet,
     Sub,
 )
+from anabranch.replication.joining import Joiner
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
-from anabranch.replication.repairing import Repair, Repairs
-from anabranch.replication.sending import BUSY_RETRY_MS, FETCH_BYTES_MAX
+from anabranch.replication.sending import FETCH_BYTES_MAX
 from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["Receiver"]
@@ -67,20 +62,6 @@ class _Progress(NamedTuple):
     since_ms: float
 
 
-@dataclass(slots=True)
-class _Incoming:
-    """A snapshot that is being staged."""
-
-    session: Session
-    vector: dict[int, int] | None = None
-    """What it will contain; None until it has begun."""
-    bytes: int = 0
-    partial: bool = False
-    """Whether it lacks what need not be joined."""
-    repair: Repair | None = None
-    """What it is for, if it is not to be joined."""
-
-
 class Receiver:
     """The inward half."""
 
@@ -91,20 +72,12 @@ class Receiver:
         """Why effects cannot be applied at present; tried again with the next tick."""
         self.is_full = False
         """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
-        self.incoming: _Incoming | None = None
-        self.repairs = Repairs(mesh)
+        self.joiner = Joiner(mesh, self)
         self.relays: dict[int, int] = {}
         """Origins that come through another region at present, and which."""
-        self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
         self._fetching: dict[int, _Fetching] = {}
         self._barren_until: dict[int, float] = {}  # origins nobody had more of when asked
         self._progress: dict[int, _Progress] = {}  # of origins of which there is more elsewhere
-
-    @property
-    def joining(self) -> _Incoming | None:
-        """The snapshot that is being staged to be joined."""
-        incoming = self.incoming
-        return None if incoming is None or incoming.repair is not None else incoming
 
     # -- where we are -------------------------------------------------------------------------
 
@@ -112,37 +85,40 @@ class Receiver:
         """The last effect of an origin up to which all are here, applied or waiting."""
         return self.buffer.reach(origin, self._mesh.local.vector.get(origin, 0))
 
+    def _fingerprint(self, origin: int) -> bytes:
+        """What tells the batch at :meth:`reach` from any other; empty if that is not known."""
+        reach = self.reach(origin)
+        waiting = self.buffer.ending(origin, reach)
+        if waiting is not None:
+            return fingerprint(waiting)
+        return self._mesh.local.fingerprint(origin, reach) or b""
+
     def have(self) -> dict[int, int]:
         """The last effect of each origin that is here in any form."""
-        have = maximum(self._mesh.local.vector, self.buffer.last())
-        if self.joining is not None and self.joining.vector is not None:
-            have = maximum(have, self.joining.vector)
-        return have
+        return maximum(self._mesh.local.vector, self.buffer.last(), self.joiner.vector)
 
     # -- links --------------------------------------------------------------------------------
 
     def begin(self, session: Session) -> None:
         """A link is up: say what is wanted of it."""
-        session.ungranted = session.state_ungranted = self._mesh.config.window_bytes
+        session.grants = self._mesh.config.window_bytes
+        session.ungranted = session.state_ungranted = session.grants
         self.grant(session)
-        self._subscribe(session)
+        self.subscribe(session)
 
-    def _subscribe(self, session: Session) -> None:
+    def subscribe(self, session: Session) -> None:
+        """Say from where on its own effects are wanted."""
         vector = dict(self._mesh.local.vector)
         if reach := self.reach(session.origin):
             vector[session.origin] = reach
-        self._mesh.send(session, Sub(vector))
+        self._mesh.send(session, Sub(vector, self._fingerprint(session.origin)))
 
-    def end(self, session: Session) -> None:
+    def end(self, session: Session, now_ms: float) -> None:
         """A link is gone, and with it whatever was half-way."""
-        self._behind.pop(session.link, None)
         for origin, fetching in list(self._fetching.items()):
             if fetching.session is session:
                 del self._fetching[origin]
-        if self.incoming is not None and self.incoming.session is session:
-            self._give_up_staging()
-            self._stage_next()
-        self.repairs.end(session)
+        self.joiner.end(session, now_ms)
 
     def forget_lives_that_are_over(self) -> None:
         """Drop what waits of epochs that have ended, and of regions that were removed.
@@ -162,6 +138,7 @@ class Receiver:
         mesh = self._mesh
         counters = mesh.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
+        counters.received_raw_bytes += saved_bytes(raw)
         is_direct = batch.origin == session.origin
         if is_direct:
             session.ungranted += len(raw)
@@ -272,10 +249,10 @@ class Receiver:
         if self.is_full:
             return
         config = self._mesh.config
-        if session.state_ungranted * GRANTS_PER_WINDOW >= config.window_bytes:
+        if session.state_ungranted * GRANTS_PER_WINDOW >= session.grants:
             self._mesh.send(session, Credit(session.state_ungranted, True))
             session.state_ungranted = 0
-        if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < config.window_bytes:
+        if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < session.grants:
             return
         if self.buffer.bytes_of[session.region] >= config.hold_bytes and not self.buffer.lacks_rest(
             session.origin, self._mesh.local.vector
@@ -351,7 +328,7 @@ class Receiver:
         for session in self._mesh.up():
             row = self._mesh.rows.rows.get(session.region)
             number = 0 if row is None else row.applied.get(origin, 0)
-            if number > most and session is not but and session.link not in self._behind:
+            if number > most and session is not but and not self.joiner.is_needed(session):
                 best, most = session, number
         return best
 
@@ -362,7 +339,7 @@ class Receiver:
             origin in self._fetching
             or now_ms < self._barren_until.get(origin, 0.0)
             or not mesh.membership.is_known(region_of(origin))
-            or session.link in self._behind
+            or self.joiner.is_needed(session)
         ):
             return False
         reach = self.reach(origin)
@@ -370,7 +347,7 @@ class Receiver:
             return False
         self._fetching[origin] = _Fetching(session, reach, now_ms)
         mesh.peer(session.region).counters.fetches += 1
-        mesh.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX))
+        mesh.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX, self._fingerprint(origin)))
         return True
 
     def _note_relay(self, origin: int, source: Session) -> None:
@@ -390,109 +367,3 @@ class Receiver:
             self._barren_until[message.origin] = now_ms + PATIENCE_MS
         else:
             self._barren_until.pop(message.origin, None)
-
-    # -- joining a state ----------------------------------------------------------------------
-
-    def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
-        """The log of a peer does not reach back to what we asked for."""
-        self._behind[session.link] = message
-        if self.incoming is None:
-            self._stage_next()
-
-    def _stage_next(self) -> None:
-        """Ask the next peer for its state, or to go on if that is not needed any more."""
-        for link, behind in list(self._behind.items()):
-            session = self._mesh.sessions[link]
-            if self.reach(behind.origin) > behind.after:
-                del self._behind[link]
-                self._subscribe(session)
-                continue
-            self.incoming = _Incoming(session)
-            self._mesh.send(session, StateGet(dict(self._mesh.local.vector)))
-            self._mesh.local.note("joining", region=session.region, name=self._name(session))
-            return
-
-    def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
-        """A snapshot follows."""
-        incoming = self._expected(session)
-        self._mesh.refuse_beyond_issued(message.vector.get(self._mesh.origin, 0), now_ms)
-        self._mesh.membership.hear(message.vector)
-        self._stage(None)
-        incoming.vector = message.vector
-        incoming.bytes = 0
-        incoming.partial = message.partial
-        if incoming.repair is not None:
-            incoming.repair.begun(message)
-
-    def state(self, session: Session, chunk: bytes) -> None:
-        """A piece of it."""
-        incoming = self._expected(session)
-        if incoming.vector is None:
-            raise Refusal(Reason.PROTOCOL, "a snapshot goes on that has not begun")
-        session.state_ungranted += len(chunk)
-        incoming.bytes += len(chunk)
-        self._stage(chunk)
-
-    def state_end(self, session: Session, message: StateEnd, now_ms: float) -> None:
-        """It is whole: join it, and go on from there with everybody."""
-        incoming = self._expected(session)
-        if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
-            raise Refusal(Reason.PROTOCOL, "a snapshot is not as long as it should be")
-        if incoming.repair is not None:
-            incoming.repair.is_staged = True
-            self.mend(now_ms)
-            return
-        local = self._mesh.local
-        before = {other.link: self.reach(other.origin) for other in self._mesh.up()}
-        try:
-            local.join(incoming.vector, partial=incoming.partial)
-        except (OSError, AnabranchError) as problem:
-            raise Refusal(
-                Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS
-            ) from None
-        self.incoming = None
-        self.buffer.forget_applied(local.vector)
-        counters = self._mesh.peer(session.region).counters
-        counters.full_catch_ups += 1
-        session.joined = True
-        behind = self._behind.pop(session.link)
-        counters.catch_up_cause = f"log cut after {behind.after} of origin {behind.origin}"
-        local.note("joined", region=session.region, name=self._name(session), bytes=incoming.bytes)
-        for other in self._mesh.up():
-            if other is session or self.reach(other.origin) > before[other.link]:
-                self._behind.pop(other.link, None)
-                self._subscribe(other)
-        self._stage_next()
-
-    # -- mending a key ------------------------------------------------------------------------
-
-    def mend(self, now_ms: float) -> None:
-        """Go on with repairs: one at a time, and only while no state is being joined."""
-        if self.incoming is None:
-            repair = self.repairs.next(now_ms)
-            if repair is not None:
-                self.incoming = _Incoming(repair.session, repair=repair)
-                repair.ask(self._mesh)
-        elif (repair := self.incoming.repair) is not None and self.repairs.go_on(repair, now_ms):
-            self._give_up_staging()
-            self._stage_next()
-
-    def _expected(self, session: Session) -> _Incoming:
-        if self.incoming is None or self.incoming.session is not session:
-            raise Refusal(Reason.PROTOCOL, "a snapshot comes that nobody asked for")
-        return self.incoming
-
-    def _stage(self, chunk: bytes | None) -> None:
-        try:
-            self._mesh.local.stage(chunk)
-        except OSError as problem:
-            raise Refusal(
-                Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
-            ) from None
-
-    def _give_up_staging(self) -> None:
-        self.incoming = None
-        try:
-            self._mesh.local.stage(None)
-        except OSError as problem:
-            self._mesh.local.note("not_staged", why=str(problem))

@@ -8,7 +8,7 @@ Nothing that comes in over a link raises: what is wrong closes the link with a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
@@ -78,10 +78,13 @@ class Replicator:
             (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
             (Stage.UP, FrameType.FETCHED): (frames.Fetched, self._receiver.fetched),
             (Stage.UP, FrameType.ROW): (frames.Rows, self._gossip.receive),
-            (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.is_behind),
+            (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.joiner.is_behind),
             (Stage.UP, FrameType.STATE_GET): (frames.StateGet, self._sender.begin_state),
-            (Stage.UP, FrameType.STATE_BEGIN): (frames.StateBegin, self._receiver.state_begin),
-            (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.state_end),
+            (Stage.UP, FrameType.STATE_BEGIN): (
+                frames.StateBegin,
+                self._receiver.joiner.state_begin,
+            ),
+            (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.joiner.state_end),
             (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._comparer.asked),
             (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._comparer.differing),
             (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._comparer.asked),
@@ -132,6 +135,10 @@ class Replicator:
         """The region that is to be found at an address."""
         return self._greeter.region_at(address)
 
+    def set_back(self, reason: str) -> None:
+        """An earlier process of this region has found that it was set back."""
+        self._mesh.set_back(reason)
+
     def region_of(self, link: int) -> int | None:
         """Who is at the other end of a link, as far as it has said so."""
         session = self._mesh.sessions.get(link)
@@ -175,11 +182,11 @@ class Replicator:
         """Forget a link."""
         mesh = self._mesh
         del mesh.sessions[session.link]
-        session.outgoing = None  # a snapshot keeps what it freezes as long as it is there
         peer = mesh.peers.get(session.region)
         if peer is not None and peer.session is session:
             peer.session = None
-            self._receiver.end(session)
+            self._receiver.end(session, now_ms)
+            self._sender.end(session, now_ms)
             self._comparer.end(session)
             if reason == Reason.DUPLICATE:
                 return
@@ -209,7 +216,9 @@ class Replicator:
             return
         session.heard_ms = now_ms
         if session.region:
-            self._mesh.peer(session.region).counters.received_bytes += len(payload)
+            counters = self._mesh.peer(session.region).counters
+            counters.received_bytes += len(payload)
+            counters.received_raw_bytes += len(payload)
         try:
             if len(payload) >= self.frame_bytes_max(link):
                 raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
@@ -238,7 +247,7 @@ class Replicator:
         if is_up and frame_type == FrameType.BATCH:
             self._receiver.batch(session, body, now_ms)
         elif is_up and frame_type == FrameType.STATE:
-            self._receiver.state(session, body)
+            self._receiver.joiner.state(session, body)
         elif frame_type == FrameType.BYE:
             self._bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
@@ -311,6 +320,8 @@ class Replicator:
             retry_after_ms = DELAY_MS_MAX
             if session.stage is Stage.UP:  # it has proved who it is
                 self._expelled(message.text)
+        if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
+            self._mesh.set_back(message.text)
         self._end(session, now_ms, message.text, message.reason, retry_after_ms)
 
     def _expelled(self, reason: str) -> None:
@@ -342,7 +353,8 @@ class Replicator:
         self._remove_absent(now_ms)
         self._follow_removals(now_ms)
         self._end_silent(now_ms)
-        if not self._is_expelled:
+        self._stay_apart(now_ms)
+        if not self._is_expelled and not self._mesh.is_set_back:
             self._dialler.dial_due(now_ms)
         self._receiver.want(now_ms)
         self._feed(now_ms)
@@ -351,9 +363,18 @@ class Replicator:
         self._gossip.send_due(now_ms)
         self._gossip.stabilise()
         self._comparer.tick(now_ms)
-        self._receiver.mend(now_ms)
+        self._receiver.joiner.mend(now_ms)
+        self._sender.tick(now_ms)
         if not self.caught_up:
             self.caught_up = self._has_caught_up()
+
+    def _stay_apart(self, now_ms: float) -> None:
+        """A region that was set back ends the links that it has."""
+        for session in self._mesh.up():
+            try:
+                self._mesh.refuse_if_set_back()
+            except Refusal as refusal:
+                self._refuse(session.link, refusal, now_ms)
 
     def _feed(self, now_ms: float) -> None:
         for session in self._mesh.up():
@@ -435,9 +456,14 @@ class Replicator:
 
     def repair(self, region: int, place: Place, now_ms: float) -> Inquiry:
         """Take over a key (database and name) from another region; CommandError likewise."""
-        inquiry = self._receiver.repairs.order(self._link_to(region), place, now_ms)
-        self._receiver.mend(now_ms)
+        inquiry = self._receiver.joiner.repairs.order(self._link_to(region), place, now_ms)
+        self._receiver.joiner.mend(now_ms)
         return inquiry
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether the state of another region is on its way here."""
+        return self._receiver.joiner.joining is not None
 
     @property
     def is_comparing(self) -> bool:
@@ -503,6 +529,10 @@ class Replicator:
     def feature_level(self) -> int:
         """What all of them understand."""
         return min(self.feature_levels().values())
+
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        """The members, maybe us, that keep some of these effects from being stable."""
+        return self._figures.holding_back(effects)
 
     def peers(self, now_ms: float) -> list[PeerFigures]:
         """All other members, and regions that were removed while this process ran."""

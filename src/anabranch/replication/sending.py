@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from anabranch.keyspace.replica import region_of
 from anabranch.oplog.batch import span
 from anabranch.replication.frames import (
     Behind,
@@ -27,7 +30,8 @@ from anabranch.replication.frames import (
 from anabranch.replication.lag import OwnMarks
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
-from anabranch.replication.vectors import maximum
+from anabranch.replication.transfer import WAIT_MS, Transfer
+from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 
@@ -44,12 +48,16 @@ CREDIT_MAX: Final = 64 << 20
 
 BUSY_RETRY_MS: Final = 1000
 
+TRANSFER_BYTES: Final = 7
+"""Of the number of a snapshot, which is drawn."""
+
 
 class Sender:
     """The outward half."""
 
     def __init__(self, mesh: Mesh) -> None:
         self._mesh = mesh
+        self._waiting: dict[int, Transfer] = {}  # by region: whose link has ended half-way
         self.restart()
 
     def restart(self) -> None:
@@ -74,6 +82,8 @@ class Sender:
         """The peer tells from where on it wants our effects."""
         number = message.vector.get(self._mesh.origin, 0)
         self._mesh.refuse_beyond_issued(number, now_ms)
+        if self._differs(self._mesh.origin, number, message.fingerprint):
+            self._set_back(session, self._mesh.origin, number)
         session.position = number
         session.subscribed = True
         self.feed(session)
@@ -91,8 +101,12 @@ class Sender:
         """The peer lacks effects of some origin."""
         mesh = self._mesh
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
-        batches = mesh.local.read(message.origin, message.after, limit)
         mesh.peer(session.region).counters.served_fetches += 1
+        batches: list[bytes] | None = []
+        if self._differs(message.origin, message.after, message.fingerprint):
+            self._conflict(session, message.origin, message.after, now_ms)
+        else:
+            batches = mesh.local.read(message.origin, message.after, limit)
         if batches is None:
             mesh.send(session, Behind(message.origin, message.after))
         for raw in batches or ():
@@ -101,20 +115,88 @@ class Sender:
             mesh.send_raw(session, FrameType.BATCH, raw)
         mesh.send(session, Fetched(message.origin))
 
+    def _differs(self, origin: int, number: int, fingerprint: bytes) -> bool:
+        """Whether the peer has a batch that ends with a number, and it is not the one here."""
+        if not fingerprint:
+            return False
+        ours = self._mesh.local.fingerprint(origin, number)
+        return ours is not None and ours != fingerprint
+
+    def _conflict(self, session: Session, origin: int, number: int, now_ms: float) -> None:
+        """A number has two contents: nothing may follow either of them elsewhere.
+
+        The region that issued both must stop. If that is neither side, only people can be told.
+        """
+        region = region_of(origin)
+        if region == self._mesh.region:
+            self._set_back(session, origin, number)
+        if region == session.region:
+            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, self._mesh.region))
+        self._mesh.note_once(
+            "conflict", (session.region, origin), now_ms,
+            region=session.region, origin=origin, number=number,
+        )  # fmt: skip
+
+    def _set_back(self, session: Session, origin: int, number: int) -> None:
+        """This region has issued a number twice."""
+        self._mesh.set_back(_set_back_text(origin, number, session.region))
+        self._mesh.refuse_if_set_back()
+
     def begin_state(self, session: Session, message: StateGet, now_ms: float) -> None:
         """The peer wants our state, or some keys; a transfer that is under way begins again."""
-        local = self._mesh.local
+        waiting = self._waiting.pop(session.region, None)
+        self._drop(session.outgoing)
+        session.outgoing = None
+        if (
+            waiting is not None
+            and waiting.begin.transfer == message.transfer
+            and waiting.go_back(message.offset)
+        ):
+            session.outgoing = waiting
+            begin = msgspec.structs.replace(waiting.begin, offset=message.offset)
+            self._mesh.send(session, begin)
+            self.feed(session)
+            return
+        self._drop(waiting)
+        local, keys = self._mesh.local, message.keys
         try:
-            session.outgoing, partial = local.state(message.vector, message.keys)
+            chunks, partial = local.state(message.vector, keys)
         except OSError as problem:
             raise Refusal(
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
-        session.outgoing_bytes = 0
-        keys = message.keys
         touched = maximum(*map(local.digests.touched_key, keys)) if keys else {}
-        self._mesh.send(session, StateBegin(dict(local.vector), partial, touched))
+        number = int.from_bytes(self._mesh.chance.randbytes(TRANSFER_BYTES))
+        begin = StateBegin(dict(local.vector), partial, touched, number)
+        session.outgoing = Transfer(begin, chunks, is_whole=not keys)
+        self._mesh.send(session, begin)
         self.feed(session)
+
+    def end(self, session: Session, now_ms: float) -> None:
+        """A link is gone: the peer may go on with its snapshot over the next one."""
+        transfer, session.outgoing = session.outgoing, None
+        if transfer is None or not transfer.is_whole:
+            self._drop(transfer)
+            return
+        transfer.until_ms = now_ms + WAIT_MS
+        self._drop(self._waiting.get(session.region))
+        self._waiting[session.region] = transfer
+
+    def tick(self, now_ms: float) -> None:
+        """Let go of snapshots that nobody waits for any more."""
+        for region, transfer in list(self._waiting.items()):
+            if now_ms >= transfer.until_ms:
+                self._drop(self._waiting.pop(region))
+        for session in self._mesh.up():
+            if session.outgoing is not None and session.outgoing.is_sent:
+                row = self._mesh.rows.rows.get(session.region)
+                if row is not None and covers(row.applied, session.outgoing.begin.vector):
+                    session.outgoing = None
+
+    @staticmethod
+    def _drop(transfer: Transfer | None) -> None:
+        if transfer is not None:
+            transfer.close()
 
     def feed(self, session: Session) -> None:
         """Send what there is, as far as the window reaches."""
@@ -143,18 +225,31 @@ class Sender:
 
     def _feed_state(self, session: Session) -> None:
         budget = STATE_SLICE_BYTES
-        while session.outgoing is not None and session.state_credit > 0 and budget > 0:
+        transfer = session.outgoing
+        while (
+            transfer is not None
+            and not transfer.is_sent
+            and session.state_credit > 0
+            and budget > 0
+        ):
             try:
-                chunk = next(session.outgoing, None)
+                chunk = transfer.take()
             except OSError as problem:
+                session.outgoing = None
                 raise Refusal(
                     Reason.BUSY, f"the snapshot cannot be read: {problem}", BUSY_RETRY_MS
                 ) from None
             if chunk is None:
-                session.outgoing = None
-                self._mesh.send(session, StateEnd(session.outgoing_bytes))
+                self._mesh.send(session, StateEnd(transfer.sent))
                 return
             self._mesh.send_raw(session, FrameType.STATE, chunk)
-            session.outgoing_bytes += len(chunk)
             session.state_credit -= len(chunk)
             budget -= len(chunk)
+
+
+def _set_back_text(origin: int, number: int, witness: int) -> str:
+    return (
+        f"This region was set back to an earlier state: region {witness} knows another effect "
+        f"{number} of origin {origin}. What was written here since is nowhere else; the manual "
+        "tells how to bring it back (active-active-operating.md, A disk that was set back)"
+    )

@@ -63,14 +63,7 @@ class RowTable:
         A removed region is waited for until all others have its removal on the disk: until then
         somebody may still take new effects from it.
         """
-        others = membership.others()
-        on_disk = [durable, *(row.durable for row in map(self.rows.get, others) if row)]
-        everybody = len(on_disk) == len(others) + 1
-        waited_for = others + [
-            region
-            for region, removal in membership.removals().items()
-            if not (everybody and all(covers(known, removal) for known in on_disk))
-        ]
+        waited_for = [*membership.others(), *self._removed_waited_for(durable, membership)]
         beginnings = membership.opened([membership.region, *waited_for])
         for region, row in self.rows.items():
             if _has_begun(row.durable, beginnings) and covers(vector, row.have):
@@ -85,6 +78,50 @@ class RowTable:
             return {}
         stable = {o: min(known.get(o, 0) for known in vouched) for o in durable}
         return {origin: number for origin, number in stable.items() if number}
+
+    def _removed_waited_for(
+        self, durable: Mapping[int, int], membership: Membership
+    ) -> dict[int, list[int]]:
+        """Removed regions that are waited for, and the members that may lack their removal."""
+        lacking = {
+            region: [
+                member
+                for member, known in self._on_disk(durable, membership).items()
+                if known is None or not covers(known, removal)
+            ]
+            for region, removal in membership.removals().items()
+        }
+        return {region: members for region, members in lacking.items() if members}
+
+    def _on_disk(
+        self, durable: Mapping[int, int], membership: Membership
+    ) -> dict[int, Mapping[int, int] | None]:
+        """What each member has told to be on its disk, ours included; None if it has not."""
+        rows = {member: self.rows.get(member) for member in membership.others()}
+        told = {member: None if row is None else row.durable for member, row in rows.items()}
+        return {membership.region: durable, **told}
+
+    def holding_back(
+        self,
+        effects: Mapping[int, int],
+        durable: Mapping[int, int],
+        membership: Membership,
+    ) -> list[int]:
+        """The members, maybe us, that keep some of these effects from being :meth:`stable`."""
+        removed = self._removed_waited_for(durable, membership)
+        others = membership.others()
+        beginnings = membership.opened([membership.region, *others, *removed])
+
+        def lacks(known: Mapping[int, int] | None) -> bool:
+            return known is None or not (covers(known, effects) and _has_begun(known, beginnings))
+
+        found = {region for region in others if lacks(self._vouched.get(region))}
+        if lacks(durable):
+            found.add(membership.region)
+        for region, members in removed.items():
+            if lacks(self._vouched.get(region)):
+                found.update(members)
+        return sorted(found)
 
 
 def _has_begun(vector: Mapping[int, int], origins: Iterable[int]) -> bool:

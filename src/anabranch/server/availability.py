@@ -15,6 +15,7 @@ connection is closed after its answer; requests are short, and nobody has to log
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -87,6 +88,8 @@ class Availability:
         self._server = server
         self._settings = server.settings
         self._listening: list[asyncio.Server] = []
+        self._doors: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def uid(self) -> int:
@@ -95,17 +98,43 @@ class Availability:
 
     async def open(self) -> None:
         """Listen; raises :class:`ConfigError` if that is impossible."""
+        for sock in self._bind():
+            await self._listen(sock)
+
+    def switch(self) -> None:
+        """Listen, or not any more, as ``availability-api`` says now; raises ConfigError."""
+        self.close()
+        if self._settings.availability_api:
+            for sock in self._bind():
+                task = asyncio.get_running_loop().create_task(self._listen(sock))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _bind(self) -> list[socket.socket]:
         settings = self._settings
-        for sock in bind_all(settings.bind, settings.http_port, BACKLOG, "--http-port"):
-            self._listening.append(
-                await asyncio.start_server(self._serve, sock=sock, limit=HEAD_BYTES_MAX)
-            )
+        self._doors = bind_all(settings.bind, settings.http_port, BACKLOG, "--http-port")
+        return self._doors
+
+    async def _listen(self, sock: socket.socket) -> None:
+        if sock not in self._doors:  # switched off before it came to that
+            sock.close()
+            return
+        server = await asyncio.start_server(self._serve, sock=sock, limit=HEAD_BYTES_MAX)
+        if sock in self._doors:
+            self._listening.append(server)
+        else:  # switched off in the meantime
+            server.close()
 
     def close(self) -> None:
         """Stop answering: clients are to look elsewhere."""
-        for each in self._listening:
+        doors, self._doors = self._doors, []
+        listening, self._listening = self._listening, []
+        for sock in doors:
+            # The event loop may close it only in its next turn; this frees the port now.
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for each in listening:
             each.close()
-        self._listening.clear()
 
     # -- one connection -----------------------------------------------------------------------
 

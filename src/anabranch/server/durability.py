@@ -55,7 +55,7 @@ LOG_EVERY_S: Final = 60.0
 
 _Parts = list[bytes]
 
-_AGEING: Final = frozenset({kinds.ForgetProducers})
+_AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
 """With the deletion of expired keys: what time does, and would do again after a crash."""
 
 

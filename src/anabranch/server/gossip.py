@@ -15,6 +15,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.server.listener import bind_all
@@ -32,6 +33,7 @@ DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
 """A peer that takes nothing is cut off when so much waits for it; it has to ask again then."""
 ACCEPT_AGAIN_S: Final = 1.0
+BACKLOG: Final = 128
 TELL_AGAIN_S: Final = 60.0
 """A handshake that fails again in the same way is told so often."""
 ADDRESSES_MAX: Final = 1000
@@ -201,7 +203,7 @@ class Gossip:
         self.on_heard: Callable[[], None] = lambda: None
         """Called when frames have been received."""
         self._servers: list[asyncio.Server] = []
-        self._doors: list[socket.socket] = []  # that listen where there is TLS
+        self._doors: list[socket.socket] = []  # that listen
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
 
@@ -217,23 +219,50 @@ class Gossip:
     async def open(self, replicator: Replicator, bind: str, port: int) -> None:
         """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
         self.replicator = replicator
-        for sock in bind_all(bind, port, 128, "--gossip-port"):
-            if self.tls is None:
-                self._servers.append(
-                    await self.loop.create_server(lambda: _Link(self, None), sock=sock)
-                )
-            else:
-                sock.setblocking(False)
-                self._doors.append(sock)
-                self._watch(sock)
+        self._doors = bind_all(bind, port, BACKLOG, "--gossip-port")
+        for door in self._doors:
+            await self._open_up(door)
+
+    def move(self, bind: str, port: int) -> None:
+        """Listen at other addresses from now on; connections stay.
+
+        On ConfigError nothing is listened to: put the settings back and move again.
+        """
+        self._close_doors()  # first, since the present ones may stand in the way of the new ones
+        self._doors = bind_all(bind, port, BACKLOG, "--gossip-port")
+        for door in self._doors:
+            self._begin(self._open_up(door))
+
+    async def _open_up(self, door: socket.socket) -> None:
+        if door not in self._doors:  # moved on before it came to that
+            door.close()
+            return
+        if self.tls is not None:
+            door.setblocking(False)
+            self._watch(door)
+            return
+        server = await self.loop.create_server(lambda: _Link(self, None), sock=door)
+        if door in self._doors:
+            self._servers.append(server)
+        else:  # moved on in the meantime
+            server.close()
+
+    def _close_doors(self) -> None:
+        doors, self._doors = self._doors, []
+        servers, self._servers = self._servers, []
+        for door in doors:
+            # The event loop may close it only in its next turn; this frees the port now.
+            with suppress(OSError):
+                door.shutdown(socket.SHUT_RDWR)
+            if self.tls is not None:
+                self.loop.remove_reader(door)
+                door.close()
+        for server in servers:
+            server.close()
 
     def shut_down(self) -> None:
         """End everything."""
-        for server in self._servers:
-            server.close()
-        for door in self._doors:
-            self.loop.remove_reader(door)
-            door.close()
+        self._close_doors()
         for task in self._tasks:
             task.cancel()
         for link in list(self.links.values()):

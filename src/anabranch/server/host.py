@@ -25,7 +25,8 @@ __all__ = ["ServerHost"]
 
 
 _OF_REGIONS = frozenset(
-    "digest-interval gossip-hold-bytes gossip-secret max-clock-skew-ms region-expire-after".split()
+    "digest-interval gossip-announce gossip-hold-bytes gossip-secret gossip-window join "
+    "max-clock-skew-ms region-cache-bytes region-expire-after".split()
 )
 """What the part of the cluster takes over."""
 
@@ -170,6 +171,16 @@ class ServerHost:
             server.regions.judge_writes()
         elif name in _OF_REGIONS and server.regions is not None:
             server.regions.settings_changed()
+        elif name == "mark-retention" and server.regions is not None:
+            server.regions.retention_changed()
+        elif name == "gossip-bind" and server.regions is not None:
+            server.regions.listen_anew()
+        elif name == "availability-api":
+            server.availability.switch()
+        elif name in {"oplog-max-bytes", "oplog-max-age"}:
+            server.persistence.retire()
+        elif name == "oplog-segment-bytes":
+            server.persistence.segments_changed()
         elif name == "appendfsync" and server.regions is not None:
             try:
                 server.regions.policy_changed()

@@ -5,7 +5,8 @@ directory was first used. A start that names others is refused: the log of one r
 that of another, would be taken for that by all. A region that was removed from its cluster notes
 that as well: from then on its directory is only read. So does one that is new to its cluster, or
 begins anew without its data, until it has what the others have: an ID that it made earlier could
-lie below theirs, and a message that they know would be taken for a new one.
+lie below theirs, and a message that they know would be taken for a new one. And so does one whose
+files were set back behind its back: others know what it has written since under the same numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from anabranch.oplog.errors import LogError
 from anabranch.server.disk import Directory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from anabranch.config.load import Loaded
     from anabranch.oplog.storage import Storage
 
@@ -30,14 +33,17 @@ __all__ = [
     "is_newcomer",
     "note_newcomer",
     "note_removal",
+    "note_set_back",
     "recall",
     "remember",
     "removal_noted",
+    "set_back_noted",
 ]
 
 _FILE: Final = "region"
 _REMOVAL: Final = "removed"
 _NEWCOMER: Final = "newcomer"
+_SET_BACK: Final = "set-back"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 
@@ -88,6 +94,28 @@ def removal_noted(storage: Storage) -> str:
         return ""
     with closing(storage.open(_REMOVAL)) as file:
         return file.read().decode("utf-8", "replace").strip() or "removed"
+
+
+def note_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> None:
+    """Note that others know other effects under numbers of this region. Raises :class:`OSError`.
+
+    ``agreed``: by origin of this region, up to where they surely know the same.
+    """
+    noted = {"reason": reason, "agreed": {str(origin): n for origin, n in agreed.items()}}
+    _write(storage, _SET_BACK, json.dumps(noted).encode() + b"\n")
+
+
+def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
+    """What :func:`note_set_back` noted.
+
+    Raises :class:`OSError`, or :class:`ValueError` if it is not what we write.
+    """
+    if _SET_BACK not in storage.names():
+        return None
+    with closing(storage.open(_SET_BACK)) as file:
+        noted = json.loads(file.read())
+    agreed = {int(origin): int(number) for origin, number in noted["agreed"].items()}
+    return str(noted["reason"]), agreed
 
 
 def note_newcomer(storage: Storage) -> None:

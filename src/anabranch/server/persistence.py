@@ -39,6 +39,9 @@ PROGRESS_S: Final = 1.0
 
 LOG_NEEDED: Final = "a region of an Active-Active cluster needs its log: leave appendonly at yes"
 
+RETIRE_EVERY_S: Final = 60.0
+"""So often files of the log go that other regions do not need any more."""
+
 RETRY_SNAPSHOT_S: Final = 5.0
 """After a snapshot that failed, none is taken by itself for so long."""
 
@@ -60,6 +63,7 @@ class Persistence:
         self._turn = Turn(server.region.replica)
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
+        self._retired_at = 0.0  # when files of the log were last looked at that may go
         self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
         self._scheduled = False  # another is to follow it
         self.recovered: Recovery | None = None
@@ -250,13 +254,24 @@ class Persistence:
             emit("warning", "oplog.retire_failed", reason=problem.strerror)
         self._rewriting = False
 
+    def retire(self) -> None:
+        """Let go of what the log holds for regions that do not need it, or not for so long."""
+        if self.durability.log is not None:
+            try:
+                self.durability.log.retire(self._covered)
+            except OSError as problem:
+                emit("warning", "oplog.retire_failed", reason=problem.strerror)
+
     def tick(self) -> None:
         """Some times a second: sync, and take a snapshot if one is due."""
         self.durability.tick()
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._retired_at >= RETIRE_EVERY_S:
+            self._retired_at = loop.time()
+            self.retire()
         snapshots = self.snapshots
         if snapshots.in_progress:
             return
-        loop = asyncio.get_running_loop()
         if not snapshots.last_ok and loop.time() - snapshots.failed_at < RETRY_SNAPSHOT_S:
             return
         if self._scheduled or self._is_due():
@@ -361,6 +376,11 @@ class Persistence:
                 self.durability.stop()
         except OSError as problem:
             raise ConfigError(f"cannot use {self._path()}: {problem.strerror}") from None
+
+    def segments_changed(self) -> None:
+        """``oplog-segment-bytes`` is another one: it holds from the next file on."""
+        if self.durability.log is not None:
+            self.durability.log.segment_bytes = self._settings.oplog_segment_bytes
 
     def facts(self) -> dict[str, int | float | str]:
         """For INFO persistence."""

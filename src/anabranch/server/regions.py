@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from anabranch.keyspace.replica import Dot, Member, includes
+from anabranch.keyspace.replica import Dot, Member, includes, region_of
 from anabranch.keyspace.touches import Place
 from anabranch.oplog.log import OpLog
 from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
+from anabranch.replication.marks import MarkWatch
 from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
 from anabranch.server.certificates import Certificates
@@ -23,8 +24,10 @@ from anabranch.server.identity import (
     is_newcomer,
     note_newcomer,
     note_removal,
+    note_set_back,
     remember,
     removal_noted,
+    set_back_noted,
 )
 from anabranch.server.lifetime import CLEAN, Lifetime, begin_life, boot_id
 from anabranch.server.logs import emit
@@ -47,6 +50,10 @@ IS_NEWCOMER: Final = (
     "got what the others have"
 )
 
+IS_JOINING: Final = (
+    "READONLY This region is getting the whole state of another one: it takes writes when it has it"
+)
+
 CLOCK_IS_OFF: Final = (
     "CLOCKSKEW The clock of this region differs too much from those of the others: "
     "IDs are not made from it, give milliseconds or write to another region"
@@ -54,8 +61,9 @@ CLOCK_IS_OFF: Final = (
 
 _QUIET: Final = frozenset(
     {
-        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "joined", "reachable"),
-        *("not_full", "relay", "relay_ended", "repaired", "state_joined", "takes_writes"),
+        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_marks"),
+        *("join_resumed", "joined", "not_full", "reachable", "relay", "relay_ended"),
+        *("repaired", "state_joined", "takes_writes"),
     }
 )
 """Events that are no reason to worry."""
@@ -76,11 +84,15 @@ class Regions(RegionLocal):
         self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
         # What some disk may lack, and since when:
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
+        self._marks = MarkWatch()
+        self._is_waiting = False  # for a state, and takes no writes meanwhile
         self._refusing = False  # writes, because too few regions keep up
         self._certificates: Certificates | None = None
         self._config: ReplicationConfig
         self._is_newcomer = False  # and takes no writes yet
         self._was_removed = ""  # why others do not listen to us any more
+        self._was_set_back = ""  # how they know
+        self._began: dict[int, int] = {}  # how many effects of this region there were at the start
         self.replicator: Replicator
         self.gossip: Gossip
 
@@ -98,6 +110,10 @@ class Regions(RegionLocal):
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
         self._was_removed = removal_noted(storage)
+        if (noted := set_back_noted(storage)) is not None:
+            self._was_set_back = noted[0]
+        region = settings.region_id
+        self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
         begin_life(self, self._lifetime, settings.appendfsync, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = secrets.token_hex(16)
@@ -138,8 +154,6 @@ class Regions(RegionLocal):
             port=me.port,
             run_id=self._server.host.run_id,
             wall_ms=lambda: self._server.clock.now_us() // 1000,
-            join=[_address(text) for text in settings.join.split()],
-            window_bytes=settings.gossip_window,
         )
         self._config = config
         self.settings_changed()
@@ -147,11 +161,17 @@ class Regions(RegionLocal):
         self.gossip.on_heard = self._heard
         if self._was_removed:
             super().expelled(self._was_removed)
+        if self._was_set_back:
+            self.replicator.set_back(self._was_set_back)
         await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
         self._pulse()
 
     def settings_changed(self) -> None:
         """Take over what can be changed at any time."""
+        self._config.host = self._self().host
+        self._config.join = [_address(text) for text in self._settings.join.split()]
+        self._config.window_bytes = self._settings.gossip_window
+        self._origins.keep_recent(self._settings.region_cache_bytes)
         self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000
@@ -171,6 +191,7 @@ class Regions(RegionLocal):
         if certificates is not None and certificates.look(now_ms, self._wall_s()):
             self.gossip.tls = certificates.tls
         self._judge_newcomer()
+        self._judge_joining()
         self.judge_writes()
         self.judge_clock()
         self._server.flush_pending()
@@ -261,8 +282,19 @@ class Regions(RegionLocal):
 
     def _watch_stability(self) -> None:
         awaited, _ = self._unstable
+        now_ms = self.gossip.now_ms()
         if includes(self.replica.stable, awaited):
-            self._unstable = dict(self.replica.vector), self.gossip.now_ms()
+            self._unstable = dict(self.replica.vector), now_ms
+        replica = self.replica
+        most = self._settings.max_unstable_marks
+        self._marks.look(replica.unstable_marks, replica.vector, now_ms, most, self._note_marks)
+
+    def _note_marks(self, event: str, marks: int) -> None:
+        self.note(event, marks=marks, held_back_by=",".join(map(str, self._late())))
+
+    def _late(self) -> list[int]:
+        """The regions that hold back the oldest mark; none if there is no mark."""
+        return self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_mark) else []
 
     def good_regions(self) -> int:
         """How many other regions are connected and lag by no more than ``min-regions-max-lag``."""
@@ -282,6 +314,26 @@ class Regions(RegionLocal):
                 self._is_newcomer = False
                 self._region.dispatcher.allow_writes("newcomer")
                 self.note("takes_writes")
+
+    def _judge_joining(self) -> None:
+        """Refuse writes, or not any more, by ``serve-while-joining``."""
+        serves = self._settings.serve_while_joining or not self.replicator.is_joining
+        if serves == self._is_waiting:
+            self._is_waiting = not serves
+            if serves:
+                self._region.dispatcher.allow_writes("joining")
+            else:
+                self._region.dispatcher.refuse_writes("joining", IS_JOINING)
+
+    def retention_changed(self) -> None:
+        """``mark-retention`` is another one: let go of what was kept in vain."""
+        self._region.keyspace.forget_stable(
+            self.replica.stable, keeps_marks=self._settings.mark_retention == "forever"
+        )
+
+    def listen_anew(self) -> None:
+        """``gossip-bind`` is another one; ConfigError if that is impossible."""
+        self.gossip.move(self._settings.gossip_bind, self.gossip_port)
 
     def judge_writes(self) -> None:
         """Refuse writes, or not any more, by ``min-regions-to-write``."""
@@ -322,6 +374,16 @@ class Regions(RegionLocal):
                 note_removal(self._storage, reason)
         super().expelled(reason)
 
+    def set_back(self, reason: str) -> None:
+        """See :class:`Local`. A restart remembers it, and ``anabranch region salvage`` reads it."""
+        if not self._was_set_back:
+            self._was_set_back = reason
+            stable = self.replica.stable
+            agreed = {o: min(n, stable.get(o, 0)) for o, n in self._began.items()}
+            with suppress(OSError):  # then the others tell it again
+                note_set_back(self._storage, reason, agreed)
+        super().set_back(reason)
+
     def after_effects(self) -> None:
         """Who was waiting gets an answer."""
         self._server.flush_pending()
@@ -347,6 +409,10 @@ class Regions(RegionLocal):
         return {
             **self.replicator.facts(now_ms),
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
+            "unstable_marks": len(self.replica.unstable_marks),
+            "oldest_mark_seconds": self._marks.oldest_ms(self.replica.unstable_marks, now_ms)
+            / 1000,
+            "oldest_mark_held_back_by": ",".join(map(str, self._late())),
             "good_regions": self.good_regions(),
             **self._expiry_facts(),
         }
@@ -361,6 +427,10 @@ class Regions(RegionLocal):
     def feature_levels(self) -> dict[int, int]:
         """What each member understands, this region included."""
         return self.replicator.feature_levels()
+
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        """The members, maybe this one, whose disks may lack some of these effects."""
+        return self.replicator.holding_back(effects)
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
         """How many other regions have applied an effect of ours, and have it on the disk."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,6 +79,13 @@ class FakeRegions:
         applied = sum(vector.get(origin, 0) >= number for vector, _ in self.has.values())
         durable = sum(vector.get(origin, 0) >= number for _, vector in self.has.values())
         return applied, durable
+
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        return [
+            region
+            for region, (_, durable) in self.has.items()
+            if any(durable.get(origin, 0) < number for origin, number in effects.items())
+        ]
 
     def remove_member(self, region: int, *, force: bool) -> None:
         if not force:
@@ -195,13 +203,18 @@ def info(server: Harness, *sections: str) -> dict[str, str]:
 
 def test_info_replication_has_a_line_for_each_region(server: Harness) -> None:
     server.do("XADD", "s", "*", "f", "v")
-    server.region.stats.idmp_collapsed = 8
+    stats = server.region.stats
+    stats.idmp_collapsed, stats.idmp_conflicts, stats.duplicate_ids = 8, 9, 10
+    stats.ids_ahead_ms = 11
     section = info(server, "replication")
     assert section["role"] == "master"
     assert section["region_name"] == "eu"
     assert section["held_oldest_ms"] == "1.235"
     assert section["applied"] == f"1.0={number(server)}"
     assert section["idmp_collapsed"] == "8"
+    assert section["idmp_conflicts"] == "9"
+    assert section["duplicate_ids"] == "10"
+    assert section["ids_ahead_ms"] == "11"
     assert section["peer0"].startswith(
         "region=2,name=us,state=in_sync,lag_effects=3,lag_bytes=120,lag_seconds=0.25,"
     )
@@ -223,6 +236,36 @@ def test_info_crdt_uses_familiar_names(server: Harness) -> None:
     assert section["crdt_replica_3"].endswith("max_ops_lag=unknown,min_ops_lag=unknown")
     assert "crdt_clock" not in info(server)
     assert "crdt_clock" in info(server, "everything")
+
+
+def test_who_holds_back_marks_is_named(server: Harness, others: FakeRegions) -> None:
+    assert server.do("AB.INFO")[b"oldest-mark"] is None
+    server.do("XADD", "s", "*", "f", "v")
+    server.do("XADD", "t", "*", "f", "v")
+    server.do("DEL", "s")
+    oldest = number(server)
+    server.do("DEL", "t")
+    for region, durable in ((2, oldest), (3, oldest - 1)):
+        others.has[region] = ({}, {EU: durable})
+    region = server.do("AB.INFO")
+    assert (region[b"mark-count"], region[b"unstable-mark-count"]) == (2, 2)
+    assert region[b"oldest-mark"] == [1, 0, oldest]
+    assert region[b"held-back-by"] == [3]
+    assert server.do("AB.INFO", "s")[b"held-back-by"] == [3]
+    assert server.do("AB.INFO", "t")[b"held-back-by"] == [2, 3]
+    server.do("XADD", "u", "*", "f", "v")
+    assert server.do("AB.INFO", "u")[b"held-back-by"] == []
+
+
+def test_bytes_are_told_as_they_were_before_they_were_compressed(
+    server: Harness, others: FakeRegions
+) -> None:
+    counters = others.rows[0].counters
+    counters.sent_bytes, counters.sent_raw_bytes = 10, 25
+    counters.received_bytes, counters.received_raw_bytes = 20, 50
+    us = server.do("AB.PEERS")[0]
+    assert (us[b"sent-bytes"], us[b"sent-raw-bytes"]) == (10, 25)
+    assert (us[b"received-bytes"], us[b"received-raw-bytes"]) == (20, 50)
 
 
 # -- members ------------------------------------------------------------------------------------

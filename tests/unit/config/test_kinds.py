@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.config.kinds import (
+    Addresses,
     Choice,
     EventClasses,
     Integer,
@@ -108,3 +109,11 @@ def test_event_classes_come_back_in_redis_order(letters: str, shown: str) -> Non
 def test_an_unknown_event_class_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="Use 'Ag\\$lshzxeKEtmdnocaSTIV'"):
         EventClasses().parse(["KEA!"])
+
+
+def test_addresses_have_ports() -> None:
+    assert Addresses().parse(["eu.example:7001  [::1]:7002"]) == "eu.example:7001 [::1]:7002"
+    assert Addresses().parse([""]) == ""
+    for wrong in ("eu.example", "eu.example:", ":7001", "a:1 b", "a:port"):
+        with pytest.raises(ValueError, match="an address is host:port"):
+            Addresses().parse([wrong])

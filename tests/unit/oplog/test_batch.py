@@ -17,7 +17,9 @@ from anabranch.oplog.batch import (
     decode_batch,
     effects_in,
     encode_batch,
+    saved_bytes,
 )
+from anabranch.oplog.compression import Compressor
 from anabranch.oplog.segment import turns_in
 from anabranch.region import turn as turn_module
 from anabranch.region.turn import Turn
@@ -139,3 +141,18 @@ def test_a_turn_is_read_as_one_however_many_batches_it_has(
 def test_headers_are_as_long_as_they_say() -> None:
     empty = encode_batch([], region=0, epoch=0, first=1, wall_ms=1, flags=0)
     assert len(empty) == HEADER_BYTES + len(b"\x92\x90\x90")
+
+
+# -- compression --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [10, 400, 700, 70_000, 1 << 20])
+def test_what_compression_has_saved(length: int) -> None:
+    effects = [kinds.SetString(0, b"k", b"v" * length)]
+    one = encode_batch(effects, region=1, epoch=0, first=1, wall_ms=1, flags=0)
+    other = encode_batch(
+        effects, region=1, epoch=0, first=1, wall_ms=1, flags=0, compressor=Compressor()
+    )
+    assert saved_bytes(one) == 0
+    assert saved_bytes(other) == len(one) - len(other)
+    assert bool(saved_bytes(other)) is (length > 400)

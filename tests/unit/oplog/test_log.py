@@ -353,3 +353,19 @@ def test_a_torn_end_is_cut_on_the_disk_before_another_file_begins() -> None:
     for seed in range(20):
         left = disk.crash(random.Random(seed)).files()
         assert len(left[segment_name(0)]) == SEGMENT_HEADER_BYTES + len(batch(1))
+
+
+def test_how_much_has_to_go_for_the_log_to_be_small_enough() -> None:
+    log = new_log(MemoryStorage())
+    size = len(batch(1))
+    assert log.excess_end(0) == 0
+    for number in range(1, 6):
+        log.append(batch(number))
+    assert log.excess_end(5 * size) == 0
+    assert log.excess_end(5 * size - 1) == size
+    assert log.excess_end(2 * size) == 3 * size
+    assert log.excess_end(1) == log.end
+    log.needed_from = lambda: log.excess_end(2 * size)
+    assert log.retire(log.end) == 3
+    assert log.excess_end(2 * size) == 0
+    assert log.excess_end(size) == 4 * size

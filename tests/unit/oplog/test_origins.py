@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from io import BytesIO
 
+import pytest
+
 from anabranch.effects import kinds
-from anabranch.oplog.batch import CONTINUES, decode_batch, encode_batch
+from anabranch.oplog.batch import CONTINUES, decode_batch, encode_batch, fingerprint, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
@@ -140,3 +142,37 @@ def _put(storage: Disk, name: str, data: bytes) -> None:
     file = storage.create(name)
     file.write(data)
     file.close()
+
+
+@pytest.mark.parametrize("recent_bytes", [0, 1 << 20])
+def test_the_fingerprint_of_a_batch_is_that_of_what_is_sent(recent_bytes: int) -> None:
+    written = Written(recent_bytes)
+    sent: list[bytes] = []
+    for number in (1, 3, 5):
+        effects = [kinds.SetString(0, b"k", b"%d" % n) for n in (number, number + 1)]
+        data = encode_batch(
+            effects, region=1, epoch=0, first=number, wall_ms=1, flags=CONTINUES * (number < 5)
+        )
+        written.origins.note(data, written.log.end)
+        written.log.append(data)
+        sent.append(wire_form(data))
+    told = [written.origins.fingerprint(written.log, 1, number) for number in range(8)]
+    one, two, three = map(fingerprint, sent)
+    assert told == [None, b"", one, b"", two, b"", three, None]
+    assert len({one, two, three}) == 3
+    assert written.origins.fingerprint(written.log, 2, 1) is None
+    written.origins.joined({1: 9})
+    assert written.origins.fingerprint(written.log, 1, 9) is None
+    assert written.origins.fingerprint(written.log, 1, 6) is None
+
+
+def test_room_in_memory_can_be_changed_at_any_time() -> None:
+    written = Written()
+    for number in range(1, 11):
+        written.write(1, number)
+    written.origins.keep_recent(4 * written.size)
+    assert written.reads_files(1, 5)
+    assert not written.reads_files(1, 6)
+    written.origins.keep_recent(5 * written.size)
+    written.write(1, 11)
+    assert not written.reads_files(1, 6)

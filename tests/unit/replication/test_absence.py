@@ -131,3 +131,38 @@ def test_of_two_clocks_nobody_knows_which_is_off() -> None:
     world.run(2000)
     found = [node.replicator.clock_error() for node in nodes]
     assert found == pytest.approx([9000, -9000], abs=5)
+
+
+def test_two_regions_that_have_removed_each_other_tell_it() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(500)
+    world.cut(1, 2)
+    for node, other in ((one, 2), (two, 1)):
+        node.replicator.remove(other, force=True)
+        node.write()
+    world.run(30_000)
+    assert not one.local.noted("removed_each_other")
+    world.heal()
+    world.run(30_000)
+    for node, region, name in ((one, 2, "us"), (two, 1, "eu")):
+        assert node.local.noted("removed_each_other") == [{"region": region, "name": name}]
+        assert not node.local.noted("removed")
+        assert region not in node.local.vector
+
+
+def test_a_removed_region_is_not_looked_for_any_more_when_it_was_met() -> None:
+    world = World()
+    one, two = world.cluster(2)
+    world.run(500)
+    world.cut(1, 2)
+    one.replicator.remove(2, force=True)
+    one.write()
+    world.run(30_000)
+    world.heal()
+    world.run_until(lambda: bool(two.local.noted("removed")), 15_000)
+    world.run(30_000)
+    world.frames.clear()
+    world.run(60_000)
+    assert not world.frames
+    assert not one.local.noted("removed_each_other")

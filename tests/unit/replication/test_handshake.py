@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.keyspace.replica import Member
@@ -121,9 +122,8 @@ def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPa
     nodes = pair()
     real = nodes[1].replicator._greeter._facts
 
-    def facts(known_epoch: int) -> frames.Hello:
-        values = {name: getattr(real(known_epoch), name) for name in frames.Hello.__struct_fields__}
-        return frames.Hello(**{**values, "modulus": 512})
+    def facts(known_epoch: int, **also: bool) -> frames.Hello:
+        return msgspec.structs.replace(real(known_epoch, **also), modulus=512)
 
     monkeypatch.setattr(nodes[1].replicator._greeter, "_facts", facts)
     nodes[0].world.run(2000)

@@ -40,6 +40,10 @@ class Knowledge:
     def stable(self) -> dict[int, int]:
         return self.table.stable(self.local.vector, self.local.durable, self.membership)
 
+    def holding_back(self, effects: dict[int, int]) -> list[int]:
+        self.stable()
+        return self.table.holding_back(effects, self.local.durable, self.membership)
+
 
 def test_a_vector_covers_what_it_reaches() -> None:
     assert covers({1: 2}, {1: 2})
@@ -114,3 +118,28 @@ def test_a_region_alone_is_all_members() -> None:
     known = Knowledge({1: 5})
     known.local.members = {1: Member("", "", 0)}
     assert known.stable() == {1: 5}
+
+
+def test_who_holds_back_is_who_may_lack_something_on_the_disk() -> None:
+    known = Knowledge({1: 5, 2: 4}).hears(row(2, {1: 3, 2: 4}), row(3, {1: 5, 2: 1}))
+    assert known.holding_back({1: 3, 2: 1}) == []
+    assert known.holding_back({1: 4}) == [2]
+    assert known.holding_back({1: 4, 2: 2}) == [2, 3]
+    known.local.durable = {1: 5}
+    assert known.holding_back({2: 1}) == [1]
+
+
+def test_who_was_not_heard_of_holds_back_and_who_has_more_than_we_have_applied() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 5}, {1: 5, 3: 1}))
+    assert known.holding_back({1: 1}) == [2, 3]
+
+
+def test_a_removed_region_is_held_back_by_who_lacks_its_removal() -> None:
+    known = Knowledge({1: 5}).hears(row(2, {1: 4}), row(3, {1: 3}))
+    known.local.removed[3] = 0
+    del known.local.members[3]
+    known.membership.notice_removals()
+    assert known.holding_back({1: 3}) == []
+    assert known.holding_back({1: 4}) == [2]
+    known.hears(row(2, {1: 5}, version=2))
+    assert known.holding_back({1: 4}) == []

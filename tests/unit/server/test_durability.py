@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ from anabranch.oplog.batch import effects_in
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import position_of
-from anabranch.server import connection, durability
+from anabranch.server import connection, durability, persistence
 from anabranch.server.app import Server
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import Fault, MemoryStorage
@@ -497,6 +498,27 @@ async def test_keys_that_expire_while_the_disk_is_full_are_deleted_on_it_later(
     assert world.keys_on_disk() == {b"l", b"m"}
 
 
+async def test_reads_go_on_while_the_disk_is_full_and_a_bulk_producers_record_comes_of_age(
+    world: World,
+) -> None:
+    await world.start()
+    writer, reader = await world.clients(2)
+    row = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    words = "AB.IMPORT s PRODUCER p BATCH 1 EXPECT 0".split()
+    writer._writer.write(encode_command([*words, struct.pack("<2I", 1, len(row)) + row]))
+    assert (await writer.reply())[0] == 1
+    world.disk.faults = [Fault("write", errno.ENOSPC, times=1 << 30)]
+    writer.send("SET a v")
+    await until(lambda: world.server.durability.trouble)
+    writer.close()
+    await until(lambda: len(world.server.connections) == 1)
+    world.server.region.context.emit(kinds.DropRecords(0, b"s", [b"p"]))
+    (connection,) = world.server.connections
+    connection.data_received(encode_command(["XLEN", "s"]))  # in the same turn
+    assert await reader.reply() == 1
+    assert world.server.durability.trouble
+
+
 async def test_a_stop_writes_what_has_become_possible_to_write(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)
@@ -611,6 +633,27 @@ def logged_turns(world: World) -> list[list[kinds.Effect]]:
         for item in turns_in(files[name])
         if isinstance(item[1], list)
     ]
+
+
+async def test_what_others_do_not_need_any_more_goes_without_a_snapshot(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.start(hz=100)
+    (client,) = await world.clients(1)
+    log = world.server.durability.log
+    assert log is not None
+    log.needed_from = lambda: 0
+    await client.do("SET a v")
+    await client.do("BGREWRITEAOF")
+    await until(lambda: world.server.persistence.snapshots.count)
+    await client.do("SET b v")
+    assert len(log.segments) == 2
+    log.needed_from = lambda: log.end
+    await asyncio.sleep(0.1)
+    assert len(log.segments) == 2, "not all the time"
+    monkeypatch.setattr(persistence, "RETIRE_EVERY_S", 0.0)
+    await until(lambda: len(log.segments) == 1)
+    world.check_recovery()
 
 
 @pytest.mark.parametrize("line", ["BGSAVE", "BGREWRITEAOF"])

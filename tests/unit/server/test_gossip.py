@@ -156,3 +156,30 @@ async def test_who_listens_is_told_when_frames_have_been_received(ends: Ends) ->
     ends.send(1)
     await ends.there.until(1)
     assert heard == [1]
+
+
+async def test_moving_elsewhere_leaves_connections_alone(ends: Ends) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ends.other.move("127.0.0.1", port)
+    ends.send(1)
+    await ends.there.until(1)
+    ends.one.dial("127.0.0.1", ends.port)
+    await asyncio.wait_for(ends.here.failed.wait(), 10)
+    ends.here.news.clear()
+    ends.one.dial("127.0.0.1", port)
+    await asyncio.wait_for(ends.here.news.wait(), 10)
+    assert len(ends.here.links) == 2
+
+
+async def test_moving_twice_at_once_leaves_nothing_behind(ends: Ends) -> None:
+    for _ in range(3):
+        ends.other.move("127.0.0.1", ends.port)
+    await asyncio.sleep(0.05)
+    assert len(ends.other._servers) == 1
+    with socket.create_connection(("127.0.0.1", ends.port), timeout=10):
+        pass
+    ends.other.shut_down()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", ends.port), timeout=10)

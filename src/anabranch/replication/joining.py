@@ -1,0 +1,219 @@
+"""States of other regions: staged while they come, then joined as a whole, from one peer at a time.
+
+They come where a peer's log does not reach back far enough, or to mend a key. When the link of a
+state that is to be joined ends half-way, what is staged is kept for a while, and its peer goes on
+over the next link where this one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.errors import AnabranchError
+from anabranch.replication.frames import Behind, Reason, Refusal, StateBegin, StateEnd, StateGet
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session
+from anabranch.replication.repairing import Repair, Repairs
+from anabranch.replication.sending import BUSY_RETRY_MS
+from anabranch.replication.transfer import WAIT_MS
+
+if TYPE_CHECKING:
+    from anabranch.replication.receiving import Receiver
+
+__all__ = ["Incoming", "Joiner"]
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A state that is being staged."""
+
+    session: Session
+    """Where it comes from; while it waits the link that has ended."""
+    vector: dict[int, int] | None = None
+    """What it will contain; None until it has begun, and if what is staged cannot be used."""
+    transfer: int = 0
+    """What its sender calls it."""
+    bytes: int = 0
+    """So much of it is staged."""
+    partial: bool = False
+    """Whether it lacks what need not be joined."""
+    repair: Repair | None = None
+    """What it is for, if it is not to be joined."""
+    until_ms: float = 0.0
+    """It waits for another link until then; 0 while it comes."""
+
+
+class Joiner:
+    """What is staged, and whose state is needed next."""
+
+    def __init__(self, mesh: Mesh, receiver: Receiver) -> None:
+        self._mesh = mesh
+        self._receiver = receiver
+        self.incoming: Incoming | None = None
+        self.repairs = Repairs(mesh)
+        self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
+
+    @property
+    def joining(self) -> Incoming | None:
+        """What is being staged to be joined."""
+        incoming = self.incoming
+        return None if incoming is None or incoming.repair is not None else incoming
+
+    @property
+    def vector(self) -> Mapping[int, int]:
+        """What that will bring."""
+        joining = self.joining
+        return {} if joining is None or joining.vector is None else joining.vector
+
+    def is_needed(self, session: Session) -> bool:
+        """Whether only the state of a peer can bring what it has, as its log is cut."""
+        return session.link in self._behind
+
+    def end(self, session: Session, now_ms: float) -> None:
+        """A link is gone."""
+        self._behind.pop(session.link, None)
+        incoming = self.incoming
+        if incoming is not None and incoming.session is session:
+            if incoming.vector is None or incoming.repair is not None:
+                self._give_up()
+                self._stage_next()
+            elif not incoming.until_ms:
+                incoming.until_ms = now_ms + WAIT_MS
+        self.repairs.end(session)
+
+    # -- joining a state ----------------------------------------------------------------------
+
+    def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
+        """The log of a peer does not reach back to what we asked for."""
+        self._behind[session.link] = message
+        self._stage_next()
+
+    def _stage_next(self) -> None:
+        """Ask the next peer for its state, or to go on if that is not needed any more."""
+        waiting = self.incoming
+        if waiting is not None and not waiting.until_ms:
+            return
+        for link, behind in list(self._behind.items()):
+            session = self._mesh.sessions[link]
+            if self._receiver.reach(behind.origin) > behind.after:
+                del self._behind[link]
+                self._receiver.subscribe(session)
+                continue
+            if waiting is not None and waiting.session.region != session.region:
+                continue
+            known = dict(self._mesh.local.vector)
+            if waiting is not None:
+                waiting.session, waiting.until_ms = session, 0.0
+                self._mesh.send(session, StateGet(known, [], waiting.transfer, waiting.bytes))
+            else:
+                self.incoming = Incoming(session)
+                self._mesh.send(session, StateGet(known))
+            name = self._mesh.membership.name(session.region)
+            self._mesh.local.note("joining", region=session.region, name=name)
+            return
+
+    def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
+        """A snapshot follows, or goes on."""
+        incoming = self._expected(session)
+        self._mesh.refuse_beyond_issued(message.vector.get(self._mesh.origin, 0), now_ms)
+        self._mesh.membership.hear(message.vector)
+        if message.offset:
+            if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
+                raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
+            name = self._mesh.membership.name(session.region)
+            self._mesh.local.note(
+                "join_resumed", region=session.region, name=name, bytes=incoming.bytes
+            )
+            return
+        self._stage(incoming, None)
+        incoming.vector = message.vector
+        incoming.transfer = message.transfer
+        incoming.bytes = 0
+        incoming.partial = message.partial
+        if incoming.repair is not None:
+            incoming.repair.begun(message)
+
+    def state(self, session: Session, chunk: bytes) -> None:
+        """A piece of it."""
+        incoming = self._expected(session)
+        if incoming.vector is None:
+            raise Refusal(Reason.PROTOCOL, "a snapshot goes on that has not begun")
+        session.state_ungranted += len(chunk)
+        self._stage(incoming, chunk)
+        incoming.bytes += len(chunk)
+
+    def state_end(self, session: Session, message: StateEnd, now_ms: float) -> None:
+        """It is whole: join it, and go on from there with everybody."""
+        incoming = self._expected(session)
+        if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
+            incoming.vector = None
+            raise Refusal(Reason.PROTOCOL, "a snapshot is not as long as it should be")
+        if incoming.repair is not None:
+            incoming.repair.is_staged = True
+            self.mend(now_ms)
+            return
+        mesh, receiver = self._mesh, self._receiver
+        vector, incoming.vector = incoming.vector, None
+        before = {other.link: receiver.reach(other.origin) for other in mesh.up()}
+        try:
+            mesh.local.join(vector, partial=incoming.partial)
+        except (OSError, AnabranchError) as problem:
+            raise Refusal(
+                Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS
+            ) from None
+        self.incoming = None
+        receiver.buffer.forget_applied(mesh.local.vector)
+        counters = mesh.peer(session.region).counters
+        counters.full_catch_ups += 1
+        session.joined = True
+        behind = self._behind.pop(session.link)
+        counters.catch_up_cause = f"log cut after {behind.after} of origin {behind.origin}"
+        name = mesh.membership.name(session.region)
+        mesh.local.note("joined", region=session.region, name=name, bytes=incoming.bytes)
+        for other in mesh.up():
+            if other is session or receiver.reach(other.origin) > before[other.link]:
+                self._behind.pop(other.link, None)
+                receiver.subscribe(other)
+        self._stage_next()
+
+    # -- mending a key ------------------------------------------------------------------------
+
+    def mend(self, now_ms: float) -> None:
+        """Go on with repairs: one at a time, and only while no state is being joined."""
+        incoming = self.incoming
+        if incoming is not None and 0 < incoming.until_ms <= now_ms:
+            self._give_up()
+            self._stage_next()
+        if self.incoming is None:
+            repair = self.repairs.next(now_ms)
+            if repair is not None:
+                self.incoming = Incoming(repair.session, repair=repair)
+                repair.ask(self._mesh)
+        elif (repair := self.incoming.repair) is not None and self.repairs.go_on(repair, now_ms):
+            self._give_up()
+            self._stage_next()
+
+    # -- staging ------------------------------------------------------------------------------
+
+    def _expected(self, session: Session) -> Incoming:
+        if self.incoming is None or self.incoming.session is not session:
+            raise Refusal(Reason.PROTOCOL, "a snapshot comes that nobody asked for")
+        return self.incoming
+
+    def _stage(self, incoming: Incoming, chunk: bytes | None) -> None:
+        try:
+            self._mesh.local.stage(chunk)
+        except OSError as problem:
+            incoming.vector = None  # nobody knows how much of it was written
+            raise Refusal(
+                Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
+            ) from None
+
+    def _give_up(self) -> None:
+        self.incoming = None
+        try:
+            self._mesh.local.stage(None)
+        except OSError as problem:
+            self._mesh.local.note("not_staged", why=str(problem))

@@ -1,0 +1,173 @@
+"""What a region counts of what others did: equal IDs, conflicts, IDs of the future, marks."""
+
+from __future__ import annotations
+
+from anabranch.metrics.stats import Stats
+from tests.support.mesh import Mesh, Node
+
+
+def stats(node: Node) -> Stats:
+    return node.region.stats
+
+
+def counted(mesh: Mesh, name: str) -> list[int]:
+    return [getattr(stats(node), name) for node in mesh.nodes.values()]
+
+
+# -- equal IDs --------------------------------------------------------------------------------
+
+
+def test_an_entry_with_the_id_of_another_one_is_counted_where_it_comes() -> None:
+    mesh = Mesh(2, xadd_id_uniqueness_mode="liberal")
+    one, two = mesh.nodes.values()
+    for ms in (10, 20, 30):
+        one.do("XADD", "s", f"{ms}-0", "f", "v")
+    for ms in (15, 20, 30, 35):
+        two.do("XADD", "s", f"{ms}-0", "f", "v")
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == [2, 2]
+    assert len(one.do("XRANGE", "s", "-", "+")) == 7
+    one.do("XADD", "s", "40-0", "f", "v")
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == [2, 2]
+
+
+def test_one_that_is_gone_does_not_count() -> None:
+    mesh = Mesh(2, xadd_id_uniqueness_mode="liberal")
+    one, two = mesh.nodes.values()
+    for node in (one, two):
+        node.do("XADD", "s", "10-0", "f", "v")
+        node.do("XADD", "s", "20-0", "f", "v")
+    one.do("XDEL", "s", "20-0")
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == [1, 2]
+
+
+def test_runs_of_many_are_counted_across_nodes() -> None:
+    mesh = Mesh(2, xadd_id_uniqueness_mode="liberal", stream_node_max_entries=7)
+    one, two = mesh.nodes.values()
+    one.ask(*(("XADD", "s", f"{ms}-0", "f", "v") for ms in range(1, 101)))
+    two.ask(*(("XADD", "s", f"{ms}-0", "f", "v") for ms in range(50, 151, 2)))
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == [26, 26]
+
+
+def test_a_rename_in_two_regions_gives_ids_twice_in_any_mode() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "s", "10", "f", "v")
+    mesh.settle()
+    one.do("RENAME", "s", "t")
+    two.do("RENAME", "s", "t")
+    mesh.settle()
+    assert len(one.do("XRANGE", "t", "-", "+")) == 2
+    assert counted(mesh, "duplicate_ids") == [1, 1]
+
+
+def test_a_restart_counts_nothing_again() -> None:
+    mesh = Mesh(2, xadd_id_uniqueness_mode="liberal")
+    one, two = mesh.nodes.values()
+    for node in (one, two):
+        node.do("XADD", "s", "10-0", "f", "v")
+        node.do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == counted(mesh, "idmp_conflicts") == [1, 1]
+    one.restart()
+    two.do("XADD", "t", "*", "f", "v")
+    mesh.settle()
+    assert counted(mesh, "duplicate_ids") == counted(mesh, "idmp_conflicts") == [0, 1]
+
+
+# -- idempotent IDs ---------------------------------------------------------------------------
+
+
+def test_every_region_counts_a_conflict_once() -> None:
+    for conflict, collapsed in (("collapse", 1), ("keep", 0)):
+        mesh = Mesh(3, idmp_conflict=conflict)
+        one, two, _ = mesh.nodes.values()
+        for node in (one, two):
+            node.do("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
+        one.do("XADD", "s", "IDMP", "p", "j", "*", "f", "v")
+        mesh.settle()
+        assert counted(mesh, "idmp_conflicts") == [1, 1, 1]
+        assert sum(counted(mesh, "idmp_collapsed")) == collapsed
+
+
+# -- IDs and the clock ------------------------------------------------------------------------
+
+
+def test_how_far_ids_were_ahead_of_the_clock() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.clock.us = 9_000_000
+    one.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    now_ms = two.clock.us // 1000
+    assert counted(mesh, "ids_ahead_ms") == [0, 9000 - now_ms]
+    two.clock.us = 20_000_000
+    one.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    assert stats(two).ids_ahead_ms == 9000 - now_ms, "the most there was"
+    two.do("CONFIG", "RESETSTAT")
+    assert stats(two).ids_ahead_ms == 0
+    two.do("XADD", "s", "60000", "f", "v")
+    assert stats(two).ids_ahead_ms == 40_000
+
+
+# -- marks ------------------------------------------------------------------------------------
+
+
+def test_marks_are_unstable_until_every_member_has_them() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "s", "*", "f", "v")
+    one.do("XGROUP", "CREATE", "s", "g", "0")
+    mesh.settle()
+    assert one.replica.oldest_mark is None
+    one.do("XGROUP", "DESTROY", "s", "g")
+    oldest = (one.origin, one.vector[one.origin])
+    one.do("DEL", "s")
+    one.do("FLUSHALL")
+    assert len(one.replica.unstable_marks) == 3
+    assert one.replica.oldest_mark == oldest
+    one.sync()
+    one.snapshot()
+    one.restart()
+    assert len(one.replica.unstable_marks) == 3, "after a restart, from a snapshot"
+    mesh.send(1, 2)
+    assert len(two.replica.unstable_marks) == 3
+    mesh.settle()
+    assert not one.replica.unstable_marks
+    assert not two.replica.unstable_marks
+
+
+def test_marks_that_come_with_a_state_are_unstable_too() -> None:
+    mesh = Mesh(3)
+    one, two, _ = mesh.nodes.values()
+    for node, key in ((one, "s"), (two, "t")):
+        node.do("XADD", key, "*", "f", "v")
+        node.do("DEL", key)
+    mine = two.replica.oldest_mark
+    mesh.send_state(1, 2)
+    assert len(two.replica.unstable_marks) == 2
+    assert two.replica.oldest_mark == mine
+    mesh.settle()
+    assert not two.replica.unstable_marks
+
+
+def test_marks_may_be_kept_for_ever() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "s", "*", "f", "v")
+    one.do("DEL", "s")
+    one.do("FLUSHALL")
+    two.region.keyspace.forget_stable({}, keeps_marks=True)
+    mesh.send(1, 2)
+    everything = dict(two.vector)
+    two.region.keyspace.forget_stable(everything, keeps_marks=True)
+    assert not two.replica.unstable_marks
+    assert two.replica.marked
+    assert two.replica.flushes
+    two.region.keyspace.forget_stable(everything)
+    assert not two.replica.marked
+    assert not two.replica.flushes
