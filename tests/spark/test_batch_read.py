@@ -40,7 +40,10 @@ def test_every_entry_is_read_as_xrange_gives_it(spark, server):
         for entry_id, _ in xrange(server, "s")[::9]:
             client.xdel("s", entry_id)
     wanted = xrange(server, "s")
-    for options in ({}, {"minPartitions": 5}, {"maxBatchBytes": "4k"}):
+    for options in (
+        *({}, {"minPartitions": 5}, {"maxBatchBytes": "4k"}),
+        {"exportCodec": "zstd"},
+    ):
         assert entries_of(batch(spark, server, subscribe="s", **options)) == wanted
 
 

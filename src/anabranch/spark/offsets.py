@@ -162,6 +162,9 @@ class Vector:
 
     cursors: Mapping[str, Mapping[str, Cursor]]
     splits: int = 1
+    origin: Vector | None = None
+    """Where the query began, in the offsets up to the end of its first batch. Checkpoints keep only
+    ends of batches, and ``latest`` is another place when the first batch is repeated."""
 
     def get(self, stream: str, region: str) -> Cursor | None:
         """The cursor of one region, None if the vector does not know it."""
@@ -170,7 +173,8 @@ class Vector:
     def to_dict(self) -> dict[str, Any]:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
         streams = {stream: self.cursors[stream] for stream in sorted(self.cursors)}
-        return {
+        begin = {} if self.origin is None else {"b": self.origin.to_dict()}
+        return begin | {
             "k": {
                 stream: {region: regions[region].incarnation for region in sorted(regions)}
                 for stream, regions in streams.items()
@@ -208,7 +212,8 @@ class Vector:
                 }
                 for stream, regions in found["s"].items()
             }
-            return cls(cursors, int(found["p"]))
+            origin = cls.parse(found["b"]) if "b" in found else None
+            return cls(cursors, int(found["p"]), origin)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
                 f"this is no offset of an anabranch source: {source!r} ({error!r})"

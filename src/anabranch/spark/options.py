@@ -80,6 +80,7 @@ class ReadOptions:
     field_mapping: Mapping[str, str] = field(default_factory=dict)
     push_down_filters: bool = False
     max_batch_bytes: int = 8 << 20
+    export_codec: str = "none"
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -277,6 +278,7 @@ _READ: Final = (
     _Option("fieldMapping", "field_mapping", _mapping),
     _Option("pushDownFilters", "push_down_filters", _boolean),
     _Option("maxBatchBytes", "max_batch_bytes", _size),
+    _Option("exportCodec", "export_codec", _one_of("none", "zstd")),
 )
 
 _WRITE: Final = (

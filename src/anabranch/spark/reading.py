@@ -37,6 +37,7 @@ from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, ends_mis
 from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id, share
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.ranges import read_range
+from anabranch.spark.starting import tell_start
 
 __all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
 
@@ -213,6 +214,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.projection = projection
         self._watch: _Watch | None = None
+        self._is_new = False  # Spark asked where to begin
+        self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Options travel, connections do not."""
@@ -224,7 +227,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._watch
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint begins; the same however often Spark asks."""
+        self._is_new = True
         return self._watching().initial().to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -238,7 +242,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Mapping[str, Any]:
         """How far the next batch goes; `start` itself if there is nothing to read."""
         entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._watching().next(Vector.parse(start), entries)
+        begin = Vector.parse(start)
+        self._tell(begin, resumed=not self._is_new)
+        found = self._watching().next(begin, entries)
         return start if found is None else found.to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -251,7 +257,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
         """The pieces between two offsets; the same for the same offsets, whatever happened."""
-        return [Piece(each) for each in Vector.parse(end).pieces(Vector.parse(start))]
+        stop = Vector.parse(end)
+        begin = stop.origin or Vector.parse(start)
+        # A batch that was not planned here was under way when the query ended, its first one too.
+        self._tell(begin, resumed=True)
+        return [Piece(each) for each in stop.pieces(begin)]
+
+    def _tell(self, begin: Vector, *, resumed: bool) -> None:
+        """Say where the query starts, before its first batch."""
+        if not self._told:
+            self._told = True
+            selects = None if self._watch is None else self._watch.selects
+            tell_start(self.options, begin, resumed=resumed, selects=selects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one piece, in an executor."""
@@ -276,6 +293,7 @@ class _Watch:
         self._options = options
         self._client: Client = connect(options.server)
         self._survey: Survey | None = None
+        self._initial: Vector | None = None
         self._heads: Heads = {}
         self._target: Heads | None = None  # frozen for AvailableNow
         self._lost: list[str] = []  # what was gone at the last look
@@ -302,12 +320,20 @@ class _Watch:
         self._target = Survey(self._options, self._client).heads()
 
     def initial(self) -> Vector:
-        survey, options = self._looking(), self._options
-        self._heads = survey.heads()
-        survey.check_regions()
-        return survey.place(
-            self._heads, options.starting_offsets, options.starting_timestamp, "latest"
-        )
+        # Spark asks twice before the first batch, and what comes in between must be read.
+        if self._initial is None:
+            survey, options = self._looking(), self._options
+            self._heads = survey.heads()
+            survey.check_regions()
+            found = survey.place(
+                self._heads, options.starting_offsets, options.starting_timestamp, "latest"
+            )
+            begin = Vector(found.cursors)
+            self._initial = replace(found, origin=begin)
+        return self._initial
+
+    def selects(self, stream: str, region: str) -> bool:
+        return self._survey is None or self._survey.selects(stream, region)
 
     def newest(self) -> dict[str, Any] | None:
         if not self._heads:
@@ -340,7 +366,12 @@ class _Watch:
         self._advanced_at = time.monotonic()
         if limit is not None and backlog > limit:
             end = self._limited(end, ranges, limit, survey)
-        return replace(end, splits=_splits(self._options, end.backlog(start)))
+        begun = start.origin is None or start.origin.cursors != start.cursors
+        return replace(
+            end,
+            splits=_splits(self._options, end.backlog(start)),
+            origin=None if begun else start.origin,
+        )
 
     def _reachable(self, start: Vector) -> Vector:
         """The heads, or the frozen ones, and what `start` has of streams that are not asked for."""

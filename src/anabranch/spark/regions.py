@@ -13,6 +13,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.spark.checkpoint import newest_batch
 from anabranch.spark.client import connect
 from anabranch.spark.heads import Survey
 from anabranch.spark.offsets import Cursor, OffsetError, Vector
@@ -75,10 +76,10 @@ def committed_offsets(checkpoint: str | Path) -> Vector:
     `checkpoint` is a directory of this machine. Raises `OffsetError` if nothing was committed.
     """
     directory = Path(checkpoint)
-    batches = [int(each.name) for each in directory.glob("commits/[0-9]*") if each.name.isdigit()]
-    if not batches:
+    newest = newest_batch(directory, "commits")
+    if newest is None:
         raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
-    lines = (directory / "offsets" / str(max(batches))).read_text("utf-8").splitlines()
+    lines = (directory / "offsets" / str(newest)).read_text("utf-8").splitlines()
     cursors: dict[str, dict[str, Cursor]] = {}
     for line in lines[2:]:  # behind the version of the file and Spark's own facts
         if line == "-":

@@ -7,9 +7,10 @@ the time without Arrow and a client.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import (
@@ -18,6 +19,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from anabranch.spark.audible import audible
+from anabranch.spark.checkpoint import seconds_since_planned
 from anabranch.spark.identity import WriteFailed, needs_identity
 from anabranch.spark.layout import Layout
 from anabranch.spark.options import OptionError, WriteOptions
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["Plan", "Written", "batch_writer", "stream_writer"]
+
+_log = logging.getLogger(__name__)
 
 
 def batch_writer(
@@ -57,7 +62,11 @@ def stream_writer(
             'outputMode("complete") rewrites the whole result in every batch, and a stream only '
             'grows: use outputMode("append") or outputMode("update")'
         )
-    plan = Plan.of(options, schema)
+    waited_s = 0.0
+    if not isinstance(options, WriteOptions):
+        given = {name.lower(): value for name, value in options.items()}
+        waited_s = seconds_since_planned(given.get("checkpointlocation"))
+    plan = replace(Plan.of(options, schema), waited_s=waited_s)
     if plan.options.batch_id is not None:
         raise OptionError(
             "option batchId is for batch writes: a streaming query numbers its batches itself, and "
@@ -75,6 +84,10 @@ class Written(WriterCommitMessage):
     """Rows of the task."""
     known: int
     """Of these, rows that were in the stream before, as far as the server tells."""
+    waited_s: float = 0.0
+    """How long ago the batch was planned, if it may be a repetition."""
+    memory_s: int | None = None
+    """For how long idempotent IDs are remembered; None where nothing depends on that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,8 @@ class Plan:
     options: WriteOptions
     layout: Layout
     job: str
+    waited_s: float = 0.0
+    """See `Written`."""
 
     @classmethod
     def of(
@@ -162,6 +177,20 @@ class _StreamWriter(DataSourceStreamArrowWriter):
             raise WriteFailed(
                 f"tasks took batch {batchId} for batch {sorted(others)[0]}: this version of Spark "
                 "numbers batches otherwise, and repeated rows would not be recognised"
+            )
+        memories = [
+            (each.memory_s, each.waited_s)
+            for each in messages
+            if each is not None and each.memory_s is not None and each.waited_s > each.memory_s
+        ]
+        if memories:
+            audible()
+            memory_s, waited_s = min(memories)
+            _log.warning(
+                "batch %d was planned %d s ago, was not committed, and has been written now: "
+                "idempotent IDs are remembered for %d s, so rows of it that had been written by "
+                "then may be there twice",
+                *(batchId, waited_s, memory_s),
             )
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name

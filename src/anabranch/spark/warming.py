@@ -28,7 +28,7 @@ from anabranch.spark.aot_cache import cache_options, cache_record, record_cache
 from anabranch.spark.java import Java, current_java_home, find_java, spark_home
 from anabranch.spark.rehearsal import FIRST_RESULT
 
-__all__ = ["CannotWarm", "Warmed", "warm"]
+__all__ = ["CannotWarm", "Warmed", "place_of_cache", "warm"]
 
 OLDEST: Final = 25
 """The oldest Java that makes such a cache in one run."""
@@ -52,15 +52,20 @@ class Warmed:
     """The same with it."""
 
 
+def place_of_cache() -> Path:
+    """The directory where `warm` writes. Raises `CannotWarm`, `JavaMissing`."""
+    java = find_java()
+    if java.version < OLDEST:
+        raise CannotWarm(_too_old(java))
+    return current_java_home()
+
+
 def warm(progress: Callable[[str], None] = lambda step: None) -> Warmed:
     """Make the cache for local sessions without machine learning here, or make it anew.
 
     Starts Spark three times. `progress` is told what begins. Raises `CannotWarm`, `JavaMissing`.
     """
-    java = find_java()
-    if java.version < OLDEST:
-        raise CannotWarm(_too_old(java))
-    home = current_java_home()
+    home = place_of_cache()
     spark = Path(os.environ.get("SPARK_HOME") or spark_home(has_ml=False))
     record = cache_record(home, spark)
     cache = home / f"{record.stem}-{uuid4().hex}.aot"

@@ -50,7 +50,8 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
             target.finish(None if single is None else single.encode())
         else:
             target.finish()
-    return Written(identity.batch, rows, target.known)
+    memory_s = None if isinstance(target, Ledger) else target.memory_s
+    return Written(identity.batch, rows, target.known, plan.waited_s, memory_s)
 
 
 def _target(options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:

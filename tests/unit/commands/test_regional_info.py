@@ -145,6 +145,9 @@ def test_info_of_a_server_of_its_own(server: Streams) -> None:
         b"stable": [],
         b"marked-keys": 0,
         b"mark-count": 0,
+        b"unstable-mark-count": 0,
+        b"oldest-mark": None,
+        b"held-back-by": [],
     }
 
 

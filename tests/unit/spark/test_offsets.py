@@ -53,6 +53,14 @@ def test_a_vector_has_one_text_whatever_order_its_parts_came_in(vector, rng):
     assert again == vector
 
 
+def test_an_offset_may_tell_where_its_query_began():
+    origin = Vector({"s": {"": Cursor(0, 3, "5-0")}})
+    end = Vector({"s": {"": Cursor(0, 9, "7-0")}}, 2, origin)
+    assert Vector.parse(end.to_json()) == end
+    assert list(end.to_dict()) == sorted(end.to_dict())
+    assert "b" not in origin.to_dict()
+
+
 def test_unknown_keys_are_ignored_and_a_newer_version_is_refused():
     found = Vector({"s": {"": Cursor(0, 3, "5-0")}}).to_dict()
     assert Vector.parse({**found, "x": 1}) == Vector.parse(found)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, given, run, source_options
+from anabranch.cli.spark.shared import common, given, run, run_alone, source_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.archive import Archived, Step
 
 __all__ = ["archive"]
 
 
 @click.command(
     help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
+
+It says where it starts, and after each batch how much is left; '-o maxEntriesPerTrigger=100000'
+makes batches of that size.
 
 \b
 Example:
@@ -22,7 +30,13 @@ Example:
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option("--streams", help="Comma-separated keys.")
 @click.option("--pattern", help="Glob of keys, instead.")
-@click.option("--follow", is_flag=True, help="Go on until interrupted.")
+@click.option(
+    "--once/--follow",
+    default=True,
+    show_default=True,
+    help="End when all there is has been copied, or go on until interrupted.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be copied, and write nothing.")
 @source_options
 @common
 def archive(
@@ -32,14 +46,55 @@ def archive(
     lake: Path,
     streams: str | None,
     pattern: str | None,
-    follow: bool,
+    once: bool,
+    dry_run: bool,
     pairs: tuple[str, ...],
 ) -> None:
     """Streams into a lake."""
-    from anabranch.spark.jobs.archive import archive as job  # noqa: PLC0415
-
     if (streams is None) == (pattern is None):
         raise click.UsageError("give one of --streams and --pattern")
     what = {"subscribe": streams} if streams is not None else {"subscribePattern": str(pattern)}
     options = {"url": url, **what, **given(pairs)}
-    run(master, lambda spark: job(spark, lake, once=not follow, options=options), as_json=as_json)
+
+    def job(spark: Any) -> Archived:
+        from anabranch.spark.jobs.archive import archive as job_  # noqa: PLC0415 - heavy
+
+        return job_(spark, lake, once=once, dry_run=dry_run, progress=_told_of, options=options)
+
+    if dry_run:
+        run_alone(lambda: job(None), as_json=as_json, in_words=_in_words)
+    else:
+        run(master, job, as_json=as_json, in_words=_in_words)
+
+
+def _told_of(step: Step) -> None:
+    print(f"batch {step.batch}: {step.entries} entries, {step.left} left", file=sys.stderr)
+
+
+def _in_words(done: Archived) -> str:
+    most, least = (" at most", " or more") if done.dry_run else ("", "")
+    lines = [
+        f"{_place(each.stream, each.region)}: {each.entries} entries{most}, "
+        f"positions {each.first} to {each.last}"
+        for each in done.parts
+    ]
+    lines += [
+        f"gap: {_place(each.stream, each.region)}: nothing between positions {each.after} and "
+        f"{each.before}"
+        for each in done.gaps
+    ]
+    if done.starts > 1:
+        lines.append(f"the query was started {done.starts} times")
+    if done.dry_run:
+        lines.append("a dry run: nothing was written")
+    verb = "to add" if done.dry_run else "added"
+    size = "" if done.dry_run else f" of {done.nbytes} bytes"
+    lines.append(
+        f"{done.entries} entries{most} {verb}, in {done.files} files{least}{size}; the lake has "
+        f"{done.total}"
+    )
+    return "\n".join(lines)
+
+
+def _place(stream: str, region: str) -> str:
+    return f"{stream}/{region}" if region else stream

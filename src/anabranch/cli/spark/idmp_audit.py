@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from anabranch.cli.spark.shared import (
     connected,
-    fail,
     given,
     region_urls,
     regions_option,
-    show,
+    run_alone,
     source_options,
 )
-from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.idmp_audit import IdmpAudited, ProducerMemory
@@ -55,24 +54,25 @@ def idmp_audit(
     **more: Any,
 ) -> None:
     """Look, and tell by the exit code."""
-    try:
-        from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415
+    arguments = {
+        "region_urls": region_urls(urls),
+        "streams": streams.split(",") if streams else (),
+        "options": {"url": url, **given(pairs)},
+        "progress": _tell,
+        **more,
+    }
 
-        done = job(
-            region_urls=region_urls(urls),
-            streams=streams.split(",") if streams else (),
-            options={"url": url, **given(pairs)},
-            **more,
-        )
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-    except AnabranchError as problem:
-        fail(str(problem))
-    if as_json:
-        show(done, as_json=True)
-    else:
-        print(_in_words(done))
+    def job() -> IdmpAudited:
+        from anabranch.spark.jobs.idmp_audit import idmp_audit as job_  # noqa: PLC0415 - heavy
+
+        return job_(**arguments)
+
+    done = run_alone(job, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if done.twice else 0)
+
+
+def _tell(text: str) -> None:
+    print(f"anabranch: {text}", file=sys.stderr)
 
 
 def _in_words(done: IdmpAudited) -> str:

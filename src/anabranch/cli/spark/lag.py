@@ -11,15 +11,13 @@ import click
 
 from anabranch.cli.spark.shared import (
     common,
-    fail,
     given,
     region_urls,
     regions_option,
     run,
-    show,
+    run_alone,
     source_options,
 )
-from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged, Sample
@@ -56,6 +54,7 @@ Example:
     type=click.Path(path_type=Path),
     help='Draw them: .svg or .png. Needs: pip install "anabranch[plot]"',
 )
+@click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
 @source_options
 @common
 def lag(
@@ -70,34 +69,25 @@ def lag(
     **more: Any,
 ) -> None:
     """Sample, and tell by the exit code."""
-    try:
-        from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
     arguments = {
         "region_urls": region_urls(urls),
         "streams": streams.split(",") if streams else (),
         "groups": groups.split(",") if groups else (),
         "options": {"url": url, **given(pairs)},
         "progress": _tell,
+        "table": table,
         **more,
     }
-    if table is not None:
-        done = run(
-            master,
-            lambda spark: job(spark, table=table, **arguments),
-            as_json=as_json,
-            in_words=_in_words,
-        )
+
+    def job(spark: Any) -> Lagged:
+        from anabranch.spark.jobs.lag import lag as job_  # noqa: PLC0415 - heavy
+
+        return job_(spark, **arguments)
+
+    if table is not None and not more["dry_run"]:
+        done = run(master, job, as_json=as_json, in_words=_in_words)
     else:
-        try:
-            done = job(None, **arguments)
-        except AnabranchError as problem:
-            fail(str(problem))
-        if as_json:
-            show(done, as_json=True)
-        else:
-            print(_in_words(done))
+        done = run_alone(lambda: job(None), as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if any(each.never for each in done.groups) else 0)
 
 
@@ -108,6 +98,12 @@ def _tell(samples: Sequence[Sample]) -> None:
 
 def _in_words(done: Lagged) -> str:
     lines = [_line(each) for each in done.groups]
+    if done.dry_run:
+        lines.append(
+            f"a dry run: {done.samples} samples would be taken in {done.seconds:.1f} s; nothing "
+            "was written"
+        )
+        return "\n".join(lines)
     return "\n".join([*lines, f"{len(done.groups)} groups, seen for {done.seconds:.1f} s"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,15 @@ def replay(
     """A lake into streams."""
     from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415
 
-    names = streams.split(",") if streams else None
-    options = given(pairs)
-    run(
-        master,
-        lambda spark: job(
-            spark, lake, url=url, streams=names, keep_ids=not new_ids, options=options, **more
-        ),
-        as_json=as_json,
-    )
+    arguments = {
+        "streams": streams.split(",") if streams else None,
+        "keep_ids": not new_ids,
+        "progress": _tell,
+        "options": given(pairs),
+        **more,
+    }
+    run(master, lambda spark: job(spark, lake, url=url, **arguments), as_json=as_json)
+
+
+def _tell(grown: int, entries: int) -> None:
+    print(f"{grown} entries added, of {entries} in the lake", file=sys.stderr)

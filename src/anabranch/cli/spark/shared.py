@@ -24,6 +24,7 @@ __all__ = [
     "region_urls",
     "regions_option",
     "run",
+    "run_alone",
     "session_options",
     "show",
     "source_options",
@@ -126,14 +127,35 @@ def run(
         fail(_told(problem))
     else:
         # Before Spark is told to end, which takes it about a second.
-        if in_words is None or as_json:
-            show(result, as_json=as_json)
-        else:
-            print(in_words(result))
-        sys.stdout.flush()
+        _tell(result, in_words, as_json=as_json)
     finally:
         spark.stop()
     return result
+
+
+def run_alone(
+    job: Callable[[], _Result],
+    *,
+    as_json: bool,
+    in_words: Callable[[_Result], str] | None = None,
+) -> _Result:
+    """The same for a job that needs no session. It may import what comes with Spark."""
+    try:
+        result = job()
+    except ImportError as problem:
+        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+    except (AnabranchError, OSError) as problem:
+        fail(str(problem))
+    _tell(result, in_words, as_json=as_json)
+    return result
+
+
+def _tell(result: _Result, in_words: Callable[[_Result], str] | None, *, as_json: bool) -> None:
+    if in_words is None or as_json:
+        show(result, as_json=as_json)
+    else:
+        print(in_words(result))
+    sys.stdout.flush()
 
 
 def show(result: Any, *, as_json: bool) -> None:

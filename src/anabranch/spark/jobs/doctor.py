@@ -30,12 +30,15 @@ def doctor(
     master: str = "local[2,4]",
     url: str | None = None,
     warming: Callable[[str], None] | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Iterator[Finding]:
     """Findings, one by one as they are made; the last one starts Spark. Never raises.
 
     With `url` the server there is asked what it can do for readers and writers. With `warming`,
     which is told what begins, Spark is made to start faster in place of a small job: see
-    `anabranch.spark.warming`.
+    `anabranch.spark.warming`. With `dry_run` the last finding says what that would write, and Spark
+    is not started.
     """
     yield Finding("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
     for name in ("pyspark", "pyarrow", "numpy", "hiredis"):
@@ -47,7 +50,9 @@ def doctor(
     yield _examined("Java", _java)
     if url is not None:
         yield _examined("server", lambda: _server(url))
-    if warming is None:
+    if dry_run:
+        yield _examined("Spark, to be warmed", _to_warm)
+    elif warming is None:
         yield _examined("Spark", lambda: _job(master))
     else:
         figures: dict[str, float] = {}
@@ -110,6 +115,12 @@ def _job(master: str) -> str:
         f"{spark.version} on {master}: session in {started - began:.1f} s, "
         f"ten rows in {done - started:.1f} s"
     )
+
+
+def _to_warm() -> str:
+    from anabranch.spark.warming import place_of_cache  # noqa: PLC0415 - heavy
+
+    return f"Spark would be started three times, and about 200 MB written to {place_of_cache()}"
 
 
 def _warmed(progress: Callable[[str], None], figures: dict[str, float]) -> str:

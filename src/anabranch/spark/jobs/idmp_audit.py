@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,23 +71,27 @@ def idmp_audit(
     streams: Sequence[str] = (),
     pattern: str | None = None,
     near: float = 0.1,
+    progress: Callable[[str], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> IdmpAudited:
     """Look at the idempotent producers of streams, in all regions or on a server of its own.
 
     `region_urls`: name to address; without it the regions are found by asking the server of the
     option ``url``. `streams`: keys; all that match `pattern`, or all, if none is named. `near`: the
-    part of capacity or duration that counts as nearly used up. `options` are connection options of
-    a read. No Spark session is needed. Raises `ReplicaError`, `ServerUnreachable`, `ServerRefused`
-    and `OptionError`.
+    part of capacity or duration that counts as nearly used up. `progress` is told what begins.
+    `options` are connection options of a read. No Spark session is needed. Raises
+    `ReplicaError`, `ServerUnreachable`, `ServerRefused` and `OptionError`.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     with Replicas(server, region_urls, least=1) as replicas:
+        say = progress or _silent
         names = replicas.streams(streams, pattern)
-        memories = [
-            each for replica in replicas.all for each in _memories(replica, names) if each.added
-        ]
+        memories = []
+        for replica in replicas.all:
+            say(f"asking {replica.name or replica.client.address} about {len(names)} streams")
+            memories += [each for each in _memories(replica, names) if each.added]
         now_ms = {each.name: _now_ms(each) for each in replicas.all}
+        say("asking for their producers")
         producers = producers_of(replicas, names)
         regions = replicas.names
     memory_of = {(each.region, each.stream): each for each in memories}
@@ -112,6 +116,10 @@ def idmp_audit(
         twice=tuple(each for each in found if each.live > 1),
         collapsed=tuple(each for each in found if each.live <= 1),
     )
+
+
+def _silent(_text: str) -> None:
+    """For those who do not ask how it goes."""
 
 
 def _memories(replica: Replica, streams: Sequence[str]) -> list[Memory]:

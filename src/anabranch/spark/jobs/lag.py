@@ -79,9 +79,11 @@ class Lagged:
     """All groups that were seen."""
 
     samples: int
+    """Of all groups together; in a dry run so many would be taken."""
     seconds: float
     """From the first sample to the last."""
     groups: tuple[GroupLag, ...]
+    dry_run: bool
 
 
 def lag(
@@ -95,6 +97,7 @@ def lag(
     groups: Sequence[str] = (),
     table: str | Path | None = None,
     plot: str | Path | None = None,
+    dry_run: bool = False,
     progress: Callable[[Sequence[Sample]], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Lagged:
@@ -103,14 +106,21 @@ def lag(
     `region_urls`: name to address of several servers, since each region delivers for itself; by
     default there is the one of the option ``url``. `streams`: keys; all that match `pattern`, or
     all, if none is named; `groups`: only these. `table`: a directory of Parquet files to append the
-    samples to, which needs `spark`. `plot`: a picture, ``.svg`` or ``.png``. `progress` gets each
-    round. An interrupt ends the sampling early. `options` are connection options of a read. Raises
-    `ServerUnreachable`, `ServerRefused`, `OptionError`, `PlotError` and what Spark raises.
+    samples to, which needs `spark`. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it
+    looks once and writes neither. `progress` gets each round. An interrupt ends the sampling early.
+    `options` are connection options of a read. Raises `ServerUnreachable`, `ServerRefused`,
+    `OptionError`, `PlotError` and what Spark raises.
     """
-    if table is not None and spark is None:
-        raise OptionError("a table of samples needs a Spark session")
     if plot is not None:
         check_plot(Path(plot))
+    if dry_run:
+        (once,) = sample(1, 0, region_urls, streams, pattern, groups, options)
+        if progress is not None:
+            progress(once)
+        groups_now = tuple(_judged([each]) for each in sorted(once, key=_group_of))
+        return Lagged(samples * len(once), (samples - 1) * interval_s, groups_now, dry_run=True)
+    if table is not None and spark is None:
+        raise OptionError("a table of samples needs a Spark session")
     found: list[Sample] = []
     rounds = sample(samples, interval_s, region_urls, streams, pattern, groups, options)
     try:
@@ -127,13 +137,18 @@ def lag(
         draw_lag(found, Path(plot))
     by_group: dict[tuple[str, str, str], list[Sample]] = {}
     for each in found:
-        by_group.setdefault((each.region, each.stream, each.group), []).append(each)
+        by_group.setdefault(_group_of(each), []).append(each)
     times = {each.at_ms for each in found}
     return Lagged(
         samples=len(found),
         seconds=(max(times) - min(times)) / 1000 if times else 0.0,
         groups=tuple(_judged(by_group[place]) for place in sorted(by_group)),
+        dry_run=False,
     )
+
+
+def _group_of(each: Sample) -> tuple[str, str, str]:
+    return each.region, each.stream, each.group
 
 
 def table_of(spark: SparkSession, samples: Sequence[Sample]) -> DataFrame:

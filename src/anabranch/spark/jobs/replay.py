@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.spark.growth import growth_told
 from anabranch.spark.lake import Lake, LakeError
+from anabranch.spark.options import WriteOptions
 from anabranch.spark.pacing import PACE, PacedSink
 
 if TYPE_CHECKING:
@@ -20,20 +23,29 @@ __all__ = ["Replayed", "replay", "table_of"]
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What was written, or would be."""
+    """What was written, or would be; with it what was there already."""
 
     entries: int
     streams: tuple[str, ...]
+    files: int
+    """Files of the lake that are read."""
+    first: str | None
+    last: str | None
+    """The lowest and the highest ID; None without entries."""
     dry_run: bool
 
 
 def table_of(spark: SparkSession, lake: str | Path, streams: list[str] | None = None) -> DataFrame:
     """The published files as a table, with the columns of a read; raises `LakeError`."""
     root = Path(lake).absolute()
+    return spark.read.parquet(*_files(root, streams))
+
+
+def _files(root: Path, streams: list[str] | None) -> list[str]:
     files = [each for each in Lake(root).files() if not streams or each.stream in streams]
     if not files:
         raise LakeError(f"{root} has no file of {', '.join(streams or ['any stream'])}")
-    return spark.read.parquet(*(str(root / each.path) for each in files))
+    return [str(root / each.path) for each in files]
 
 
 def replay(
@@ -48,6 +60,7 @@ def replay(
     keep_ids: bool = True,
     speed: float | None = None,
     dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Replayed:
     """Write entries of a lake to streams called `prefix` + their old name, by the order of IDs.
@@ -68,6 +81,9 @@ def replay(
     for 30 days, and Redis 8.6 forgets after one: those entries are written again by the next
     replay.
 
+    `progress` gets by how many entries the target streams have grown so far, and how many there are
+    to write or to find there: once before the first entry, and when they have grown.
+
     Raises what Spark raises, `LakeError`, and `ValueError` for a speed that is none.
     """
     from pyspark.sql import Window  # noqa: PLC0415 - heavy
@@ -75,7 +91,8 @@ def replay(
 
     if speed is not None and not 0 <= speed < math.inf:
         raise ValueError(f"a speed is a number from 0 on, not {speed}")
-    table = table_of(spark, lake, streams)
+    files = _files(Path(lake).absolute(), streams)
+    table = spark.read.parquet(*files)
     # An ID's halves are unsigned: decimals hold them, longs do not.
     halves = f.split(table["id"], "-")
     table = table.withColumns(
@@ -90,9 +107,16 @@ def replay(
         table = table.where(f.col("ms") >= since_ms)
     if until_ms is not None:
         table = table.where(f.col("ms") < until_ms)
-    counts = table.groupBy("stream").agg(f.count(f.lit(1)).alias("count")).collect()
+    entry_id = f.struct("ms", "number")
+    found = table.groupBy("stream").agg(
+        f.count(f.lit(1)).alias("count"), f.min(entry_id).alias("min"), f.max(entry_id).alias("max")
+    )
+    counts = found.collect()
     names = tuple(sorted(row["stream"] for row in counts))
-    result = Replayed(sum(row["count"] for row in counts), names, dry_run)
+    entries = sum(row["count"] for row in counts)
+    first = min((tuple(row["min"]) for row in counts), default=None)
+    last = max((tuple(row["max"]) for row in counts), default=None)
+    result = Replayed(entries, names, len(files), _id(first), _id(last), dry_run)
     if dry_run or not names:
         return result
     order = ["ms", "number", "stream", "region", "position"]
@@ -127,8 +151,19 @@ def replay(
         # One job for ever, whose batch grows: each region's entries behind those that it had.
         name = _name(Lake(Path(lake)), prefix, since_ms)
         writer = writer.option("producerId", name).option("batchId", "0").option("lane", "region")
-    writer.options(**(options or {})).save()
+    watching: AbstractContextManager[None] = nullcontext()
+    if progress is not None:
+        report = progress
+        report(0, entries)
+        server = WriteOptions.parse({"url": url, **(options or {})}).server
+        watching = growth_told(server, names, lambda grown: report(grown, entries))
+    with watching:
+        writer.options(**(options or {})).save()
     return result
+
+
+def _id(halves: tuple[object, ...] | None) -> str | None:
+    return None if halves is None else "-".join(map(str, halves))
 
 
 def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:

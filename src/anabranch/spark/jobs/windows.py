@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,24 +22,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
-
 from anabranch.errors import AnabranchError
+from anabranch.spark.checkpoint import facts_of_batch, newest_batch
 from anabranch.spark.client import connect
 from anabranch.spark.heads import Survey
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.parts import PartsSink
 from anabranch.spark.regions import read_by_region
 from anabranch.spark.supervise import supervise
+from anabranch.spark.watching import QueryWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Step", "Windowed", "Windowing", "WindowsError", "windows"]
@@ -49,7 +43,6 @@ _DEFINITION: Final = "windows.json"
 _ENTRIES_MAX: Final = 1_000_000  # of each region in a batch: what is in one batch is in memory
 _RESERVED: Final = {"ts": "timestamp", "seq": "bigint", "position": "bigint"}
 _EXACT: Final = re.compile(r"(tiny|small|big)?int|integer|long|decimal(\(\d+(, *\d+)?\))?", re.I)
-_LISTENER_S: Final = 10.0
 
 
 class WindowsError(AnabranchError):
@@ -178,7 +171,8 @@ def windows(
     place = place.absolute()
     names = _settled(place, streams, windowing, wanted, given)
     spark.dataSource.register(PartsSink)
-    watch = _Watch(progress)
+    tally = _Tally(progress)
+    watch = QueryWatch("windows", tally.add)
 
     def start() -> StreamingQuery:
         table = read_by_region(
@@ -205,22 +199,14 @@ def windows(
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{interval_s} seconds").start()
 
-    spark.streams.addListener(watch)
-    try:
-        run = supervise(start, failures_max=0 if once else 10)
-        watch.wait()
-    finally:
-        spark.streams.removeListener(watch)
-    return watch.result(names, run.starts, _watermark(place))
+    run = watch.during(spark, lambda: supervise(start, failures_max=0 if once else 10))
+    return tally.result(names, run.starts, _watermark(place))
 
 
 def _watermark(place: Path) -> int | None:
     """The watermark of the last batch that was committed; None if it never moved."""
-    batches = [int(each.name) for each in place.glob("commits/[0-9]*") if each.name.isdigit()]
-    if not batches:
-        return None
-    facts = (place / "offsets" / str(max(batches))).read_text("utf-8").splitlines()[1]
-    return json.loads(facts)["batchWatermarkMs"] or None
+    newest = newest_batch(place, "commits")
+    return None if newest is None else facts_of_batch(place, newest)["batchWatermarkMs"] or None
 
 
 # ------------------------------------------------------------------------------------ the regions
@@ -365,27 +351,14 @@ def _dry_run(
 # ---------------------------------------------------------------------------------------- progress
 
 
-class _Watch(StreamingQueryListener):
-    """Adds up what Spark tells after each batch of one query."""
+class _Tally:
+    """Adds up what Spark tells after each batch."""
 
     def __init__(self, report: Callable[[Step], None] | None) -> None:
-        self.name = f"windows-{uuid.uuid4().hex}"
         self._report = report
-        self._running: set[str] = set()
-        self._ended = threading.Condition()
         self._sums = dict.fromkeys(("entries", "untimed", "windows", "late"), 0)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Remember which run is ours."""
-        if event.name == self.name:
-            with self._ended:
-                self._running.add(str(event.runId))
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Add."""
-        step = event.progress
-        if step.name != self.name:
-            return
+    def add(self, step: StreamingQueryProgress) -> None:
         told: dict[str, int] = {"entries": 0, "untimed": 0, "windows": 0}
         for row in step.observedMetrics.values():
             told.update(row.asDict())
@@ -402,20 +375,6 @@ class _Watch(StreamingQueryListener):
                     _milliseconds(step.eventTime.get("watermark")),
                 )
             )
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing new."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Spark tells this last."""
-        with self._ended:
-            self._running.discard(str(event.runId))
-            self._ended.notify_all()
-
-    def wait(self) -> None:
-        """Until all is told of a query that has ended; Spark tells it on a thread of its own."""
-        with self._ended:
-            self._ended.wait_for(lambda: not self._running, _LISTENER_S)
 
     def result(self, names: tuple[str, ...], starts: int, watermark_ms: int | None) -> Windowed:
         """What all batches did."""

@@ -1,0 +1,54 @@
+"""What the files of a checkpoint say, where this process can see them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["facts_of_batch", "newest_batch", "seconds_since_planned"]
+
+_NEW_S: Final = 60.0
+
+
+def newest_batch(checkpoint: Path, log: str) -> int | None:
+    """The last batch in ``offsets`` (planned) or in ``commits`` (done); None if there is none."""
+    names = (each.name for each in checkpoint.glob(f"{log}/[0-9]*"))
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
+    """What Spark noted when it planned a batch. Raises `OSError` and `ValueError`."""
+    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    if len(lines) < 2:
+        raise ValueError(f"{checkpoint}/offsets/{batch} is damaged")
+    found: dict[str, Any] = json.loads(lines[1])
+    return found
+
+
+def seconds_since_planned(location: str | None) -> float:
+    """How long ago the batch that is to be written now was planned for the first time.
+
+    Much, if it is a repetition of one that was under way when its query ended; 0 for less than a
+    minute, as a new batch has it. 0 as well where it cannot be known: `location`, as Spark has it,
+    may be on a file system that is none here.
+    """
+    path = None if location is None else _local(location)
+    try:
+        batch = None if path is None else newest_batch(path, "offsets")
+        if path is None or batch is None:
+            return 0.0
+        planned_ms = int(facts_of_batch(path, batch)["batchTimestampMs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+    seconds = time.time() - planned_ms / 1000
+    return seconds if seconds > _NEW_S else 0.0
+
+
+def _local(location: str) -> Path | None:
+    if location.startswith("/"):
+        return Path(location)
+    parts = urlsplit(location)
+    return Path(unquote(parts.path)) if parts.scheme == "file" and not parts.netloc else None

@@ -1,0 +1,168 @@
+"""What `archive` and `replay` say: before they do it, while they do, and where they start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from anabranch.spark.jobs.archive import Archived, Part, Step, archive
+from anabranch.spark.jobs.replay import replay
+from anabranch.spark.lake import LakeError
+from anabranch.spark.losses import DataLossError
+from anabranch.spark.options import OptionError
+from tests.spark.reading import base_of
+from tests.spark.test_lake_jobs import command
+from tests.spark.test_sink import entries, fill, url
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.servers import AnabranchServer, RedisServer
+
+ROWS = 300
+
+
+def given(server: AnabranchServer, **more: str) -> dict[str, str]:
+    return {"url": url(server), "subscribe": "s,t", "maxEntriesPerTrigger": "100", **more}
+
+
+def planned(server: AnabranchServer, lake: Path, **more: str) -> Archived:
+    return archive(None, lake, dry_run=True, options=given(server, **more))
+
+
+def said_by(*words: str, place: Path) -> tuple[str, list[str]]:
+    """What a command prints, and the lines on stderr."""
+    job = command(*words, place=place)
+    told, noise = job.communicate(timeout=200)
+    assert job.returncode == 0, noise
+    return told, noise.splitlines()
+
+
+def test_a_dry_run_says_what_a_run_then_does(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    fill(ours, "s", ROWS)
+    with ours.client() as client:
+        client.call("XADD", "t", "5-1", "a", "1")
+    at = {key: base_of(ours, key) for key in ("s", "t")}
+    parts = (
+        Part("s", "", ROWS, at["s"], at["s"] + ROWS - 1),
+        Part("t", "", 1, at["t"], at["t"]),
+    )
+    plan = planned(ours, lake)
+    assert plan == Archived(ROWS + 1, 2, 0, 0, 0, (), parts, dry_run=True)
+    assert not lake.exists()
+
+    steps: list[Step] = []
+    done = archive(spark, lake, progress=steps.append, options=given(ours))
+    assert (done.entries, done.parts, done.dry_run) == (plan.entries, parts, False)
+    assert [each.batch for each in steps] == list(range(len(steps)))
+    assert len(steps) >= 4
+    left = ROWS + 1
+    for step in steps:
+        left -= step.entries
+        assert step.left == left
+    assert left == 0
+
+    assert planned(ours, lake).entries == 0
+    fill(ours, "s", 7)
+    again = planned(ours, lake)
+    assert again.parts == (Part("s", "", 7, at["s"] + ROWS, at["s"] + ROWS + 6),)
+    assert (again.entries, again.files, again.total) == (7, 1, ROWS + 1)
+    before = sorted(lake.rglob("*"))
+    assert planned(ours, lake) == again
+    assert sorted(lake.rglob("*")) == before
+    assert archive(spark, lake, options=given(ours)).parts == again.parts
+
+
+def test_a_dry_run_starts_where_the_options_say_and_fails_as_the_run_would(
+    spark: SparkSession, ours: AnabranchServer, plain: RedisServer, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    with ours.client() as client:
+        client.pipeline([("XADD", "s", f"{each}-0", "n", "1") for each in range(1, 11)])
+    for more in ({"startingTimestamp": "8"}, {"startingOffsets": '{"s": "8"}'}):
+        assert planned(ours, lake, **more).entries == 3
+    done = archive(spark, lake, options=given(ours, startingTimestamp="8"))
+    assert done.entries == 3
+    # What the options say is for the start: the checkpoint knows better.
+    assert planned(ours, lake, startingOffsets="earliest").entries == 0
+    with ours.client() as client:
+        client.pipeline([("XADD", "s", f"{each}-0", "n", "1") for each in range(11, 21)])
+        client.call("XTRIM", "s", "MAXLEN", "2")
+    with pytest.raises(DataLossError, match="8 entries"):
+        planned(ours, lake)
+    assert planned(ours, lake, failOnDataLoss="false").entries == 10
+    with plain.client() as client:
+        client.call("XADD", "s", "*", "n", "1")
+    with pytest.raises(LakeError, match="has no positions"):
+        archive(None, lake, dry_run=True, options={"url": url(plain), "subscribe": "s"})
+    with pytest.raises(OptionError, match="needs a Spark session"):
+        archive(None, lake, options=given(ours))
+
+
+def test_a_replay_says_how_far_it_is_and_before_what_it_would_do(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    fill(ours, "s", ROWS)
+    with ours.client() as client:
+        client.call("XADD", "t", "5-1", "a", "1")
+    archive(spark, tmp_path, options=given(ours))
+
+    def run(**more: Any) -> tuple[Any, list[tuple[int, int]]]:
+        seen: list[tuple[int, int]] = []
+        done = replay(
+            spark,
+            tmp_path,
+            url=url(ours),
+            prefix="new:",
+            progress=lambda *said: seen.append(said),
+            **more,
+        )
+        return done, seen
+
+    plan, seen = run(dry_run=True)
+    assert (plan.entries, plan.streams, plan.dry_run) == (ROWS + 1, ("new:s", "new:t"), True)
+    assert plan.files == len(list(tmp_path.glob("stream=*/**/*.parquet")))
+    assert (plan.first, plan.last) == ("5-1", entries(ours, "s")[-1][0])
+    assert (seen, entries(ours, "new:s")) == ([], [])
+    for written in (ROWS + 1, 0):
+        done, seen = run()
+        assert done.entries == ROWS + 1
+        assert (seen[0], seen[-1][0]) == ((0, ROWS + 1), written)
+        assert seen == sorted(set(seen))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_command_says_where_it_starts_and_how_far_it_is(
+    ours: AnabranchServer, tmp_path: Path
+) -> None:
+    fill(ours, "s", ROWS)
+    words = ("archive", "lake", "--streams", "s", "-u", url(ours), "-o", "maxEntriesPerTrigger=200")
+    told, noise = said_by(*words, "--dry-run", "--json", place=tmp_path)
+    assert (json.loads(told)["entries"], noise) == (ROWS, [])
+    told, _ = said_by(*words, "--dry-run", place=tmp_path)
+    assert "s: 300 entries at most, positions " in told
+    assert "a dry run: nothing was written" in told
+    assert not (tmp_path / "lake").exists()
+    told, noise = said_by(*words, "--once", place=tmp_path)
+    assert noise == [
+        "anabranch: no checkpoint yet: starting at s from its first entry "
+        "(startingOffsets=earliest)",
+        "batch 0: 200 entries, 100 left",
+        "batch 1: 100 entries, 0 left",
+    ]
+    assert "300 entries added, in 2 files of " in told
+    told, (line,) = said_by(*words, place=tmp_path)
+    assert line.startswith("anabranch: resuming from checkpoint at s behind ")
+    assert line.endswith("; startingOffsets ignored")
+    assert "0 entries added, in 0 files of 0 bytes; the lake has 300" in told
+    told, noise = said_by(*("replay", "lake", "-u", url(ours), "--prefix", "new:"), place=tmp_path)
+    assert noise[0] == "0 entries added, of 300 in the lake"
+    assert noise[-1] == "300 entries added, of 300 in the lake"
+    assert "files: 2\n" in told
