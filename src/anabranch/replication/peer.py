@@ -215,3 +215,6 @@ class Peer:
         self.receive_lag = ReceiveLag()
         self.run_id = ""
         """The process that was there last."""
+        self.agreed: dict[int, int] = {}
+        """By origin of ours, up to where it had the same effects as we: we sent them, or it has
+        shown it. Only this process knows."""

@@ -82,8 +82,11 @@ class Sender:
         """The peer tells from where on it wants our effects."""
         number = message.vector.get(self._mesh.origin, 0)
         self._mesh.refuse_beyond_issued(number, now_ms)
-        if self._differs(self._mesh.origin, number, message.fingerprint):
-            self._set_back(session, self._mesh.origin, number)
+        same = self._has_same(self._mesh.origin, number, message.fingerprint)
+        if same:
+            self._agree(session, number)
+        elif same is not None:
+            self._conflict(session, self._mesh.origin, number, now_ms)
         session.position = number
         session.subscribed = True
         self.feed(session)
@@ -103,7 +106,7 @@ class Sender:
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
         mesh.peer(session.region).counters.served_fetches += 1
         batches: list[bytes] | None = []
-        if self._differs(message.origin, message.after, message.fingerprint):
+        if self._has_same(message.origin, message.after, message.fingerprint) is False:
             self._conflict(session, message.origin, message.after, now_ms)
         else:
             batches = mesh.local.read(message.origin, message.after, limit)
@@ -115,32 +118,33 @@ class Sender:
             mesh.send_raw(session, FrameType.BATCH, raw)
         mesh.send(session, Fetched(message.origin))
 
-    def _differs(self, origin: int, number: int, fingerprint: bytes) -> bool:
-        """Whether the peer has a batch that ends with a number, and it is not the one here."""
-        if not fingerprint:
-            return False
-        ours = self._mesh.local.fingerprint(origin, number)
-        return ours is not None and ours != fingerprint
+    def _has_same(self, origin: int, number: int, fingerprint: bytes) -> bool | None:
+        """Whether the batch that ends with a number is the same there; None if nobody can tell."""
+        ours = self._mesh.local.fingerprint(origin, number) if fingerprint else None
+        return None if ours is None else ours == fingerprint
+
+    def _agree(self, session: Session, number: int) -> None:
+        agreed = self._mesh.peer(session.region).agreed
+        agreed[self._mesh.origin] = max(number, agreed.get(self._mesh.origin, 0))
 
     def _conflict(self, session: Session, origin: int, number: int, now_ms: float) -> None:
         """A number has two contents: nothing may follow either of them elsewhere.
 
-        The region that issued both must stop. If that is neither side, only people can be told.
+        The region that issued both must stop: it was set back. But if the peer had the same as we
+        while this process lived, it is the peer's disk that lies, as far as one can tell; that, and
+        what two others have issued, only people can be told.
         """
-        region = region_of(origin)
-        if region == self._mesh.region:
-            self._set_back(session, origin, number)
+        mesh, region = self._mesh, region_of(origin)
+        agreed = mesh.peer(session.region).agreed.get(origin, 0)
+        if region == mesh.region and number > agreed:
+            mesh.set_back(_set_back_text(origin, number, session.region))
+            mesh.refuse_if_set_back()
         if region == session.region:
-            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, self._mesh.region))
-        self._mesh.note_once(
+            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, mesh.region))
+        mesh.note_once(
             "conflict", (session.region, origin), now_ms,
             region=session.region, origin=origin, number=number,
         )  # fmt: skip
-
-    def _set_back(self, session: Session, origin: int, number: int) -> None:
-        """This region has issued a number twice."""
-        self._mesh.set_back(_set_back_text(origin, number, session.region))
-        self._mesh.refuse_if_set_back()
 
     def begin_state(self, session: Session, message: StateGet, now_ms: float) -> None:
         """The peer wants our state, or some keys; a transfer that is under way begins again."""
@@ -222,6 +226,7 @@ class Sender:
                 session.position = span(raw).last
                 session.credit -= len(raw)
                 budget -= len(raw)
+            self._agree(session, session.position)
 
     def _feed_state(self, session: Session) -> None:
         budget = STATE_SLICE_BYTES

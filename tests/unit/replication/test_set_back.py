@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.replication_world import Node, World
+from anabranch.oplog.batch import span
+from tests.support.replication_world import Node, World, batch_bytes
 
 
 def cluster_with_history(world: World) -> tuple[list[Node], dict[str, Any]]:
@@ -134,3 +135,20 @@ def test_who_cannot_tell_is_believed() -> None:
     world.heal()
     world.run_until(world.converged, 15_000)
     assert not two.local.noted("set_back")
+
+
+def test_a_peer_whose_disk_lies_stops_nobody() -> None:
+    """It had what we have while this process lived: it cannot be us who was set back."""
+    world = World()
+    (one, two, three), _ = cluster_with_history(world)
+    one.crash(clean=True)
+    first, second, last = one.local.batches[2]
+    one.local.batches[2] = [first, second, batch_bytes(2, 3, 1, wall_ms=1)]
+    assert span(last).last == 3
+    one.start()
+    world.run(2000)
+    assert two.local.noted("conflict") == [{"region": 1, "origin": 2, "number": 3}]
+    assert not two.local.noted("set_back")
+    two.write()
+    world.run(500)
+    assert one.local.vector[2] == three.local.vector[2] == 4
