@@ -117,7 +117,7 @@ class Region:
 
     def takes_writes(self) -> bool:
         """Return whether it has got what the others had when it joined."""
-        facts = self.ask("INFO", "CRDT")
+        facts = self.ask("INFO", "replication")
         assert isinstance(facts, bytes)
         return b"caught_up:1" in facts
 

@@ -57,8 +57,9 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
     stream = shared_stream(keyspace, effect.db, effect.key)
     replica = replica_of(keyspace)
-    parts(stream).marks[replica.dot] = effect.group
-    replica.unstable_marks[replica.dot] = None
+    dot = replica.dot
+    parts(stream).marks[dot] = effect.group
+    replica.unstable_marks[dot] = None
     # Who knew of this removal cannot have been heard before it: all creations go.
     stream.groups.pop(effect.group, None)
     settle(keyspace, effect.db, effect.key, stream)

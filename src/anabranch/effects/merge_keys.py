@@ -41,8 +41,9 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
         else:
             for origin in stream.logs:
                 group.drop_between(origin, 0, context.get(origin, 0))
-    shared.marks[replica.dot] = NO_GROUP if effect.expired else ALL_GROUPS
-    replica.unstable_marks[replica.dot] = None
+    dot = replica.dot
+    shared.marks[dot] = NO_GROUP if effect.expired else ALL_GROUPS
+    replica.unstable_marks[dot] = None
     stream.recount()
     renew_producers(keyspace, stream)
     if (
@@ -67,8 +68,9 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`: groups that it did not know of go as well."""
     replica = replica_of(keyspace)
-    replica.flushes[replica.dot] = effect.db
-    replica.unstable_marks[replica.dot] = None
+    dot = replica.dot
+    replica.flushes[dot] = effect.db
+    replica.unstable_marks[dot] = None
     replica.touches.note_all({replica.origin: replica.number})
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
