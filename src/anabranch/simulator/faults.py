@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from anabranch.simulator.disk import Fault
+from anabranch.simulator.impostor import impersonate
 from anabranch.simulator.network import Line
 from anabranch.simulator.node import Node
 
@@ -324,7 +325,7 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
         if len(members) < len(run.members()) or owner.is_removed or asked.is_removed:
             run.timeline.after(100, appear)
         else:
-            run.impersonate(owner, asked)
+            impersonate(run, owner, asked)
 
     for _ in range(8):
         run.timeline.after(chance.random() * run.breaking_ms, appear)

@@ -46,17 +46,6 @@ SILENT_ONCE_IN: Final = 4
 CALM_MS: Final = 12_000.0
 """Longer than any dial is waited for, and any silence is borne."""
 
-IMPOSTOR: Final = 100
-"""How far from the region whose number it uses another server stands in the network."""
-
-IMPOSTOR_MS: Final = 1500.0
-"""How long it asks."""
-
-IMPOSTOR_LOOK_MS: Final = 5.0
-
-HEARD_MS: Final = 2000.0
-"""A region of which was heard so lately must be known to be alive."""
-
 CASES: Final = (
     "acknowledgement that travels",
     "acknowledgement held back",
@@ -155,23 +144,23 @@ class Simulation:
         self.breaking_ms = minutes * 60_000
         self.timeline = Timeline()
         self.record = Record(self.timeline)
-        self.network = Network(self.timeline, self._chance("network"))
+        self.network = Network(self.timeline, self.chance("network"))
         self.network.reached = self.record.reached
         self.network.on_batch = self.record.leaves
-        self.work = Workload(self._chance("workload"))
+        self.work = Workload(self.chance("workload"))
         self.is_breaking = False
         self.commands = 0
-        self._clients = self._chance("clients")
+        self._clients = self.chance("clients")
         self._interval_ms = self._clients.choice([10, 30, 60, 100])
-        chance = self._chance("settings")
-        self._settings: dict[str, Any] = {
+        chance = self.chance("settings")
+        self.settings: dict[str, Any] = {
             "xadd_id_uniqueness_mode": self.work.mode,
             "idmp_conflict": self.work.conflict,
             "appendfsync": chance.choice(["always", "everysec", "everysec", "no"]),
             "stream_node_max_entries": chance.choice([100, 4, 2]),
         }
         if "limits" in self.faults:
-            self._settings |= {
+            self.settings |= {
                 "oplog_segment_bytes": 4096,
                 "oplog_max_bytes": chance.choice([1000, 8000, 100_000]),
                 "region_cache_bytes": chance.choice([500, 4000, 64 << 20]),
@@ -184,17 +173,17 @@ class Simulation:
         for number in range(1, regions + 1):
             node = Node(
                 number,
-                Settings(region_id=number, **self._settings),
+                Settings(region_id=number, **self.settings),
                 self.timeline,
                 self.network,
                 self.record,
-                self._chance(f"region {number}"),
+                self.chance(f"region {number}"),
                 self._has_changed,
             )
             node.keeps_log = keeps_log
             node.on_refused = self._refused
             if "crash" in self.faults:
-                node.first_level = self._chance(f"version of {number}").choice([1, NEW_LEVEL])
+                node.first_level = self.chance(f"version of {number}").choice([1, NEW_LEVEL])
             if number > 1:
                 node.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
                     : number - 1
@@ -209,7 +198,8 @@ class Simulation:
         self._readings: list[_Reading] = []
         self._levels: dict[Process, int] = {}  # what all members can do, as each of them knows
 
-    def _chance(self, purpose: str) -> random.Random:
+    def chance(self, purpose: str) -> random.Random:
+        """Chance of its own for each purpose, so that one thing more changes no other."""
         return random.Random(f"{self.seed}/{purpose}")
 
     # -- the run ------------------------------------------------------------------------------
@@ -256,7 +246,7 @@ class Simulation:
     def _break(self) -> None:
         self.is_breaking = True
         for name in self.faults:
-            FAULTS[name](self, self._chance(f"{name}"))
+            FAULTS[name](self, self.chance(f"{name}"))
         until_ms = self.timeline.now_ms + self.breaking_ms
         for node in self.nodes:
             self._client(node)
@@ -274,7 +264,7 @@ class Simulation:
         self.checks.finish(processes)
         if self.seed % SILENT_ONCE_IN == 0:
             self._be_silent()
-        chance = self._chance("end")
+        chance = self.chance("end")
         for process in processes:
             self.checks.drain(process)
         for reading in self._readings:
@@ -464,49 +454,6 @@ class Simulation:
                 self.record.excuse(origin, upto)
         node.lose_disk()
 
-    def impersonate(self, owner: Node, asked: Node) -> None:
-        """A second server asks a member to be taken in under a number that is in use.
-
-        As long as all members have heard of the first a short while ago it must not be.
-        """
-        impostor = Node(
-            owner.number,
-            Settings(region_id=owner.number, **self._settings),
-            self.timeline,
-            self.network,
-            Record(self.timeline),
-            self._chance(f"impostor of {owner.number}"),
-            lambda _process: None,
-        )
-        impostor.place = owner.number + IMPOSTOR
-        impostor.seeds = [(HOST, self.network.port(asked.number))]
-        running = [node.process for node in self.members()]
-        until_ms = self.timeline.now_ms + IMPOSTOR_MS
-        self.record.say(impostor.place, f"asks {asked.number} for the number {owner.number}")
-
-        def look() -> None:
-            process = impostor.process
-            if process is None:
-                return
-            if process.cluster_id:
-                raise Violation(
-                    23, f"another server was taken in as region {owner.number}, which is alive"
-                )
-            is_known = running == [node.process for node in self.members()] and all(
-                each is not None and _has_heard_of(each, owner) for each in running
-            )
-            if is_known and self.timeline.now_ms < until_ms:
-                self.timeline.after(IMPOSTOR_LOOK_MS, look)
-                return
-            told = "is taken by another server"
-            self.record.reached["number in use refused"] += any(
-                told in line for line in impostor.record.lines
-            )
-            impostor.kill()
-
-        impostor.start()
-        look()
-
     def remove(self, node: Node, by: Node) -> None:
         """A region removes another, which may not be there; what only that had is lost."""
         process = by.process
@@ -525,14 +472,6 @@ class Simulation:
         self.record.say(by.number, f"removes region {node.number}")
         node.is_removed = True
         process.happen(lambda: process.replicator.remove(node.number, force=True))
-
-
-def _has_heard_of(process: Process, node: Node) -> bool:
-    """Whether a region knows that another one lives."""
-    if process is node.process:
-        return True
-    heard_ms = process.replicator._mesh.rows.heard_ms.get(node.number)  # noqa: SLF001
-    return heard_ms is not None and process.node.timeline.now_ms - heard_ms < HEARD_MS
 
 
 def stream_deadlines(process: Process) -> bool:

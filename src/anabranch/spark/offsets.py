@@ -33,7 +33,6 @@ __all__ = [
     "next_id",
     "parse_id",
     "previous_id",
-    "share",
 ]
 
 BY_ID: Final = -1
@@ -296,24 +295,3 @@ def _cut_by_id(whole: Range, parts: int) -> list[Range]:
         for low, high in pairwise(bounds)
         if parse_id(low) < parse_id(high)
     ]
-
-
-def share(backlogs: Mapping[tuple[str, str], int], limit: int) -> dict[tuple[str, str], int]:
-    """Share `limit` entries out among regions, in proportion to what each has to read.
-
-    Every region with a backlog gets at least one entry, even if that exceeds the limit: none may
-    wait for ever. What rounding leaves over goes to the largest backlogs.
-    """
-    total = sum(backlogs.values())
-    if total <= limit:
-        return dict(backlogs)
-    spare, rest = max(limit - len(backlogs), 0), max(total - len(backlogs), 1)
-    shares = {name: 1 + (backlog - 1) * spare // rest for name, backlog in backlogs.items()}
-    left = limit - sum(shares.values())
-    for name in sorted(backlogs, key=lambda name: (-backlogs[name], name)):
-        if left <= 0:
-            break
-        more = min(left, backlogs[name] - shares[name])
-        shares[name] += more
-        left -= more
-    return shares

@@ -29,12 +29,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from anabranch.sharing import share
 from anabranch.spark.client import Client, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
 from anabranch.spark.heads import Survey
 from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, ends_missing, losses
-from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id, share
+from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.ranges import read_range
 from anabranch.spark.starting import tell_start

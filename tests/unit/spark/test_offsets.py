@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.sharing import share
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,
@@ -18,7 +19,6 @@ from anabranch.spark.offsets import (
     next_id,
     parse_id,
     previous_id,
-    share,
 )
 
 names = st.sampled_from(["", "eu", "us", "orders", "é"])

@@ -1,0 +1,74 @@
+"""A second server that asks a member to be taken in under a number that is in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anabranch.config.settings import Settings
+from anabranch.simulator.node import Node
+from anabranch.simulator.process import HOST, Process
+from anabranch.simulator.record import Record, Violation
+
+if TYPE_CHECKING:
+    from anabranch.simulator.simulation import Simulation
+
+__all__ = ["impersonate"]
+
+PLACE: Final = 100
+"""How far from the region whose number it uses it stands in the network."""
+
+ASKS_MS: Final = 1500.0
+
+LOOK_MS: Final = 5.0
+
+HEARD_MS: Final = 2000.0
+"""A region of which was heard so lately must be known to be alive."""
+
+
+def impersonate(run: Simulation, owner: Node, asked: Node) -> None:
+    """Ask for a while. As long as all members have lately heard of the first it must be refused."""
+    impostor = Node(
+        owner.number,
+        Settings(region_id=owner.number, **run.settings),
+        run.timeline,
+        run.network,
+        Record(run.timeline),
+        run.chance(f"impostor of {owner.number}"),
+        lambda _process: None,
+    )
+    impostor.place = owner.number + PLACE
+    impostor.seeds = [(HOST, run.network.port(asked.number))]
+    running = [node.process for node in run.members()]
+    until_ms = run.timeline.now_ms + ASKS_MS
+    run.record.say(impostor.place, f"asks {asked.number} for the number {owner.number}")
+
+    def look() -> None:
+        process = impostor.process
+        if process is None:
+            return
+        if process.cluster_id:
+            raise Violation(
+                23, f"another server was taken in as region {owner.number}, which is alive"
+            )
+        is_known = running == [node.process for node in run.members()] and all(
+            each is not None and _has_heard_of(each, owner) for each in running
+        )
+        if is_known and run.timeline.now_ms < until_ms:
+            run.timeline.after(LOOK_MS, look)
+            return
+        told = "is taken by another server"
+        run.record.reached["number in use refused"] += any(
+            told in line for line in impostor.record.lines
+        )
+        impostor.kill()
+
+    impostor.start()
+    look()
+
+
+def _has_heard_of(process: Process, node: Node) -> bool:
+    """Whether a region knows that another one lives."""
+    if process is node.process:
+        return True
+    heard_ms = process.replicator._mesh.rows.heard_ms.get(node.number)  # noqa: SLF001
+    return heard_ms is not None and process.node.timeline.now_ms - heard_ms < HEARD_MS
