@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SERVER := $(VENV)/.server
 STAMP := $(VENV)/.installed
 ARGS ?=
 # Tests run side by side; those of Spark share one worker, and so one Java. They begin at once, as
@@ -19,25 +20,30 @@ help: ## this list
 	@echo
 	@echo "  make run ARGS='--port 6380' passes arguments on; so do test, histories and bench."
 
-setup: $(STAMP) ## a virtual environment in .venv with everything that is needed
+setup: $(STAMP) ## a virtual environment in .venv with everything that tests and checks need
 
-# Quick when nothing changed: the stamp is older than neither list of dependencies.
-$(STAMP): pyproject.toml constraints.txt
+# Quick when nothing changed: each stamp is newer than both lists of dependencies.
+$(SERVER): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1);" \
-	       "name another with: make setup PYTHON=python3.12" >&2; exit 1; }
+	       "name another with: make run PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  --build-constraint constraints.txt --editable . \
+	  --build-constraint constraints.txt --editable .
+	@touch $@
+
+$(STAMP): $(SERVER)
+	@echo "installing what tests, checks and benchmarks need, some 1.3 GB with Spark and Java"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
 	  --group test --group lint --group bench
 	@touch $@
 
-run: setup ## a server on 127.0.0.1:6379, data in data/
+run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
 	@mkdir -p data
 	$(BIN)/anabranch serve --dir data $(ARGS)
 
-demo: setup ## three regions on this machine, data in data/cluster
+demo: $(SERVER) ## three regions on this machine, data in data/cluster
 	$(BIN)/anabranch cluster up $(ARGS)
 
 test: setup redis ## all tests, fast ones first

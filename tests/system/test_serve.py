@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -76,6 +77,21 @@ def test_one_line_says_that_it_is_ready() -> None:
         assert f"dir {server.directory / 'data'}" in line
         assert "data lives in memory only (appendonly no)" in line
         assert not (server.directory / "data" / "appendonlydir").exists()
+
+
+def test_port_0_alone_chooses_a_port_and_says_which(tmp_path: Path) -> None:
+    arguments = [*COMMAND, "serve", "--port", "0", "--dir", str(tmp_path)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode()
+            found = re.search(r"on 127\.0\.0\.1:(\d+)", line)
+            assert found is not None, line
+            with RespClient(port=int(found[1])) as client:
+                assert client.call("CONFIG", "GET", "port")[1][1] == ("$", found[1].encode())
+        finally:
+            process.terminate()
+            process.communicate(timeout=SECONDS)
 
 
 def test_a_taken_port_is_named_with_the_way_out(tmp_path: Path) -> None:

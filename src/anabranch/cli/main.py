@@ -57,6 +57,7 @@ class _Lazy(click.Group):
     cls=_Lazy,
     help="A stream server that speaks the Redis protocol.",
     epilog="'anabranch COMMAND --help' says more about a command.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, "-v", "--version", prog_name="anabranch")
 def command() -> None:
@@ -70,5 +71,5 @@ def main() -> None:
 
 def server_main() -> None:
     """Entry point of ``anabranch-server``, which takes what ``redis-server`` takes."""
-    serve: click.Command = import_module("anabranch.cli.serve").command
-    serve(prog_name="anabranch-server")
+    serve = import_module("anabranch.cli.serve")
+    serve.command(prog_name=serve.SERVER)

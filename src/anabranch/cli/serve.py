@@ -14,24 +14,35 @@ from anabranch.config.load import load
 from anabranch.config.settings import GROUPS, ROWS
 from anabranch.errors import ConfigError
 from anabranch.oplog.errors import LogError
-from anabranch.version import __version__
+from anabranch.version import REDIS_VERSION, __version__
 
 if TYPE_CHECKING:
     from anabranch.config.rows import Row
 
-__all__ = ["Directives", "command"]
+__all__ = ["SERVER", "Directives", "command"]
+
+SERVER = "anabranch-server"
+"""The program that takes the arguments of redis-server, and whose version has the same form."""
+
+
+_COMMON = (
+    "port bind unixsocket requirepass tls-port dir appendonly appendfsync maxmemory logfile "
+    "region-id cluster-create join"
+).split()
+"""The directives of ``--help``; ``--help-all`` has the others."""
 
 
 class Directives(click.Command):
     """A command whose options are directives: taken as they come, described in ``--help``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Leave everything but a call for help to ``config.load``."""
-        if "--help" in args or args in (["-h"], ["help"]):
+        """Leave everything but a call for help or for the version to ``config.load``."""
+        ctx.obj = "--help-all" in args  # whether help describes every directive
+        if ctx.obj or "--help" in args or args in (["-h"], ["help"]):
             click.echo(self.get_help(ctx))
             ctx.exit()
         if args in (["-v"], ["--version"]):
-            click.echo(f"anabranch {__version__}")
+            click.echo(_redis_version() if ctx.info_name == SERVER else f"anabranch {__version__}")
             ctx.exit()
         ctx.args = list(args)
         return []
@@ -41,7 +52,11 @@ class Directives(click.Command):
         return ["[FILE | -]", "[--DIRECTIVE VALUE ...]..."]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every directive by group, from the settings table."""
+        """The common directives, or all of them by group, from the settings table."""
+        if not ctx.obj:
+            with formatter.section("Common directives (--help-all describes all of them)"):
+                formatter.write_dl([(f"--{name}", described(ROWS[name])) for name in _COMMON])
+            return
         for group, heading in GROUPS.items():
             rows = [row for row in ROWS.values() if row.group == group]
             with formatter.section(heading):
@@ -58,6 +73,17 @@ def described(row: Row) -> str:
     """Sentence, what is allowed, default."""
     default = row.default_text or '""'
     return f"{row.sentence} ({row.allowed}; default {default})"
+
+
+def _redis_version() -> str:
+    """The line of ``redis-server --version``: test tools read the first number of it.
+
+    That number is the version of Redis whose behaviour clients find.
+    """
+    return (
+        f"Redis server v={REDIS_VERSION} sha=00000000:0 malloc=libc bits=64 "
+        f"build=anabranch-{__version__}"
+    )
 
 
 @click.command(

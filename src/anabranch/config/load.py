@@ -217,7 +217,7 @@ def _did_you_mean(name: str) -> str:
 
 
 def _unknown(place: str, line: str, name: str) -> str:
-    advice = _did_you_mean(name) or "; 'anabranch serve --help' lists all of them"
+    advice = _did_you_mean(name) or "; 'anabranch serve --help-all' lists all of them"
     return f"{place}: \"{line}\"\n  unknown directive '{name}'{advice}"
 
 
@@ -234,8 +234,6 @@ def _check_together(settings: Settings) -> None:
         raise ConfigError("tls-port needs tls-cert-file and tls-key-file")
     if settings.tls_port and settings.tls_port == settings.port:
         raise ConfigError("port and tls-port must differ; port 0 switches plain TCP off")
-    if not settings.port and not settings.tls_port and not settings.unixsocket:
-        raise ConfigError("nothing to listen on: set port, tls-port or unixsocket")
     if settings.aclfile and settings.user:
         raise ConfigError("use either user lines or aclfile, not both")
 

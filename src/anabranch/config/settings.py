@@ -72,7 +72,7 @@ class Settings:
     )
     port: int = row(
         Integer(0, 65535), "6379", group="network",
-        sentence="TCP port for clients; 0 listens on no TCP port.",
+        sentence="TCP port for clients; 0 is off, or a free port if nothing else is listened on.",
     )
     unixsocket: str = row(
         Text(), "", group="network", immutable=True,

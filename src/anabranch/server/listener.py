@@ -35,6 +35,12 @@ _FORGIVEN: Final = {
 }
 """What "-address" in ``bind`` overlooks: the machine does not have it."""
 
+_CHOICES_MAX: Final = 50
+"""Free ports to try until one is free on every address of ``bind``."""
+
+_CHOSEN_PORT_MAX: Final = 65535 - 10_000
+"""The gossip port of a region is 10,000 above its port, unless ``gossip-port`` is set."""
+
 
 class Listeners:
     """All listening sockets of a server, by what they are for: "tcp", "tls", "unix"."""
@@ -56,6 +62,9 @@ class Listeners:
             for kind, port in (("tcp", settings.port), ("tls", settings.tls_port)):
                 if port:
                     wanted.append((kind, bind_all(settings.bind, port, settings.tcp_backlog)))
+            if not (wanted or settings.unixsocket):
+                wanted.append(("tcp", bind_free_port(settings.bind, settings.tcp_backlog)))
+                settings.port = wanted[0][1][0].getsockname()[1]
             if settings.tls_port:
                 self._tls = client_facing(settings)
             if settings.unixsocket:
@@ -153,7 +162,8 @@ class Listeners:
 def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list[socket.socket]:
     """A listening socket for every address of ``bind``; all or none.
 
-    Raises :class:`ConfigError`; ``option`` is where another port can be chosen.
+    Port 0 becomes the port that the first address gets. Raises :class:`ConfigError`; ``option`` is
+    where another port can be chosen.
     """
     sockets: list[socket.socket] = []
     try:
@@ -166,6 +176,7 @@ def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list
                 if optional and problem.errno in _FORGIVEN:
                     continue
                 raise ConfigError(_why_not(host, port, problem, option)) from None
+            port = port or sockets[0].getsockname()[1]
         if not sockets:
             raise ConfigError(f"port {port}: none of the bind addresses '{bind}' can be used")
     except BaseException:
@@ -173,6 +184,22 @@ def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list
             each.close()
         raise
     return sockets
+
+
+def bind_free_port(bind: str, backlog: int) -> list[socket.socket]:
+    """The same on a port that is free on every address of ``bind``."""
+    for attempt in range(_CHOICES_MAX):
+        try:
+            sockets = bind_all(bind, 0, backlog)
+        except ConfigError:  # the port that the first address got may be taken on another one
+            if attempt == _CHOICES_MAX - 1:
+                raise
+            continue
+        if sockets[0].getsockname()[1] <= _CHOSEN_PORT_MAX:
+            return sockets
+        for each in sockets:
+            each.close()
+    raise ConfigError("no free port was found; choose one with --port")
 
 
 def _bind_host(host: str, port: int, backlog: int) -> list[socket.socket]:

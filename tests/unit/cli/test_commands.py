@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from anabranch.cli import serve
 from anabranch.cli.main import command
 from anabranch.config.settings import ROWS
-from anabranch.version import __version__
+from anabranch.version import REDIS_VERSION, __version__
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +35,30 @@ def test_help_lists_the_sub_commands() -> None:
 
 
 @pytest.mark.parametrize("name", ["serve", "config"])
-def test_help_describes_every_directive(name: str) -> None:
-    result = run(name, "--help")
+def test_the_whole_help_describes_every_directive(name: str) -> None:
+    result = run(name, "--help-all")
     assert result.exit_code == 0
     words = result.stdout.replace("--", " ").replace(",", " ").split()
     assert [name for name in ROWS if name not in words] == []
     assert "ANABRANCH_DIRECTIVE" in result.stdout or name == "config"
+
+
+def test_help_of_serve_fits_on_a_screen_and_names_the_rest() -> None:
+    result = run("serve", "--help")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) <= 60
+    assert "--port" in result.stdout
+    assert "--help-all" in result.stdout
+    assert run("-h").stdout == run("--help").stdout
+
+
+def test_the_server_program_says_its_version_as_redis_server_does() -> None:
+    result = CliRunner().invoke(serve.command, ["--version"], prog_name=serve.SERVER)
+    found = re.fullmatch(
+        r"Redis server v=(\S+) sha=\S+ malloc=\S+ bits=64 build=(\S+)\n", result.stdout
+    )
+    assert found is not None
+    assert found.groups() == (REDIS_VERSION, f"anabranch-{__version__}")
 
 
 def test_version_is_said_the_same_way_everywhere() -> None:
