@@ -22,8 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import machine, memory, report, targets
+from . import longest, machine, memory, report, targets
 from .load import Connection, RefusedError
+from .longest import LongCommand, LongRow, long_commands, run_long_commands
 from .measure import Bench, Row, run_workload
 from .restart import RestartRow, run_restarts
 from .servers import Recipe, Server, ServerError, anabranch_recipe, redis_recipe
@@ -34,6 +35,8 @@ FULL_ROUNDS, QUICK_ROUNDS = 7, 3
 FULL_SCALE, QUICK_SCALE = 1.0, 0.2
 FULL_ENTRIES, QUICK_ENTRIES = 200_000, 40_000
 QUICK_RESTART = 100_000
+QUICK_LONG = 50_000
+LONG_ROUNDS, QUICK_LONG_ROUNDS = 3, 1
 POLICIES = ("everysec", "always")
 TABLE_COLUMNS = 140
 
@@ -67,13 +70,15 @@ def main(
         for policy in POLICIES
     }
     restarts = _is_wanted(targets.RESTART, only)
+    commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
     if list_names:
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
+        names += [f"longest wait: {one.name}" for one in commands]
         click.echo("\n".join(names))
         return
-    wanted = Wanted(workloads, durable, shapes, restarts=restarts)
+    wanted = Wanted(workloads, durable, shapes, commands, restarts=restarts)
     if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
@@ -114,13 +119,16 @@ class Wanted:
     durable: dict[str, list[Workload]]
     """By what ``appendfsync`` is to be."""
     shapes: list[memory.Shape]
+    commands: list[LongCommand]
+    """While they run, a canary measures how long others wait."""
     restarts: bool
 
     @property
     def count(self) -> int:
         """Return how many rows that makes."""
         durable = sum(map(len, self.durable.values()))
-        return len(self.workloads) + durable + len(self.shapes) + self.restarts
+        others = len(self.shapes) + len(self.commands) + self.restarts
+        return len(self.workloads) + durable + others
 
 
 def _run(
@@ -133,6 +141,7 @@ def _run(
     rows: list[Row] = []
     weights: list[memory.MemoryRow] = []
     restarts: list[RestartRow] = []
+    waits: list[LongRow] = []
     baseline, subject = contestants()
     with Progress(
         TextColumn("{task.description:<44}"),
@@ -168,6 +177,13 @@ def _run(
             entries = QUICK_ENTRIES if quick else FULL_ENTRIES
             weights.append(memory.run_shape(shape, baseline, subject, entries))
             progress.advance(task)
+        if wanted.commands:
+            progress.update(task, description="longest waits")
+            entries = QUICK_LONG if quick else longest.FULL_ENTRIES
+            times = QUICK_LONG_ROUNDS if quick else LONG_ROUNDS
+            for row in run_long_commands(baseline, subject, wanted.commands, entries, times):
+                waits.append(row)
+                progress.update(task, advance=1, description=f"longest wait: {row.name}")
     return report.Result(
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=described,
@@ -179,6 +195,8 @@ def _run(
         workloads=rows,
         memory=weights,
         restarts=restarts,
+        waits=waits,
+        waits_entries=QUICK_LONG if quick else longest.FULL_ENTRIES,
         targets=targets.judge(rows, restarts),
     )
 

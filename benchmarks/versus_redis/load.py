@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 BUFFER_BYTES = 1 << 20
-REPLY_TIMEOUT_S = 20.0
+REPLY_TIMEOUT_S = 60.0
+_PING, _PONG = b"PING\r\n", b"+PONG\r\n"
 
 
 class RefusedError(Exception):
@@ -107,6 +109,24 @@ class Connection:
     def send(self, payload: bytes) -> None:
         """Send bytes that are encoded already."""
         self._socket.sendall(payload)
+
+    def send_and_skim(self, payload: bytes) -> None:
+        """Send commands and read their replies without looking at more than the first byte.
+
+        A PING behind them tells where the replies end.
+        """
+        sender = threading.Thread(target=self._socket.sendall, args=(payload + _PING,))
+        sender.start()  # a server may answer the first before it has read the last
+        end = first = b""
+        while end != _PONG:
+            size = self._socket.recv_into(self._buffer)
+            if not size:
+                raise ConnectionError("the server closed the connection")
+            first = first or bytes(self._buffer[:100])
+            end = (end + self._buffer[max(size - len(_PONG), 0) : size])[-len(_PONG) :]
+        sender.join()
+        if first.startswith(b"-"):
+            raise RefusedError(first.partition(b"\r\n")[0].decode(errors="replace"))
 
     def drain(self, lines: int) -> None:
         """Read until `lines` lines have come."""

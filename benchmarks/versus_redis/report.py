@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from .longest import FLOOR_MS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from .longest import LongRow, Waits
     from .machine import Machine
     from .measure import Row, Spread
     from .memory import MemoryRow
@@ -48,6 +51,9 @@ class Result:
     workloads: list[Row]
     memory: list[MemoryRow]
     restarts: list[RestartRow]
+    waits: list[LongRow]
+    waits_entries: int
+    """Entries of the stream that the long commands work on."""
     targets: list[Verdict]
 
 
@@ -63,6 +69,8 @@ def tables(result: Result) -> list[Table]:
         made.append(_memory_table(result))
     if result.restarts:
         made.append(_restart_table(result))
+    if result.waits:
+        made.append(_wait_table(result))
     measured = [verdict for verdict in result.targets if verdict.passed is not None]
     if measured:
         made.append(_target_table(measured))
@@ -148,6 +156,19 @@ def to_markdown(result: Result) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     lines += ["| " + " | ".join([row.name, *_restart_cells(row)]) + " |" for row in result.restarts]
+    lines += [
+        "",
+        "## Longest waits",
+        "",
+        f"What a client that pings each millisecond waited longest, in milliseconds, while one "
+        f"command of another client ran on a stream of {result.waits_entries:,} entries, all of "
+        f"them pending in one group; in brackets the server's CPU in milliseconds. Goal: no more "
+        f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms.",
+        "",
+        f"| While | {theirs.name} | {ours.name} | At most | |",
+        "|---|---:|---:|---:|---|",
+    ]
+    lines += ["| " + " | ".join([row.name, *_wait_cells(row)]) + " |" for row in result.waits]
     return "\n".join(lines) + "\n"
 
 
@@ -205,6 +226,18 @@ def _restart_table(result: Result) -> Table:
     return table
 
 
+def _wait_table(result: Result) -> Table:
+    title = f"Longest wait of others in ms (CPU), {result.waits_entries:,} entries"
+    table = Table(title=title, title_justify="left")
+    table.add_column("while")
+    for heading in (result.baseline.name, result.subject.name, "at most", ""):
+        table.add_column(heading, justify="right")
+    for row in result.waits:
+        *cells, word = _wait_cells(row)
+        table.add_row(row.name, *cells, Text(word, style="green" if row.passed else "bold red"))
+    return table
+
+
 def _target_table(verdicts: list[Verdict]) -> Table:
     table = Table(title="Targets (ratio)", title_justify="left")
     table.add_column("workload")
@@ -259,6 +292,17 @@ def _restart_cells(row: RestartRow) -> list[str]:
         f"{ours.cpu_s.median:.2f}",
         _ratio(row.cpu_ratio),
     ]
+
+
+def _wait_cells(row: LongRow) -> list[str]:
+    if row.problem:
+        return [row.problem, "-", "-", "not measured"]
+    word = "pass" if row.passed else "FAIL"
+    return [_waits(row.baseline), _waits(row.subject), f"{row.at_most_ms:.0f}", word]
+
+
+def _waits(waits: Waits | None) -> str:
+    return "-" if waits is None else f"{waits.worst_ms.median:.1f} ({waits.cpu_ms.median:.0f})"
 
 
 def _number(value: float | None, digits: int) -> str:
