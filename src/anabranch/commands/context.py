@@ -73,7 +73,8 @@ class Context:
         self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
         # blocked until our vector covers theirs
         self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
-        self.session = Session(0, None, "", "")  # nobody, until somebody asks for something
+        self._nobody = Session(0, None, "", "")
+        self.session = self._nobody  # until somebody asks for something
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
         self.resp3 = False
@@ -93,6 +94,11 @@ class Context:
         self.resp3 = session.resp3
         if now_ms != self.now_ms:
             self.set_time(now_ms)
+
+    def leave(self, session: Session) -> None:
+        """The connection is gone: do not keep its session until the next one comes."""
+        if self.session is session:
+            self.session = self._nobody
 
     def set_time(self, now_ms: int) -> None:
         """The time of day for what follows."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import ref
 
 if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.values import Value
 
 __all__ = ["Waiter", "Waiters"]
+
+STALE_TIMERS: Final = 64
+"""Timers of commands that wait no longer are swept out when more than this outnumber the others."""
 
 
 class Waiter:
@@ -28,7 +32,7 @@ class Waiter:
     """
 
     __slots__ = (
-        "__weakref__",  # who waits for other things than keys is forgotten with the waiter
+        "__weakref__",  # timers, and tables of who waits for other things than keys, do not keep it
         "args",
         "deadline_ms",
         "fails_without_key",
@@ -68,7 +72,7 @@ class Waiters:
     def __init__(self, keyspace: Keyspace) -> None:
         self._keyspace = keyspace
         self.active: dict[Waiter, None] = {}
-        self._timers: list[tuple[int, int, Waiter]] = []  # heap; stale ones are skipped
+        self._timers: list[tuple[int, int, ref[Waiter]]] = []  # heap; stale ones are skipped
         self._serial = 0
 
     def add(self, waiter: Waiter) -> None:
@@ -87,7 +91,15 @@ class Waiters:
     def _arm(self, at_ms: int, waiter: Waiter) -> None:
         if at_ms:
             self._serial += 1
-            heapq.heappush(self._timers, (at_ms, self._serial, waiter))
+            heapq.heappush(self._timers, (at_ms, self._serial, ref(waiter)))
+            if len(self._timers) > 4 * len(self.active) + STALE_TIMERS:
+                self._timers[:] = [each for each in self._timers if self._is_armed(each)]
+                heapq.heapify(self._timers)
+
+    def _is_armed(self, timer: tuple[int, int, ref[Waiter]]) -> bool:
+        """Whether somebody still waits for this timer."""
+        waiter = timer[2]()
+        return waiter in self.active and timer[0] in (waiter.deadline_ms, waiter.recheck_ms)
 
     def remove(self, waiter: Waiter) -> None:
         """Take a command out of every queue."""
@@ -104,14 +116,15 @@ class Waiters:
         """Waiters whose deadline or recheck time has come; each at most once per timer."""
         timers = self._timers
         while timers and timers[0][0] <= now_ms:
-            at_ms, _, waiter = heapq.heappop(timers)
-            if waiter in self.active and at_ms in (waiter.deadline_ms, waiter.recheck_ms):
+            timer = heapq.heappop(timers)
+            waiter = timer[2]()
+            if waiter is not None and self._is_armed(timer):
                 yield waiter
 
     def next_timer_ms(self) -> int | None:
         """When :meth:`due` will next have something, or None."""
         timers = self._timers
-        while timers and timers[0][2] not in self.active:
+        while timers and timers[0][2]() not in self.active:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 

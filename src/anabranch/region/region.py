@@ -21,7 +21,7 @@ from anabranch.commands.dispatch import Dispatcher, Entry, RequestRefused
 from anabranch.commands.redaction import hidden, redacted
 from anabranch.commands.session import Session
 from anabranch.commands.table import COMMANDS
-from anabranch.commands.transaction import forget_watches
+from anabranch.commands.transaction import end_transaction
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
@@ -114,7 +114,10 @@ class Region:
         if session.waiter is not None:
             self.keyspace.waiters.remove(session.waiter)
             session.waiter = None
-        forget_watches(self.context, session)
+        end_transaction(self.context, session)
+        session.backlog.clear()
+        session.outbox.clear()
+        self.context.leave(session)
         self.channels.forget(session)
         self.dispatcher.monitors.pop(session, None)
         self.dispatcher.postponed.pop(session, None)

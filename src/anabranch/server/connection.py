@@ -8,6 +8,7 @@ messages pile up beyond its output buffer limit is closed.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from anabranch.resp.encode import error
@@ -43,7 +44,7 @@ class ClientConnection(asyncio.Protocol):
         self._parser: RequestParser
         self._authenticated = False
         self._held_bytes = 0  # received since the backlog began
-        self._held_replies = 0  # how often replies wait until it is safe to give them
+        self._held_replies: deque[list[bytes]] = deque()  # wait until it is safe to give them
         self._held_reply_bytes = 0
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
@@ -110,8 +111,15 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, by its will or ours."""
-        self._region.close_session(self.session)
+        session = self.session
+        self._region.close_session(session)
         self._server.connection_closed(self)
+        # What it held goes now. Session and connection name each other: without this it would all
+        # wait for the cycle collector, which comes rarely.
+        session.connection = None
+        for parts in self._held_replies:
+            parts.clear()
+        self._parser = RequestParser()
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -127,9 +135,10 @@ class ClientConnection(asyncio.Protocol):
             session.closing = True
         if outbox:
             if self._durability.must_hold():
-                self._held_replies += 1
-                self._held_reply_bytes += sum(map(len, outbox))
-                self._durability.hold(self, outbox[:])
+                parts = outbox[:]
+                self._held_replies.append(parts)
+                self._held_reply_bytes += sum(map(len, parts))
+                self._durability.hold(self, parts)
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
                     self._pause_reading()
             else:
@@ -167,7 +176,7 @@ class ClientConnection(asyncio.Protocol):
 
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
-        self._held_replies -= 1
+        self._held_replies.popleft()
         self._held_reply_bytes -= sum(map(len, parts))
         if not self.transport.is_closing():
             self._write(parts)
