@@ -128,7 +128,7 @@ class Dispatcher:
         session = ctx.session
         command = entry.command
         try:
-            self._admit(session, command, args)
+            self.admit(session, command, args)
         except CommandError as refusal:
             raise self.refused(entry, refusal) from None
         if (
@@ -152,7 +152,8 @@ class Dispatcher:
             if self.monitors and not command.skips_monitor:
                 self.feed_monitors(session, args)
 
-    def _admit(self, session: Session, command: Command, args: list[bytes]) -> None:
+    def admit(self, session: Session, command: Command, args: list[bytes]) -> None:
+        """Raise what stands against running a request now; a blocked one is asked for each time."""
         ctx = self.context
         if session.user is None:
             if not command.is_noauth:

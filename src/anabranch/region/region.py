@@ -302,6 +302,8 @@ class Region:
     def _retry(self, waiter: Waiter, now_ms: int) -> None:
         """Run a blocked command again: it answers, fails, or keeps its place."""
         session = waiter.session
+        if session.closing:  # nobody reads it; what it would take is for those who stay
+            return
         ctx = self.context
         ctx.enter(session, now_ms)
         ctx.waiter = waiter
@@ -311,6 +313,8 @@ class Region:
         reply: bytes | None
         started = self.clock.ticks_ns()
         try:
+            # Rules may have changed since it blocked: it is asked for again, as in Redis 7.2.
+            self.dispatcher.admit(session, entry.command, waiter.args)
             reply = entry.function(ctx, waiter.args)
         except CommandError as refusal:
             reply = self._refused(session, entry, refusal)
