@@ -65,9 +65,7 @@ def test_without_the_key_a_blocked_command_ends(server: AnabranchServer, command
 
 
 @pytest.mark.parametrize("command", BLOCKED)
-def test_without_the_command_a_blocked_command_ends(
-    server: AnabranchServer, command: str
-) -> None:
+def test_without_the_command_a_blocked_command_ends(server: AnabranchServer, command: str) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED[command]) as client:
         assert admin.call("ACL", "SETUSER", "alice", "-@all") == ("+", b"OK")
         admin.call(*WAKES.get(command, ADD))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.errors import AnabranchError
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.keyspace.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
 
 if TYPE_CHECKING:
     from anabranch.commands.spec import Command
@@ -52,6 +52,7 @@ _ALL_CHANNELS_ALREADY = (
     "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
     "have any effect. Try 'resetchannels' to start with an empty list of channels"
 )
+_PATTERN_TOO_LONG = f"The pattern is too long: {PATTERN_BYTES_MAX} bytes are allowed"
 _FIRST_ARG_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
 
 
@@ -110,6 +111,7 @@ class Selector:
         "future_commands",
         "index",
         "keys",
+        "matchers",
     )
 
     def __init__(self, index: CommandIndex, *, all_channels: bool = False) -> None:
@@ -118,6 +120,7 @@ class Selector:
         self.keys: dict[bytes, int] = {}  # pattern -> READ | WRITE
         self.all_channels = all_channels
         self.channels: dict[bytes, None] = {}
+        self.matchers: dict[bytes, Matcher] = {}  # of the patterns of keys and channels
         self.all_commands = False
         self.future_commands = False  # +@all came last: what is not ruled out is allowed
         self.allowed: set[str] = set()
@@ -130,6 +133,7 @@ class Selector:
         twin.all_keys = self.all_keys
         twin.keys = dict(self.keys)
         twin.channels = dict(self.channels)
+        twin.matchers = dict(self.matchers)
         twin.all_commands = self.all_commands
         twin.future_commands = self.future_commands
         twin.allowed = set(self.allowed)
@@ -150,16 +154,16 @@ class Selector:
         sign = rule[:1]
         if word in (b"allkeys", b"~*"):
             self.all_keys = True
-            self.keys.clear()
+            self._forget(self.keys)
         elif word == b"resetkeys":
             self.all_keys = False
-            self.keys.clear()
+            self._forget(self.keys)
         elif word in (b"allchannels", b"&*"):
             self.all_channels = True
-            self.channels.clear()
+            self._forget(self.channels)
         elif word == b"resetchannels":
             self.all_channels = False
-            self.channels.clear()
+            self._forget(self.channels)
         elif word in (b"allcommands", b"+@all"):
             self._all_commands(allow=True)
         elif word in (b"nocommands", b"-@all"):
@@ -195,16 +199,29 @@ class Selector:
             if not tilde or letters not in (b"R", b"W", b"RW", b"WR"):
                 raise RuleError(SYNTAX)
             uses = (READ if b"R" in letters else 0) | (WRITE if b"W" in letters else 0)
-        if has_blanks(pattern):
-            raise RuleError(SYNTAX)
+        self._learn(pattern)
         self.keys[pattern] = self.keys.get(pattern, 0) | uses
 
     def _add_channels(self, pattern: bytes) -> None:
         if self.all_channels:
             raise RuleError(_ALL_CHANNELS_ALREADY)
+        self._learn(pattern)
+        self.channels[pattern] = None
+
+    def _forget(self, patterns: dict[bytes, Any]) -> None:
+        patterns.clear()
+        self.matchers = {
+            pattern: matcher
+            for pattern, matcher in self.matchers.items()
+            if pattern in self.keys or pattern in self.channels
+        }
+
+    def _learn(self, pattern: bytes) -> None:
         if has_blanks(pattern):
             raise RuleError(SYNTAX)
-        self.channels[pattern] = None
+        if len(pattern) > PATTERN_BYTES_MAX:
+            raise RuleError(_PATTERN_TOO_LONG)
+        self.matchers[pattern] = compile_glob(pattern)
 
     def _category(self, category: bytes, *, allow: bool) -> None:
         name = category.decode("latin-1")
@@ -291,7 +308,7 @@ class Selector:
         for flag in flags.split():
             needed |= _KEY_USES.get(flag, 0)
         return any(
-            uses & needed == needed and compile_glob(pattern).fullmatch(key)
+            uses & needed == needed and self.matchers[pattern](key)
             for pattern, uses in self.keys.items()
         )
 
@@ -301,7 +318,7 @@ class Selector:
             return True
         if is_pattern:
             return channel in self.channels
-        return any(compile_glob(pattern).fullmatch(channel) for pattern in self.channels)
+        return any(self.matchers[pattern](channel) for pattern in self.channels)
 
     # -- in words -----------------------------------------------------------------------------
 

@@ -127,8 +127,8 @@ def _filter(kind: bytes, value: bytes) -> Callable[[Command], bool]:
         category = value.lower().decode("latin-1")
         return lambda row: category in CATEGORIES and category in row.categories
     if kind == b"pattern":
-        glob = compile_glob(value, ignore_case=True)
-        return lambda row: glob.fullmatch(row.full_name.encode()) is not None
+        matches = compile_glob(value, ignore_case=True)
+        return lambda row: matches(row.full_name.encode())
     raise CommandError(texts.SYNTAX)
 
 

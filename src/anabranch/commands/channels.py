@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.keyspace.pattern import compile_glob
+from anabranch.keyspace.pattern import Matcher, compile_glob
 from anabranch.resp.encode import encode
 from anabranch.resp.values import Push
 
@@ -43,7 +42,7 @@ class Channels:
     def __init__(self) -> None:
         self.channels: dict[bytes, dict[Session, None]] = {}
         self.patterns: dict[bytes, dict[Session, None]] = {}
-        self._matchers: dict[bytes, re.Pattern[bytes]] = {}  # of the patterns, compiled once
+        self._matchers: dict[bytes, Matcher] = {}  # of the patterns, compiled once
         self.shards: dict[bytes, dict[Session, None]] = {}
         self.pending: dict[Session, None] = {}  # sessions with messages to write out
 
@@ -64,18 +63,26 @@ class Channels:
         """Deliver to subscribers of the channel, then of matching patterns; returns how many."""
         count = self.send(self.channels.get(channel, ()), [b"message", channel, message])
         for pattern, sessions in self.patterns.items():
-            # The channel without name is matched by the pattern without name alone, as in Redis.
-            if (channel or not pattern) and self._matcher(pattern).fullmatch(channel):
+            if self._matchers[pattern](channel):
                 count += self.send(sessions, [b"pmessage", pattern, channel, message])
         return count
 
-    def _matcher(self, pattern: bytes) -> re.Pattern[bytes]:
-        matcher = self._matchers.get(pattern)
-        if matcher is None:
-            if len(self._matchers) > 2 * len(self.patterns):  # patterns come and go
-                self._matchers.clear()
-            matcher = self._matchers[pattern] = compile_glob(pattern)
-        return matcher
+    def learn(self, patterns: Iterable[bytes]) -> None:
+        """Patterns that somebody will listen to; CommandError, and none is, if one is too long."""
+        known = self._matchers
+        self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
+
+    def leave(
+        self, registry: dict[bytes, dict[Session, None]], name: bytes, session: Session
+    ) -> None:
+        """A connection does not listen to a name any more; nothing happens if it did not."""
+        listeners = registry.get(name)
+        if listeners is not None:
+            listeners.pop(session, None)
+            if not listeners:
+                del registry[name]
+                if registry is self.patterns:
+                    del self._matchers[name]
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         """Deliver to shard subscribers of the channel."""
@@ -98,10 +105,6 @@ class Channels:
             (self.shards, session.shard_channels),
         ):
             for name in names:
-                listeners = registry.get(name)
-                if listeners is not None:
-                    listeners.pop(session, None)
-                    if not listeners:
-                        del registry[name]
+                self.leave(registry, name, session)
             names.clear()
         self.pending.pop(session, None)

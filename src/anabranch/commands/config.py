@@ -108,7 +108,7 @@ def config_get(ctx: Context, args: list[bytes]) -> bytes:
             if row is not None:
                 shown.setdefault(pattern.lower(), (pattern, row))
             continue
-        matches = compile_glob(pattern, ignore_case=True).fullmatch
+        matches = compile_glob(pattern, ignore_case=True)
         for name, row in _NAMES:
             if matches(name):
                 shown.setdefault(name, (name, row))

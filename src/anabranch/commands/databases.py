@@ -31,7 +31,7 @@ def keys(ctx: Context, args: list[bytes]) -> bytes:
     pattern = args[1]
     found = list(db.values)
     if pattern != b"*":
-        matches = compile_glob(pattern).fullmatch
+        matches = compile_glob(pattern)
         found = [key for key in found if matches(key)]
     deadlines = db.deadlines
     if deadlines.first_due(ctx.now_ms) is not None:
@@ -56,7 +56,7 @@ def scan(ctx: Context, args: list[bytes]) -> bytes:
             if count < 1:
                 raise CommandError(texts.SYNTAX)
         elif word == b"MATCH":
-            matches = None if raw == b"*" else compile_glob(raw).fullmatch
+            matches = None if raw == b"*" else compile_glob(raw)
         elif word == b"TYPE":
             type_name = raw.lower()
         else:

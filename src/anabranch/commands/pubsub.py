@@ -67,6 +67,8 @@ def _subscriber(kind: _Kind) -> CommandFunction:
         registry = kind.listeners(ctx)
         own = kind.names(session)
         messages: list[list[object]] = []
+        if kind is _PATTERNS:
+            ctx.channels.learn(args[1:])  # which refuses one that is too long, and so all
         for name in args[1:]:
             own.add(name)
             registry.setdefault(name, {})[session] = None
@@ -87,10 +89,7 @@ def _unsubscriber(kind: _Kind) -> CommandFunction:
         for name in args[1:] or sorted(own):
             if name in own:
                 own.remove(name)
-                listeners = registry[name]
-                del listeners[session]
-                if not listeners:
-                    del registry[name]
+                ctx.channels.leave(registry, name, session)
             messages.append([kind.leave, name, kind.count(session)])
         return _acknowledged(ctx, messages or [[kind.leave, None, kind.count(session)]])
 
@@ -115,7 +114,7 @@ def _active(kind: _Kind) -> CommandFunction:
             raise wrong_subcommand(args)
         names = list(kind.listeners(ctx))
         if len(args) == 3:
-            matches = compile_glob(args[2]).fullmatch
+            matches = compile_glob(args[2])
             names = [name for name in names if matches(name)]
         return ctx.reply(names)
 

@@ -37,6 +37,9 @@ _HEADER_OVERLAP = 32  # bytes of an unfinished request that a header split acros
 _PARTIAL_MAX = 64 * 1024
 """A larger unfinished request is completed by the careful parser, which keeps its bytes once."""
 
+_MANY_ARGUMENTS = re.compile(rb"\*[0-9]{3}")
+"""hiredis makes room for as many arguments as are declared, 8 bytes each, before they come."""
+
 _LARGE_BULK = re.compile(rb"\r\n\$[0-9]{5,}\r\n")
 _LARGE_BULK_BEFORE = 1024
 """A chunk that has a large bulk string near its beginning is not searched: it is mostly payload."""
@@ -112,6 +115,7 @@ class RequestParser:
             more
             or careful.error is not None
             or rest[:1] != b"*"
+            or _MANY_ARGUMENTS.match(rest)
             or len(rest) > _PARTIAL_MAX
             or (partial and not requests)  # byte by byte: do not look at the same bytes each time
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import time
+import tracemalloc
 
 import pytest
 
@@ -71,3 +72,19 @@ def test_arguments_of_an_unfinished_request_count_as_buffered() -> None:
     for _ in range(10):
         parser.feed(b"$1\r\na\r\n" * 10_000)
     assert parser.buffered > 100_000 * 41
+
+
+def test_a_declared_count_holds_no_memory() -> None:
+    """Nobody gets room for 9,999 arguments by saying so."""
+    parsers = [RequestParser() for _ in range(200)]
+    for parser in parsers:
+        parser.feed(b"*1\r\n$4\r\nPING\r\n")
+    tracemalloc.start()
+    for parser in parsers:
+        assert parser.feed(b"*9999\r\n") == []
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 200 * 2000  # it was 80 KB each
+    for parser in parsers:
+        assert parser.feed(b"$1\r\nx\r\n" * 9999) == [[b"x"] * 9999]
+        assert parser.feed(b"*1\r\n$4\r\nPING\r\n") == [[b"PING"]]

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from weakref import ReferenceType, ref
@@ -183,8 +184,9 @@ def test_replies_that_wait_for_the_disk_go_with_their_client(
         (connection,) = server.connections
         disk.hold_syncs()
         writer.write(encode_command(["SET", "other", "v"]) + encode_command(["GET", "k"]))
-        await until(lambda: connection._held_replies, "the reply does not wait")
-        (parts,) = connection._held_replies
+        held = connection._held_replies
+        await until(partial(len, held), "the reply does not wait")
+        (parts,) = held
         left = parts_of(connection)
         del left["connection"]  # the queue of who waits for the disk names it, until then
         del connection
@@ -192,7 +194,7 @@ def test_replies_that_wait_for_the_disk_go_with_their_client(
         await until(lambda: not server.connections, "it is still there")
         assert not parts
         disk.let_all_sync()
-        del parts
+        del parts, held
         await until(lambda: not any(each() for each in left.values()), str(left))
 
     run(tmp_path, loop, test, disk, port=0, appendfsync="always")

@@ -21,6 +21,7 @@ from anabranch.cli.transfer.record import (
     TransferFailed,
 )
 from anabranch.cli.transfer.summary import Summary, safe
+from anabranch.errors import CommandError
 from anabranch.keyspace.pattern import compile_glob
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.kinds import SUPPORTED
@@ -131,7 +132,11 @@ def select(databases: tuple[int, ...], pattern: str | None, of_url: int | None) 
             raise click.UsageError("a database in the URL and --db exclude each other")
         wanted = frozenset((of_url,))
     raw = None if pattern is None else pattern.encode("utf-8", "surrogateescape")
-    return Selection(wanted, raw, None if raw is None else compile_glob(raw))
+    try:
+        matcher = None if raw is None else compile_glob(raw)
+    except CommandError as problem:
+        raise click.UsageError(str(problem).removeprefix("ERR ")) from None
+    return Selection(wanted, raw, matcher)
 
 
 def transfer_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
+
+from anabranch.keyspace.pattern import Matcher
 
 __all__ = ["Counts", "Item", "Record", "Selection", "Source", "Target", "TransferFailed"]
 
@@ -70,13 +71,13 @@ class Selection:
     """Empty: all."""
     pattern: bytes | None
     """As in the command KEYS, for those who can ask the server for it."""
-    matcher: re.Pattern[bytes] | None
+    matcher: Matcher | None
 
     def takes(self, db: int, key: bytes) -> bool:
         """Whether the key is among them."""
         if self.databases and db not in self.databases:
             return False
-        return self.matcher is None or self.matcher.fullmatch(key) is not None
+        return self.matcher is None or self.matcher(key)
 
 
 class Source(Protocol):
