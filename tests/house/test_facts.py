@@ -18,7 +18,9 @@ from tests.house.markdown import pages
 from tests.support.servers import REPOSITORY
 
 CODE = REPOSITORY / "src" / "anabranch"
-_EVENT = re.compile(r'(?:emit|host\.log|LOGGER\.log)\(\s*"\w+",\s*"([a-z_]+\.[a-z_]+)"')
+_EVENT = re.compile(
+    r'(?:emit|emit_sparingly|host\.log|LOGGER\.log)\(\s*"\w+",\s*"([a-z_]+\.[a-z_]+)"'
+)
 
 
 def modules() -> Iterator[tuple[Path, str]]:

@@ -194,7 +194,7 @@ def test_maxclients_is_lowered_to_what_the_system_allows(tmp_path: Path) -> None
         pytest.skip("setpriv is needed to take privileges away")
     with server, server.client() as client:
         assert '"event": "maxclients.lowered"' in server.log_text()
-        assert client.call("CONFIG", "GET", "maxclients")[1][1] == ("$", b"68")
+        assert client.call("CONFIG", "GET", "maxclients")[1][1] == ("$", b"67")
 
 
 # -- stopping -----------------------------------------------------------------------------------

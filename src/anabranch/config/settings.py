@@ -86,6 +86,11 @@ class Settings:
         Integer(0, 2147483647), "0", group="network", unit="seconds",
         sentence="Close a client that has been idle this long; 0 never does.",
     )
+    handshake_timeout: int = row(
+        Integer(1, 3600), "5", group="network", unit="seconds",
+        sentence="How long a TLS handshake, the greeting of a region, or a request of the "
+        "availability API may take.",
+    )
     tcp_keepalive: int = row(
         Integer(0, 2147483647), "300", group="network", unit="seconds",
         sentence="Probe silent connections this often, so that dead ones are noticed; 0 is off.",

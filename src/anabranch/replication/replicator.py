@@ -146,6 +146,11 @@ class Replicator:
             return None
         return session.theirs.region
 
+    def is_up(self, link: int) -> bool:
+        """Whether the greetings on a link are over: the other side is a region of the cluster."""
+        session = self._mesh.sessions.get(link)
+        return session is not None and session.stage is Stage.UP
+
     def frame_bytes_max(self, link: int) -> int:
         """How long a frame (type and payload) may be on a link at present."""
         session = self._mesh.sessions.get(link)

@@ -16,6 +16,7 @@ from anabranch.commands import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.region.region import Region
 from anabranch.server import clients, process
+from anabranch.server.admission import Admission
 from anabranch.server.availability import Availability
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
@@ -23,7 +24,7 @@ from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
 from anabranch.server.identity import recall
 from anabranch.server.listener import Listeners, keep_alive
-from anabranch.server.logs import close_logs, emit, open_logs
+from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.persistence import Persistence
@@ -53,13 +54,16 @@ class Server:
         self.clock = RealClock()
         self.host = ServerHost(self)
         self.region = Region(settings, self.clock, self.host)
+        self.admission = Admission()
         self.persistence = Persistence(self)
         self.durability = self.persistence.durability
         self.regions = None if self.region.replica is None else Regions(self)
         self.connections: set[ClientConnection] = set()
         self.all_closed = asyncio.Event()
         self.all_closed.set()
-        self.listeners = Listeners(settings, lambda: ClientConnection(self))
+        self.listeners = Listeners(
+            settings, self.admission, lambda place: ClientConnection(self, place)
+        )
         self.availability = Availability(self)
         self.heap = Heap()
         self._limits = clients.OutputLimits(settings)
@@ -139,7 +143,7 @@ class Server:
         """Whether a client that does not read must be closed (it is logged here)."""
         exceeded = self._limits.exceeded(connection, self._now_ms())
         if exceeded:
-            emit(
+            emit_sparingly(
                 "warning",
                 "client.output_limit",
                 client=connection.session.id,
@@ -150,7 +154,7 @@ class Server:
 
     def log_query_limit(self, connection: ClientConnection, unfinished_bytes: int) -> None:
         """A client is closed for what it began and did not finish: a request, or a transaction."""
-        emit(
+        emit_sparingly(
             "warning",
             "client.query_limit",
             client=connection.session.id,
@@ -332,7 +336,7 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
 
 def _loop_mistake(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     exc = context.get("exception")
-    emit(
+    emit_sparingly(
         "error",
         "server.internal_error",
         what=context.get("message"),

@@ -18,23 +18,26 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from anabranch.server.acceptor import Acceptor
+from anabranch.server.admission import Kind
 from anabranch.server.listener import bind_all
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
     from anabranch.replication.peer import PeerFigures
+    from anabranch.server.admission import Place
     from anabranch.server.app import Server
 
 __all__ = ["Availability", "Problem", "why_not_available"]
 
 HEAD_BYTES_MAX: Final = 16 * 1024
-HEAD_TIMEOUT_S: Final = 5.0
 TOLERANCE_MS: Final = 100
 BACKLOG: Final = 128
 
@@ -87,9 +90,7 @@ class Availability:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._settings = server.settings
-        self._listening: list[asyncio.Server] = []
-        self._doors: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._acceptor = Acceptor(server.admission, Kind.HTTP, self._protocol)
 
     @property
     def uid(self) -> int:
@@ -98,59 +99,44 @@ class Availability:
 
     async def open(self) -> None:
         """Listen; raises :class:`ConfigError` if that is impossible."""
-        for sock in self._bind():
-            await self._listen(sock)
+        self._acceptor.open(self._bind())
 
     def switch(self) -> None:
         """Listen, or not any more, as ``availability-api`` says now; raises ConfigError."""
         self.close()
         if self._settings.availability_api:
-            for sock in self._bind():
-                task = asyncio.get_running_loop().create_task(self._listen(sock))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            self._acceptor.open(self._bind())
 
     def _bind(self) -> list[socket.socket]:
         settings = self._settings
-        self._doors = bind_all(settings.bind, settings.http_port, BACKLOG, "--http-port")
-        return self._doors
-
-    async def _listen(self, sock: socket.socket) -> None:
-        if sock not in self._doors:  # switched off before it came to that
-            sock.close()
-            return
-        server = await asyncio.start_server(self._serve, sock=sock, limit=HEAD_BYTES_MAX)
-        if sock in self._doors:
-            self._listening.append(server)
-        else:  # switched off in the meantime
-            server.close()
+        return bind_all(settings.bind, settings.http_port, BACKLOG, "--http-port")
 
     def close(self) -> None:
         """Stop answering: clients are to look elsewhere."""
-        doors, self._doors = self._doors, []
-        listening, self._listening = self._listening, []
-        for sock in doors:
-            # The event loop may close it only in its next turn; this frees the port now.
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-        for each in listening:
-            each.close()
+        self._acceptor.close()
 
     # -- one connection -----------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _protocol(self, place: Place) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=HEAD_BYTES_MAX)
+        return asyncio.StreamReaderProtocol(reader, partial(self._serve, place))
+
+    async def _serve(
+        self, place: Place, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
-            async with asyncio.timeout(HEAD_TIMEOUT_S):
+            async with asyncio.timeout(self._settings.handshake_timeout):
                 head = await reader.readuntil(b"\r\n\r\n")
                 host, *_ = writer.get_extra_info("sockname")
                 writer.write(self._answer(head.decode("latin-1"), host))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # nobody there, or nobody who speaks HTTP
+            writer.transport.abort()  # nobody there, or nobody who speaks HTTP
         finally:
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+            place.leave()
 
     def _answer(self, head: str, address: str) -> bytes:
         request, *lines = head.split("\r\n")

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, cast
 from anabranch.resp.encode import error
 from anabranch.resp.limits import AUTHENTICATED, UNAUTHENTICATED, RequestLimits
 from anabranch.resp.parser import RequestParser
+from anabranch.server.admission import Kind
 
 if TYPE_CHECKING:
     from anabranch.commands.session import Session
+    from anabranch.server.admission import Place
     from anabranch.server.app import Server
 
 __all__ = ["ClientConnection"]
@@ -37,8 +39,9 @@ HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 class ClientConnection(asyncio.Protocol):
     """The asyncio side of one session."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, place: Place) -> None:
         self._server = server
+        self._place = place
         self._region = server.region
         self._durability = server.durability
         self._parser: RequestParser
@@ -56,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Register with the server, which may refuse us."""
         self.transport = cast("asyncio.Transport", transport)
+        self._place.become(Kind.CLIENT)
         self.session = self._region.open_session(
             _name(transport.get_extra_info("peername")), _name(transport.get_extra_info("sockname"))
         )
@@ -112,6 +116,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, by its will or ours."""
         session = self.session
+        self._place.leave()
         self._region.close_session(session)
         self._server.connection_closed(self)
         # What it held goes now. Session and connection name each other: without this it would all

@@ -15,15 +15,17 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
+from anabranch.server.acceptor import Acceptor
+from anabranch.server.admission import Admission, Kind
 from anabranch.server.listener import bind_all
-from anabranch.server.logs import emit
+from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import expires_in, names_in, sentence
 
 if TYPE_CHECKING:
     from anabranch.replication.replicator import Replicator
+    from anabranch.server.admission import Place
     from anabranch.server.tls import RegionTls
 
 __all__ = ["Fault", "Gossip"]
@@ -32,7 +34,6 @@ _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
 """A peer that takes nothing is cut off when so much waits for it; it has to ask again then."""
-ACCEPT_AGAIN_S: Final = 1.0
 BACKLOG: Final = 128
 TELL_AGAIN_S: Final = 60.0
 """A handshake that fails again in the same way is told so often."""
@@ -64,8 +65,12 @@ NO_FAULT: Final = Fault()
 class _Link(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, gossip: Gossip, dialled: tuple[str, int] | None) -> None:
+    def __init__(
+        self, gossip: Gossip, dialled: tuple[str, int] | None, place: Place | None = None
+    ) -> None:
         self._gossip = gossip
+        self._place = place  # of a link that another region has dialled
+        self._greeting: asyncio.TimerHandle | None = None
         self.number = gossip.next_number()
         self.dialled = dialled
         self.transport: asyncio.Transport
@@ -87,6 +92,9 @@ class _Link(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gossip.links[self.number] = self
+        if self._place is not None:
+            self._place.become(Kind.STRANGER)
+            self._greeting = gossip.loop.call_later(gossip.handshake_s(), self._must_have_greeted)
         names = None
         if gossip.tls is not None:
             certificate = transport.get_extra_info("peercert") or {}
@@ -94,7 +102,24 @@ class _Link(asyncio.Protocol):
             self.expires = expires_in(certificate)
         gossip.replicator.link_up(self.number, gossip.now_ms(), self.dialled, names)
 
+    def _must_have_greeted(self) -> None:
+        """Whoever is not known by now has to go: places for strangers are few."""
+        self._greeting = None
+        if self._gossip.replicator.is_up(self.number):
+            assert self._place is not None
+            self._place.become(Kind.PEER)
+            return
+        name = self.transport.get_extra_info("peername")
+        emit_sparingly(
+            "warning", "region.no_greeting", address=name[0] if name else "?", link=self.number
+        )
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._place is not None:
+            self._place.leave()
+        if self._greeting is not None:
+            self._greeting.cancel()
         if self._is_silent and self.dialled is not None:
             self._gossip.left_at_once(self.dialled, exc)
         if self._gossip.links.pop(self.number, None) is not None:
@@ -115,7 +140,9 @@ class _Link(asyncio.Protocol):
                     address = self.transport.get_extra_info("peername")
                     gossip.refused(address, "it speaks TLS, and tls-replication is no here")
                 else:
-                    emit("warning", "region.frame_refused", link=self.number, frame_bytes=size)
+                    emit_sparingly(
+                        "warning", "region.frame_refused", link=self.number, frame_bytes=size
+                    )
                 self.transport.abort()
                 return
             end = at + _LENGTH.size + size
@@ -176,7 +203,7 @@ class _Link(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if self.transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
-            emit("warning", "region.too_slow", link=self.number)
+            emit_sparingly("warning", "region.too_slow", link=self.number)
             self.transport.abort()
             return
         self.transport.write(frame)
@@ -190,8 +217,24 @@ class _Link(asyncio.Protocol):
 class Gossip:
     """See :class:`anabranch.replication.interface.Transport`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tls: RegionTls | None = None) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tls: RegionTls | None = None,
+        admission: Admission | None = None,
+        handshake_s: Callable[[], float] = lambda: DIAL_TIMEOUT_S,
+    ) -> None:
+        """``handshake_s``: how long the other side has for TLS, and again for its greeting."""
         self.loop = loop
+        self.handshake_s = handshake_s
+        self._acceptor = Acceptor(
+            admission or Admission(),
+            Kind.STRANGER,
+            lambda place: _Link(self, None, place),
+            tls=lambda: None if self.tls is None else self.tls.accepting,
+            handshake_s=handshake_s,
+            on_failure=lambda address, problem: self.handshake_failed((address, 0), problem),
+        )
         self.tls = tls
         """For connections to come; None is without."""
         self.on_tls_refused: Callable[[str, str], None] = lambda address, reason: None
@@ -202,8 +245,6 @@ class Gossip:
         self.faults: dict[int, Fault] = {}  # by region
         self.on_heard: Callable[[], None] = lambda: None
         """Called when frames have been received."""
-        self._servers: list[asyncio.Server] = []
-        self._doors: list[socket.socket] = []  # that listen
         self._tasks: set[asyncio.Task[None]] = set()
         self._next = 0
 
@@ -219,50 +260,20 @@ class Gossip:
     async def open(self, replicator: Replicator, bind: str, port: int) -> None:
         """Listen for other regions; raises :class:`ConfigError` if that is impossible."""
         self.replicator = replicator
-        self._doors = bind_all(bind, port, BACKLOG, "--gossip-port")
-        for door in self._doors:
-            await self._open_up(door)
+        self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
 
     def move(self, bind: str, port: int) -> None:
         """Listen at other addresses from now on; connections stay.
 
         On ConfigError nothing is listened to: put the settings back and move again.
         """
-        self._close_doors()  # first, since the present ones may stand in the way of the new ones
-        self._doors = bind_all(bind, port, BACKLOG, "--gossip-port")
-        for door in self._doors:
-            self._begin(self._open_up(door))
-
-    async def _open_up(self, door: socket.socket) -> None:
-        if door not in self._doors:  # moved on before it came to that
-            door.close()
-            return
-        if self.tls is not None:
-            door.setblocking(False)
-            self._watch(door)
-            return
-        server = await self.loop.create_server(lambda: _Link(self, None), sock=door)
-        if door in self._doors:
-            self._servers.append(server)
-        else:  # moved on in the meantime
-            server.close()
-
-    def _close_doors(self) -> None:
-        doors, self._doors = self._doors, []
-        servers, self._servers = self._servers, []
-        for door in doors:
-            # The event loop may close it only in its next turn; this frees the port now.
-            with suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)
-            if self.tls is not None:
-                self.loop.remove_reader(door)
-                door.close()
-        for server in servers:
-            server.close()
+        self._acceptor.close()  # first: what listens now may stand in the way of the new ones
+        self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
 
     def shut_down(self) -> None:
         """End everything."""
-        self._close_doors()
+        self._acceptor.close()
+        self._acceptor.cancel()
         for task in self._tasks:
             task.cancel()
         for link in list(self.links.values()):
@@ -307,38 +318,6 @@ class Gossip:
                 self.handshake_failed((host, port), problem)
 
     # -- TLS ----------------------------------------------------------------------------------
-
-    def _watch(self, door: socket.socket) -> None:
-        if door.fileno() >= 0:
-            self.loop.add_reader(door, self._open_door, door)
-
-    def _open_door(self, door: socket.socket) -> None:
-        """Somebody has dialled us.
-
-        A server of asyncio would tell nobody of a handshake that fails, and keep its certificate.
-        """
-        try:
-            sock, address = door.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return  # it is gone already
-        except OSError:  # no file is left for it
-            self.loop.remove_reader(door)
-            self.loop.call_later(ACCEPT_AGAIN_S, self._watch, door)
-            return
-        sock.setblocking(False)
-        self._begin(self._secure(sock, address))
-
-    async def _secure(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        assert self.tls is not None
-        try:
-            await self.loop.connect_accepted_socket(
-                lambda: _Link(self, None),
-                sock,
-                ssl=self.tls.accepting,
-                ssl_handshake_timeout=DIAL_TIMEOUT_S,
-            )
-        except OSError as problem:
-            self.handshake_failed(address, problem)
 
     def left_at_once(self, address: tuple[str, int], problem: Exception | None) -> None:
         """A region that we dialled has said nothing.

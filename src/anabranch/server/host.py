@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
-from anabranch.server.logs import emit, set_levels
+from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 
@@ -69,7 +69,12 @@ class ServerHost:
         exc = fields.pop("exc", None)
         if self._server.settings.hide_user_data_from_log and "error" in fields:
             fields["error"] = type(exc).__name__
-        emit(level, event, exc=exc if isinstance(exc, BaseException) else None, **fields)
+        mistake = exc if isinstance(exc, BaseException) else None
+        if mistake is not None:  # of one kind there may be as many as there are requests
+            about = f"{fields.get('command', '')} {type(mistake).__name__}"
+            emit_sparingly(level, event, about=about, exc=mistake, **fields)
+        else:
+            emit(level, event, exc=None, **fields)
 
     # -- connections and the process ----------------------------------------------------------
 
@@ -155,6 +160,7 @@ class ServerHost:
             self._reload_tls()
         elif name == "maxclients":
             fitting = process.raise_file_limit(settings.maxclients)
+            server.admission.limit_changed()
             if fitting < settings.maxclients:
                 raise ConfigError(
                     "The operating system is not able to handle the specified number of "

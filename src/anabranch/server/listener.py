@@ -12,11 +12,12 @@ import os
 import socket
 import stat
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
-from anabranch.server.logs import emit
+from anabranch.server.acceptor import Acceptor
+from anabranch.server.admission import Kind
+from anabranch.server.logs import emit, emit_sparingly
 from anabranch.server.tls import client_facing
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anabranch.config.settings import Settings
+    from anabranch.server.admission import Admission, Place
 
 __all__ = ["Listeners", "keep_alive"]
 
@@ -45,12 +47,26 @@ _CHOSEN_PORT_MAX: Final = 65535 - 10_000
 class Listeners:
     """All listening sockets of a server, by what they are for: "tcp", "tls", "unix"."""
 
-    def __init__(self, settings: Settings, protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        admission: Admission,
+        protocol: Callable[[Place], asyncio.Protocol],
+    ) -> None:
         self._settings = settings
-        self._protocol = protocol
-        self._servers: dict[str, list[asyncio.Server]] = {}
-        self._sockets: dict[str, list[socket.socket]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._acceptors = {
+            "tcp": Acceptor(admission, Kind.CLIENT, protocol),
+            "unix": Acceptor(admission, Kind.CLIENT, protocol),
+            "tls": Acceptor(
+                admission,
+                Kind.HANDSHAKE,
+                protocol,
+                tls=lambda: self._tls,
+                handshake_s=lambda: settings.handshake_timeout,
+                on_failure=_handshake_failed,
+            ),
+        }
         self._unix_path = ""
         self.addresses: list[str] = []  # for the ready line
 
@@ -76,8 +92,7 @@ class Listeners:
             raise
         for kind, sockets in wanted:
             self.addresses += [_address(each, kind) for each in sockets]
-            self._sockets[kind] = sockets
-            self._servers[kind] = [await self._serve(kind, each) for each in sockets]
+            self._acceptors[kind].open(sockets)
 
     def move(self, kind: str, port: int) -> None:
         """Listen on another port or on other addresses from now on; connections stay.
@@ -88,19 +103,8 @@ class Listeners:
         if kind == "tls" and port and self._tls is None:
             self._tls = client_facing(settings)
         self.close(kind)  # first, since the present sockets may stand in the way of the new ones
-        sockets = bind_all(settings.bind, port, settings.tcp_backlog) if port else []
-        self._sockets[kind] = sockets
-        loop = asyncio.get_running_loop()
-        for each in sockets:
-            task = loop.create_task(self._serve(kind, each))
-            task.add_done_callback(partial(self._moved, kind, each))
-
-    def _moved(self, kind: str, sock: socket.socket, task: asyncio.Task[asyncio.Server]) -> None:
-        server = task.result()
-        if sock in self._sockets.get(kind, ()):
-            self._servers.setdefault(kind, []).append(server)
-        else:  # moved on in the meantime
-            server.close()
+        if port:
+            self._acceptors[kind].open(bind_all(settings.bind, port, settings.tcp_backlog))
 
     def reload_tls(self) -> None:
         """Take over changed certificates for connections to come."""
@@ -111,29 +115,15 @@ class Listeners:
         except ConfigError as problem:
             emit("warning", "tls.refused", reason=str(problem))
             raise ConfigError("Unable to update TLS configuration. Check server logs.") from None
-        self.move("tls", self._settings.tls_port)
 
     def close(self, kind: str | None = None) -> None:
         """Stop accepting."""
-        for each in list(self._sockets) if kind is None else [kind]:
-            for sock in self._sockets.pop(each, []):
-                # The event loop may close it only in its next turn; this frees the port now.
-                with suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
-            for server in self._servers.pop(each, []):
-                server.close()
+        for each in self._acceptors if kind is None else [kind]:
+            self._acceptors[each].close()
             if each == "unix" and self._unix_path:
                 with suppress(OSError):  # somebody removed it already
                     os.unlink(self._unix_path)
                 self._unix_path = ""
-
-    async def _serve(self, kind: str, sock: socket.socket) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        backlog = self._settings.tcp_backlog
-        if kind == "unix":
-            return await loop.create_unix_server(self._protocol, sock=sock, backlog=backlog)
-        context = self._tls if kind == "tls" else None
-        return await loop.create_server(self._protocol, sock=sock, backlog=backlog, ssl=context)
 
     def _bind_unix(self) -> socket.socket:
         path = self._settings.unixsocket
@@ -157,6 +147,10 @@ class Listeners:
             raise
         self._unix_path = path
         return sock
+
+
+def _handshake_failed(address: str, problem: OSError) -> None:
+    emit_sparingly("verbose", "tls.handshake_failed", address=address, reason=str(problem))
 
 
 def bind_all(bind: str, port: int, backlog: int, option: str = "--port") -> list[socket.socket]:

@@ -12,6 +12,7 @@ import logging
 import logging.handlers
 import os
 import sys
+import time
 import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -21,7 +22,7 @@ from anabranch.errors import ConfigError
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = ["LOGGER", "close_logs", "emit", "open_logs", "set_levels"]
+__all__ = ["LOGGER", "close_logs", "emit", "emit_sparingly", "open_logs", "set_levels"]
 
 LOGGER: Final = logging.getLogger("anabranch")
 
@@ -35,6 +36,11 @@ _LEVELS: Final = {
 _NAMES: Final = {"debug": 10, "verbose": 15, "info": 20, "warning": 30, "error": 40}
 _COLOURS: Final = {10: "2", 15: "2", 20: "32", 30: "33", 40: "31"}
 
+SPARING_S: Final = 1.0
+"""Between two lines about the same trouble."""
+
+_told: Final[dict[tuple[str, str], tuple[float, int]]] = {}  # when, and how often not since
+
 logging.addLevelName(15, "VERBOSE")
 
 
@@ -43,6 +49,33 @@ def emit(level: str, event: str, /, *, exc: BaseException | None = None, **field
     number = _NAMES[level]
     if LOGGER.isEnabledFor(number):
         LOGGER.log(number, event, extra={"fields": fields}, exc_info=exc)
+
+
+def emit_sparingly(
+    level: str,
+    event: str,
+    /,
+    *,
+    about: str = "",
+    exc: BaseException | None = None,
+    **fields: object,
+) -> None:
+    """The same for trouble that others can cause at will: one line a second for each event.
+
+    The next line tells how many were left out. ``about`` tells troubles of one name apart; it
+    must not be what strangers choose.
+    """
+    now = time.monotonic()
+    told_at, left_out = _told.get((event, about), (-SPARING_S, 0))
+    if now - told_at < SPARING_S:
+        _told[event, about] = told_at, left_out + 1
+        return
+    _told[event, about] = now, 0
+    if about:
+        fields["about"] = about
+    if left_out:
+        fields["left_out"] = left_out
+    emit(level, event, exc=exc, **fields)
 
 
 # -- formats ------------------------------------------------------------------------------------

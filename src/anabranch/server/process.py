@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import anabranch.stream.stream
 from anabranch.errors import ConfigError
+from anabranch.server.admission import SPARE_FILES, spare_files
 from anabranch.version import __version__
 
 __all__ = [
@@ -28,9 +29,6 @@ __all__ = [
     "rss_bytes",
     "write_pid_file",
 ]
-
-FILES_RESERVED: Final = 32
-"""File descriptors that are not clients: listeners, logs, the event loop's own."""
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -81,7 +79,7 @@ def process_facts() -> dict[str, Any]:
 
 def raise_file_limit(clients: int) -> int:
     """Allow as many open files as ``clients`` need; returns how many clients fit."""
-    wanted = clients + FILES_RESERVED
+    wanted = clients + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return clients
@@ -93,8 +91,8 @@ def raise_file_limit(clients: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft_new, hard_new))
         except (OSError, ValueError):
             continue
-        return min(clients, soft_new - FILES_RESERVED)
-    return min(clients, max(soft - FILES_RESERVED, 1))
+        return min(clients, soft_new - spare_files(soft_new))
+    return min(clients, max(soft - spare_files(soft), 1))
 
 
 def enter_directory(path: str) -> None:

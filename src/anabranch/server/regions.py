@@ -146,7 +146,9 @@ class Regions(RegionLocal):
         loop = asyncio.get_running_loop()
         if settings.tls_replication:
             self._certificates = Certificates(settings, self.note)
-        self.gossip = Gossip(loop, self._tls)
+        self.gossip = Gossip(
+            loop, self._tls, self._server.admission, lambda: settings.handshake_timeout
+        )
         self.gossip.on_tls_refused = self._tls_refused
         config = ReplicationConfig(
             name=me.name,

@@ -41,6 +41,9 @@ class FakeReplicator:
     def frame_bytes_max(self, link: int) -> int:
         return 100
 
+    def is_up(self, link: int) -> bool:
+        return True
+
     def region_of(self, link: int) -> int:
         return 2
 
@@ -177,7 +180,7 @@ async def test_moving_twice_at_once_leaves_nothing_behind(ends: Ends) -> None:
     for _ in range(3):
         ends.other.move("127.0.0.1", ends.port)
     await asyncio.sleep(0.05)
-    assert len(ends.other._servers) == 1
+    assert len(ends.other._acceptor.sockets) == 1
     with socket.create_connection(("127.0.0.1", ends.port), timeout=10):
         pass
     ends.other.shut_down()

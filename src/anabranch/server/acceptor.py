@@ -1,0 +1,127 @@
+"""Taking connections from listening sockets, within the budget: the same for every listener.
+
+Event loops have servers of their own, but these count nothing, tell nobody of a TLS handshake that
+fails or never ends, and some close the listening socket for good when no descriptor is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from anabranch.server.logs import emit_sparingly
+
+if TYPE_CHECKING:
+    import ssl
+
+    from anabranch.server.admission import Admission, Kind, Place
+
+__all__ = ["Acceptor"]
+
+ACCEPTS_PER_TURN: Final = 32
+"""Connections taken from a socket before everybody else has a turn."""
+
+ACCEPT_AGAIN_S: Final = 0.5
+"""How long nobody is let in when the system has no descriptor or no memory left."""
+
+ABORTED: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
+
+
+class Acceptor:
+    """Lets connections of one kind in."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        kind: Kind,
+        protocol: Callable[[Place], asyncio.BaseProtocol],
+        *,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        handshake_s: Callable[[], float] = lambda: 5.0,
+        on_failure: Callable[[str, OSError], None] | None = None,
+    ) -> None:
+        """``kind`` is that of a connection that has just come, before any handshake.
+
+        ``tls`` is asked for each connection, and so is how long its handshake may take;
+        ``on_failure`` hears of handshakes that failed, with the address.
+        """
+        self._admission = admission
+        self._kind = kind
+        self._protocol = protocol
+        self._tls = tls
+        self._handshake_s = handshake_s
+        self._on_failure = on_failure
+        self.sockets: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, sockets: Iterable[socket.socket]) -> None:
+        """Listen on these, too."""
+        for sock in sockets:
+            sock.setblocking(False)
+            self.sockets.append(sock)
+            self._watch(sock)
+
+    def close(self) -> None:
+        """Listen no more; connections stay, handshakes go on."""
+        sockets, self.sockets = self.sockets, []
+        for sock in sockets:
+            asyncio.get_running_loop().remove_reader(sock)
+            # A copy of the descriptor may live on in a child process; this frees the port now.
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
+
+    def cancel(self) -> None:
+        """End handshakes that are not finished."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _watch(self, sock: socket.socket) -> None:
+        if sock in self.sockets:
+            asyncio.get_running_loop().add_reader(sock, self._accept, sock)
+
+    def _accept(self, sock: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, name = sock.accept()
+            except ABORTED:
+                return
+            except OSError as problem:  # no descriptor or no memory is left: others may free some
+                emit_sparingly("error", "listener.accept_failed", reason=problem.strerror)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(sock)
+                loop.call_later(ACCEPT_AGAIN_S, self._watch, sock)
+                return
+            address = str(name[0]) if isinstance(name, tuple) else ""
+            place = self._admission.admit(self._kind, address)
+            if place is None:
+                connection.close()
+                emit_sparingly("warning", "listener.full", about=self._kind.value, address=address)
+                continue
+            connection.setblocking(False)
+            task = asyncio.get_running_loop().create_task(self._connect(connection, address, place))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, sock: socket.socket, address: str, place: Place) -> None:
+        context = self._tls()
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                partial(self._protocol, place),
+                sock,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else self._handshake_s(),
+            )
+        except OSError as problem:
+            place.leave()
+            if self._on_failure is not None:
+                self._on_failure(address, problem)
+        except BaseException:
+            place.leave()
+            raise
+        if context is not None and not place.is_made:  # it ended in the middle of the handshake
+            place.leave()

@@ -1,0 +1,142 @@
+"""One budget of connections over all listeners.
+
+A process may hold so many file descriptors. A share of them is kept for the server itself: its
+log, snapshots, files, and connections with known regions; a smaller one for regions that have not
+greeted yet and for the availability API; the rest is for clients. So nobody who connects, however
+often and to whichever port, takes away what the server needs to write a snapshot or to reach
+another region. Whoever has not said who they are holds a place for a short while only
+(``handshake-timeout``), and one address does not get all of these places.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections import Counter
+from enum import Enum
+from typing import Final
+
+__all__ = ["SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
+
+SPARE_FILES: Final = 192
+"""Descriptors that are not for clients, where the system allows that many in all."""
+
+SPARE_FILES_MIN: Final = 32
+"""The same where it allows only a few: listeners, the log and the event loop take some twenty."""
+
+DOOR_SHARE: Final = 3
+"""One in so many of these is for strangers at the gossip port and for the availability API."""
+
+REFUSED_AT_ONCE: Final = 16
+"""Clients beyond the limit that are told so at the same time; further ones are cut off."""
+
+HANDSHAKES_SHARE: Final = 4
+"""One in so many places of clients may be taken by TLS handshakes that are not finished."""
+
+ADDRESS_SHARE: Final = 4
+"""One address may take one in so many places of those who have not said who they are."""
+
+PLACES_MIN: Final = 4
+"""No share is smaller."""
+
+
+class Kind(Enum):
+    """What a connection is, as far as is known."""
+
+    CLIENT = "client"
+    HANDSHAKE = "handshake"  # on the TLS port, and not finished
+    STRANGER = "stranger"  # on the gossip port, and has not greeted
+    PEER = "peer"  # a region
+    HTTP = "http"
+
+
+def spare_files(files: int) -> int:
+    """How many descriptors of so many are not for clients."""
+    return min(SPARE_FILES, max(min(SPARE_FILES_MIN, files // 2), files // 3))
+
+
+class Place:
+    """The place of one connection; whoever holds it gives it back with :meth:`leave`."""
+
+    __slots__ = ("_address", "_admission", "is_made", "kind")
+
+    def __init__(self, admission: Admission, kind: Kind, address: str) -> None:
+        self._admission: Admission | None = admission
+        self._address = address
+        self.kind = kind
+        self.is_made = False  # there is a protocol that will give the place back
+
+    def become(self, kind: Kind) -> None:
+        """The connection is made; it is known now what it is."""
+        self.is_made = True
+        if self._admission is not None and kind is not self.kind:
+            self._admission.forget(self.kind, self._address)
+            self.kind = kind
+            self._admission.note(kind, self._address)
+
+    def leave(self) -> None:
+        """The connection is gone; a second time changes nothing."""
+        admission, self._admission = self._admission, None
+        if admission is not None:
+            admission.forget(self.kind, self._address)
+
+
+class Admission:
+    """Who holds places, and whether there is another one."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.held: Counter[Kind] = Counter()
+        self._by_address: Counter[tuple[Kind, str]] = Counter()
+        self.limit_changed()
+
+    def limit_changed(self) -> None:
+        """The system allows another number of descriptors."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.files = sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+    def limit(self, kind: Kind) -> int:
+        """How many places there are for connections of a kind."""
+        spare = spare_files(self.files)
+        clients = self.files - spare
+        if kind is Kind.CLIENT:
+            return clients + min(REFUSED_AT_ONCE, spare // 4)
+        if kind is Kind.HANDSHAKE:
+            return max(clients // HANDSHAKES_SHARE, PLACES_MIN)
+        if kind is Kind.PEER:
+            return sys.maxsize
+        return max(spare // DOOR_SHARE // 2, PLACES_MIN)
+
+    def admit(self, kind: Kind, address: str) -> Place | None:
+        """A place for a connection that has come from an address; None if there is none."""
+        limit = self.limit(kind)
+        if self.held[kind] >= limit:
+            return None
+        is_client = kind in (Kind.CLIENT, Kind.HANDSHAKE)
+        clients = self.held[Kind.CLIENT] + self.held[Kind.HANDSHAKE]
+        if is_client and clients >= self.limit(Kind.CLIENT):
+            return None
+        if kind is not Kind.CLIENT and address:
+            share = max(limit // ADDRESS_SHARE, PLACES_MIN)
+            if self._by_address[kind, address] >= share:
+                return None
+        self.note(kind, address)
+        return Place(self, kind, address)
+
+    # -- for places ---------------------------------------------------------------------------
+
+    def note(self, kind: Kind, address: str) -> None:
+        """A place is taken."""
+        self.held[kind] += 1
+        if kind is not Kind.CLIENT:
+            self._by_address[kind, address] += 1
+
+    def forget(self, kind: Kind, address: str) -> None:
+        """A place is free again."""
+        self.held[kind] -= 1
+        if kind is not Kind.CLIENT:
+            left = self._by_address[kind, address] - 1
+            if left:
+                self._by_address[kind, address] = left
+            else:
+                del self._by_address[kind, address]
