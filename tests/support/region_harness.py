@@ -204,6 +204,8 @@ class Harness:
             for value in database.values.values():
                 if isinstance(value, Stream):
                     value.check()
+        account = self.region.keyspace.account
+        account.check([database.values for database in self.region.keyspace.databases])
 
 
 def _bytes(arg: object) -> bytes:

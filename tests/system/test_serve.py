@@ -475,7 +475,7 @@ def test_ports_can_be_moved_and_a_failed_move_changes_nothing() -> None:
 
 
 def test_a_memory_limit_refuses_what_adds() -> None:
-    with serving("--maxmemory", "1mb") as server, server.client() as client:
+    with serving("--maxmemory", "1kb") as server, server.client() as client:
         reply = client.call("XADD", "s", "*", "f", "v")
         assert reply == ("-", b"OOM command not allowed when used memory > 'maxmemory'.")
         assert client.call("XLEN", "s") == (":", 0)

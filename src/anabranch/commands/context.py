@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Context"]
 
+_COUNTED_MAX = 1000
+_COUNTING_NS_MAX = 3_000_000
+
 
 class Context:
     """Everything a command may see and do."""
@@ -267,6 +270,10 @@ class Context:
         waiter.recheck_ms = recheck_ms
         session.waiter = waiter
         waiters.add(waiter)
+
+    def count_memory(self) -> None:
+        """Measure what changed of late, for who asks how much is used."""
+        self.keyspace.account.settle(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
 
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""

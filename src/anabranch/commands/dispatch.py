@@ -65,7 +65,7 @@ class Dispatcher:
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
-        self.used_memory: Callable[[], int] = lambda: 0  # bytes, as ``maxmemory`` counts them
+        self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
         for command in commands:
             self._add(command)

@@ -75,6 +75,7 @@ def _server(ctx: Context, facts: _Facts) -> _Lines:
         ("python_version", facts.get("python_version", "unknown")),
         ("compiled", int(bool(facts.get("compiled", False)))),
         ("multiplexing_api", facts.get("loop", "asyncio")),
+        ("event_loop_tasks", facts.get("event_loop_tasks", 0)),
         ("process_id", facts.get("pid", 0)),
         ("run_id", _run_id(facts)),
         ("tcp_port", facts.get("tcp_port", 0)),
@@ -119,22 +120,25 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
 
 
 def _memory(ctx: Context, facts: _Facts) -> _Lines:
-    """Python has one heap: what is used is what is resident."""
-    used = facts.get("rss_bytes", 0)
-    peak = max(facts.get("peak_rss_bytes", 0), used)
-    startup = min(facts.get("startup_rss_bytes", 0), used)
-    dataset = used - startup
+    """What data and buffers hold, as ``maxmemory`` counts it; and how large the process is."""
+    ctx.count_memory()
+    used = ctx.dispatcher.used_memory()
+    dataset = ctx.keyspace.account.used_bytes
+    buffers = facts.get("client_buffer_bytes", 0)
+    peak = max(ctx.stats.used_memory_peak, used)
+    resident = facts.get("rss_bytes", 0)
+    startup = min(facts.get("startup_rss_bytes", 0), resident)
     total = facts.get("total_system_memory", 0)
     maxmemory = ctx.settings.maxmemory
     return [
         ("used_memory", used),
         ("used_memory_human", human_bytes(used)),
-        ("used_memory_rss", used),
-        ("used_memory_rss_human", human_bytes(used)),
+        ("used_memory_rss", resident),
+        ("used_memory_rss_human", human_bytes(resident)),
         ("used_memory_peak", peak),
         ("used_memory_peak_human", human_bytes(peak)),
         ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
-        ("used_memory_overhead", startup),
+        ("used_memory_overhead", used - dataset),
         ("used_memory_startup", startup),
         ("used_memory_dataset", dataset),
         ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
@@ -154,12 +158,12 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("maxmemory", maxmemory),
         ("maxmemory_human", human_bytes(maxmemory)),
         ("maxmemory_policy", ctx.settings.maxmemory_policy),
-        ("mem_fragmentation_ratio", "1.00"),
-        ("mem_fragmentation_bytes", 0),
+        ("mem_fragmentation_ratio", f"{resident / max(used + startup, 1):.2f}"),
+        ("mem_fragmentation_bytes", resident - used - startup),
         ("mem_not_counted_for_evict", 0),
         ("mem_replication_backlog", 0),
         ("mem_clients_slaves", 0),
-        ("mem_clients_normal", 0),
+        ("mem_clients_normal", buffers),
         ("mem_aof_buffer", 0),
         ("mem_allocator", facts.get("allocator", "python")),
         ("active_defrag_running", 0),

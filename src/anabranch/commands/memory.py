@@ -46,14 +46,16 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
     """MEMORY STATS."""
     facts = _sizes(ctx)
     keys = sum(len(database.values) for database in ctx.keyspace.databases)
-    used, startup = facts["used"], facts["startup"]
+    used, startup, resident = facts["used"], facts["startup"], facts["resident"]
+    dataset = ctx.keyspace.account.used_bytes
+    fragments = resident - used - startup
     pairs: list[tuple[str, object]] = [
         ("peak.allocated", facts["peak"]),
         ("total.allocated", used),
         ("startup.allocated", startup),
         ("replication.backlog", 0),
         ("clients.slaves", 0),
-        ("clients.normal", 0),
+        ("clients.normal", facts["buffers"]),
         ("cluster.links", 0),
         ("aof.buffer", 0),
         ("lua.caches", 0),
@@ -69,28 +71,33 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
             )
             pairs.append((f"db.{database.index}", tables))
     pairs += [
-        ("overhead.total", startup),
+        ("overhead.total", used - dataset),
         ("keys.count", keys),
-        ("keys.bytes-per-key", (used - startup) // keys if keys else 0),
-        ("dataset.bytes", used - startup),
-        ("dataset.percentage", 100 * (used - startup) / max(used, 1)),
+        ("keys.bytes-per-key", dataset // keys if keys else 0),
+        ("dataset.bytes", dataset),
+        ("dataset.percentage", 100 * dataset / max(used, 1)),
         ("peak.percentage", 100 * used / max(facts["peak"], 1)),
         ("allocator.allocated", used),
         ("allocator.active", used),
-        ("allocator.resident", used),
-        ("fragmentation", 1.0),
-        ("fragmentation.bytes", 0),
+        ("allocator.resident", resident),
+        ("fragmentation", resident / max(used + startup, 1)),
+        ("fragmentation.bytes", fragments),
     ]
     return ctx.reply(Map(pairs))
 
 
 def _sizes(ctx: Context) -> dict[str, int]:
     facts = ctx.host.process_info()
-    used = _size(facts.get("rss_bytes"))
+    ctx.count_memory()
+    used = ctx.dispatcher.used_memory()
+    resident = _size(facts.get("rss_bytes"))
     return {
         "used": used,
-        "peak": max(_size(facts.get("peak_rss_bytes")), used),
-        "startup": min(_size(facts.get("startup_rss_bytes")), used),
+        "peak": max(ctx.stats.used_memory_peak, used),
+        "resident": resident,
+        "peak_resident": max(_size(facts.get("peak_rss_bytes")), resident),
+        "startup": min(_size(facts.get("startup_rss_bytes")), resident),
+        "buffers": _size(facts.get("client_buffer_bytes")),
         "system": _size(facts.get("total_system_memory")),
     }
 
@@ -106,18 +113,18 @@ def doctor(ctx: Context, _args: list[bytes]) -> bytes:
     findings = []
     if maxmemory and facts["used"] >= _NEAR_LIMIT * maxmemory:
         findings.append(
-            f"The process uses {human_bytes(facts['used'])} of the {human_bytes(maxmemory)} that "
-            "maxmemory allows: writes are, or soon will be, refused. Trim streams or raise it."
+            f"Data and buffers hold {human_bytes(facts['used'])} of the {human_bytes(maxmemory)} "
+            "that maxmemory allows: writes are, or soon will be, refused. Trim streams or raise it."
         )
-    if facts["system"] and facts["used"] >= _NEAR_LIMIT * facts["system"]:
+    if facts["system"] and facts["resident"] >= _NEAR_LIMIT * facts["system"]:
         findings.append(
-            f"The process uses {human_bytes(facts['used'])} of the machine's "
+            f"The process uses {human_bytes(facts['resident'])} of the machine's "
             f"{human_bytes(facts['system'])}: the system may start swapping or end it."
         )
-    if facts["peak"] > 2 * max(facts["used"], 1):
+    if facts["peak_resident"] > 2 * max(facts["resident"], 1):
         findings.append(
-            f"At its peak the process used {human_bytes(facts['peak'])}, now "
-            f"{human_bytes(facts['used'])}: plan for the peak."
+            f"At its peak the process used {human_bytes(facts['peak_resident'])}, now "
+            f"{human_bytes(facts['resident'])}: plan for the peak."
         )
     text = "\n".join(f"- {finding}" for finding in findings) or "No memory issue was found."
     return ctx.reply(Verbatim(text + "\n"))

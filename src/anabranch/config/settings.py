@@ -277,7 +277,7 @@ class Settings:
     )
     maxmemory: int = row(
         Memory(), "0", group="clients",
-        sentence="Refuse commands that add data while the process is larger; 0 is no limit.",
+        sentence="Refuse commands that add data while data and buffers hold more; 0 is no limit.",
     )
     maxmemory_policy: str = row(
         Choice("volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "volatile-lrm",

@@ -131,7 +131,13 @@ def push(keyspace: Keyspace, effect: kinds.Push) -> None:
         value.items.extend(effect.items)
     else:
         value.items.extendleft(effect.items)
+    _count_anew(keyspace, value)
     database.changed(effect.key)
+
+
+def _count_anew(keyspace: Keyspace, value: Value) -> None:
+    if not value.is_due:
+        keyspace.account.changed(value)
 
 
 def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
@@ -141,6 +147,7 @@ def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
     assert isinstance(value, ListValue)
     for _ in range(effect.count):
         value.items.popleft()
+    _count_anew(keyspace, value)
     if not value.items:
         database.discard(effect.key)
     else:
@@ -156,6 +163,7 @@ def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
         database.put(effect.key, value)
     assert isinstance(value, SetValue)
     value.members.update(effect.members)
+    _count_anew(keyspace, value)
     database.touch(effect.key)
 
 

@@ -20,6 +20,8 @@ def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     """The stream an effect is about; its absence is a bug, never the client's fault."""
     value: Value = keyspace.databases[db].values[key]
     assert type(value) is Stream
+    if not value.is_due:  # for whoever looks it up means to change it
+        keyspace.account.changed(value)
     return value
 
 
@@ -49,6 +51,8 @@ def append_entry(
         if tail is not None:
             database.unsealed.append(ref(tail))
         log.append(entry_id, fragment, weight, True)
+        if not stream.is_due:
+            database.account.changed(stream)
     elif tail.positions is not None:
         log.append(entry_id, fragment, weight, False)
     else:  # RegionLog.append written out for the usual case: this runs once per entry ever added

@@ -47,6 +47,8 @@ def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
     database = keyspace.databases[db]
     value = database.values.get(key) or database.remembered.get(key)
     assert value is None or type(value) is Stream
+    if value is not None and not value.is_due:
+        keyspace.account.changed(value)
     return value
 
 
@@ -155,6 +157,8 @@ def add_to(keyspace: Keyspace, stream: Stream, effect: kinds.Add) -> None:
     if effect.opens and log.tail is not None:
         database.unsealed.append(ref(log.tail))
     log.add(replica.number, effect.entry_id, effect.fragment, effect.weight, effect.opens)
+    if not stream.is_due:
+        keyspace.account.changed(stream)
     _added(keyspace, database, effect.key, stream, effect.entry_id)
 
 

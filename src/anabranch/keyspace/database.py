@@ -11,6 +11,7 @@ from collections import deque
 from typing import Protocol
 from weakref import ref
 
+from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.scan import KeyOrder
@@ -36,6 +37,7 @@ class Database:
     """
 
     __slots__ = (
+        "account",
         "deadlines",
         "incarnations",
         "index",
@@ -54,6 +56,7 @@ class Database:
         ready: dict[tuple[int, bytes], None],
         unsealed: deque[ref[Block]],
         incarnations: Incarnations,
+        account: Account,
     ) -> None:
         self.index = index
         self.values: dict[bytes, Value] = {}
@@ -63,9 +66,10 @@ class Database:
         self.order = KeyOrder()
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
-        self.ready = ready  # these three are shared by all databases, see Keyspace
+        self.ready = ready  # these four are shared by all databases, see Keyspace
         self.unsealed = unsealed
         self.incarnations = incarnations
+        self.account = account
 
     def touch(self, key: bytes) -> None:
         """A key's value changed: break transactions that watch it."""
@@ -91,7 +95,9 @@ class Database:
             self.order.add(key)
         else:
             self.incarnations.retire(older)
+            self.account.unbind(key, older)
         self.values[key] = value
+        self.account.bind(key, value)
         self.deadlines.pop(key, None)
         self.changed(key)
 
@@ -100,6 +106,7 @@ class Database:
         value = self.values.pop(key, None)
         if value is not None:
             self.incarnations.retire(value)
+            self.account.unbind(key, value)
             self.order.remove(key)
             self.deadlines.pop(key, None)
             self.changed(key)
@@ -113,8 +120,9 @@ class Database:
         for key in self.waiters:
             if key in self.values:
                 self.ready[self.index, key] = None
-        for value in self.values.values():
+        for key, value in self.values.items():
             self.incarnations.retire(value)
+            self.account.unbind(key, value)
         self.values.clear()
         self.deadlines.clear()
         self.order.clear()

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from weakref import ref
 
+from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.replica import Dot, Replica, covers
@@ -20,7 +21,16 @@ __all__ = ["Keyspace"]
 class Keyspace:
     """All databases, and everybody blocked on their keys."""
 
-    __slots__ = ("databases", "incarnations", "ready", "replica", "unsealed", "users", "waiters")
+    __slots__ = (
+        "account",
+        "databases",
+        "incarnations",
+        "ready",
+        "replica",
+        "unsealed",
+        "users",
+        "waiters",
+    )
 
     def __init__(self, count: int = 16) -> None:
         # (database, key) with waiters that changed since they were last served
@@ -28,8 +38,10 @@ class Keyspace:
         # full blocks that maintenance has not got round to, oldest first, unless they are gone
         self.unsealed: deque[ref[Block]] = deque()
         self.incarnations = Incarnations()
+        self.account = Account(self.unsealed)
         self.databases = [
-            Database(index, self.ready, self.unsealed, self.incarnations) for index in range(count)
+            Database(index, self.ready, self.unsealed, self.incarnations, self.account)
+            for index in range(count)
         ]
         self.waiters = Waiters(self)
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because

@@ -21,19 +21,26 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["key_bytes"]
+__all__ = ["KEY_BYTES", "key_bytes", "value_bytes"]
 
 _ID_BYTES = getsizeof(1 << 127)
 _OFFSET_BYTES = getsizeof(1 << 20)
 _SLOT_BYTES = 8
 _DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free room
+KEY_BYTES = 2 * _DICT_SLOT_BYTES  # of the databases' tables, for each key
+_SPREAD_MAX = 1000  # samples of more items than this are the first ones
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
 
 
 def key_bytes(key: bytes, value: Value, samples: int = 5) -> int:
     """Bytes of a key with its value; ``samples`` of 0 measures every part."""
-    size = getsizeof(key) + _DICT_SLOT_BYTES + getsizeof(value)
+    return getsizeof(key) + KEY_BYTES + value_bytes(value, samples)
+
+
+def value_bytes(value: Value, samples: int = 5) -> int:
+    """The same of the value alone."""
+    size = getsizeof(value)
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
@@ -48,16 +55,18 @@ def _scaled(items: Iterable[Any], measure: Callable[[Any], int], samples: int) -
     count = len(items)  # type: ignore[arg-type]
     if not count:
         return 0
-    step = 1 if not samples else -(-count // samples)
-    measured = [measure(item) for item in islice(items, 0, None, step)]
+    if samples and count > _SPREAD_MAX:  # going through all of them takes time
+        measured = [measure(item) for item in islice(items, samples)]
+    else:
+        step = 1 if not samples else -(-count // samples)
+        measured = [measure(item) for item in islice(items, 0, None, step)]
     return sum(measured) * count // len(measured)
 
 
 def _stream_bytes(stream: Stream, samples: int) -> int:
     size = getsizeof(stream.logs) + getsizeof(stream.groups)
     size += sum(_log_bytes(log, samples) for log in stream.logs.values())
-    for name, group in stream.groups.items():
-        size += getsizeof(name) + _group_bytes(group, samples)
+    size += _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
     return size + _producers_bytes(stream.producers, samples)
 
 
@@ -86,8 +95,11 @@ def _block_bytes(block: Block) -> int:
     return size
 
 
-def _group_bytes(group: Group, samples: int) -> int:
-    size = getsizeof(group) + getsizeof(group.cursors) + getsizeof(group.consumers)
+def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
+    name, group = item
+    size = (
+        getsizeof(name) + getsizeof(group) + getsizeof(group.cursors) + getsizeof(group.consumers)
+    )
     size += sum(_pending_bytes(pending) for pending in group.pending.values())
     size += group.pending_count * _PENDING_BYTES
     size += getsizeof(group.released)

@@ -13,34 +13,40 @@ __all__ = ["ListValue", "SetValue", "StringValue", "Value"]
 class StringValue:
     """A binary-safe string."""
 
-    __slots__ = ("accessed_ms", "data")
+    __slots__ = ("accessed_ms", "counted_bytes", "data", "is_due")
     type_name = b"string"
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.accessed_ms = 0
+        self.counted_bytes = -1  # see accounting.py
+        self.is_due = False
 
 
 class ListValue:
     """A list; a key whose list becomes empty is removed, as in Redis."""
 
-    __slots__ = ("accessed_ms", "items")
+    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "items")
     type_name = b"list"
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self.items: deque[bytes] = deque(items)
         self.accessed_ms = 0
+        self.counted_bytes = -1  # see accounting.py
+        self.is_due = False
 
 
 class SetValue:
     """An unordered set."""
 
-    __slots__ = ("accessed_ms", "members")
+    __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members")
     type_name = b"set"
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self.members: set[bytes] = set(members)
         self.accessed_ms = 0
+        self.counted_bytes = -1  # see accounting.py
+        self.is_due = False
 
 
 Value = Stream | StringValue | ListValue | SetValue

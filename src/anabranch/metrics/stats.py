@@ -46,6 +46,7 @@ class Stats:
         self.commands_processed = 0
         self.net_input_bytes = 0
         self.net_output_bytes = 0
+        self.used_memory_peak = 0  # the most that data and buffers ever held, in bytes
         self.rejected_connections = 0
         self.expired_keys = 0
         self.keyspace_hits = 0

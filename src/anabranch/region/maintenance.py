@@ -33,6 +33,12 @@ SEAL_BLOCKS_MAX = 400
 SEAL_BLOCKS_BUSY_MAX = 20
 """The same while clients keep the server busy: under one per cent of its time."""
 
+COUNTED_MAX = 2000
+"""Values whose memory is measured per slice."""
+
+COUNTING_NS_MAX = 3_000_000
+"""Measuring stops after this."""
+
 BUSY_COMMANDS = 2000
 """More commands than this since the last slice: busy."""
 
@@ -58,6 +64,7 @@ class Maintenance:
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._seal_blocks()
+        region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self, now_ms: int) -> None:
         for database in self._region.keyspace.databases:

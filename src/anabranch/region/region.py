@@ -87,6 +87,7 @@ class Region:
             sessions=self.sessions,
         )
         self.dispatcher = Dispatcher(commands, self.context)
+        self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
         self.rates = Rates()
@@ -418,6 +419,7 @@ class Region:
             for key in database.waiters:
                 self.keyspace.ready[database.index, key] = None
         self.keyspace.unsealed.extend(keyspace.unsealed)
+        self.keyspace.account.exchange(keyspace.account)
 
     # -- time ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from anabranch.region.region import Region
 from anabranch.server import clients, process
 from anabranch.server.admission import Admission
 from anabranch.server.availability import Availability
+from anabranch.server.buffers import Buffers
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.heap import Heap
@@ -72,8 +73,8 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None  # what the timer is set to
         self._continuing = False  # a further slice of unfinished work is scheduled
-        self._rss_bytes = 0
-        self.region.dispatcher.used_memory = lambda: self._rss_bytes
+        self.buffers = Buffers(self.connections)
+        self.region.dispatcher.used_memory = self._used_memory
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -83,7 +84,6 @@ class Server:
         config_commands.apply_all(self.region.context)
         self.persistence.start()
         load_users(self.region, self.settings)
-        self.sample_memory()
         await self.listeners.open()
         if self.regions is not None:
             await self.regions.start()
@@ -223,8 +223,7 @@ class Server:
         self._cron = loop.call_later(1 / min(max(settings.hz, 1), HZ_MAX), self._tick)
         region.tick()
         region.sample_rates(now_ms)
-        if settings.maxmemory:
-            self.sample_memory()
+        self._sample_memory()
         if settings.timeout:
             for connection in clients.idle(self.connections, now_ms, settings.timeout):
                 connection.close()
@@ -242,9 +241,17 @@ class Server:
 
     # -- memory -------------------------------------------------------------------------------
 
-    def sample_memory(self) -> None:
-        """See how large the process is; ``maxmemory`` compares with this."""
-        self._rss_bytes = process.rss_bytes()
+    def _used_memory(self) -> int:
+        """What data and buffers hold; ``maxmemory`` compares with this.
+
+        Not the size of the process: that stays large when what made it large is gone.
+        """
+        return self.region.keyspace.account.used_bytes + self.buffers.used_bytes
+
+    def _sample_memory(self) -> None:
+        self.buffers.sample()
+        stats = self.region.stats
+        stats.used_memory_peak = max(stats.used_memory_peak, self._used_memory())
 
 
 def load_users(region: Region, settings: Settings) -> None:

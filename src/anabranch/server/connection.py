@@ -46,9 +46,11 @@ class ClientConnection(asyncio.Protocol):
         self._durability = server.durability
         self._parser: RequestParser
         self._authenticated = False
-        self._held_bytes = 0  # received since the backlog began
+        self._buffered_bytes = 0  # of an unfinished request
+        self._held_bytes = 0  # of requests in the backlog
         self._held_replies: deque[list[bytes]] = deque()  # wait until it is safe to give them
         self._held_reply_bytes = 0
+        self._counted_bytes = 0  # what the server's buffers know that is held here
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
@@ -87,11 +89,13 @@ class ClientConnection(asyncio.Protocol):
             requests = parser.set_limits(self._limits())
             if requests:
                 region.execute(session, requests)
+        buffered = parser.buffered
         if session.backlog:
-            self._held_bytes += len(data)
+            self._held_bytes += self._buffered_bytes + len(data) - buffered
             if self._held_bytes > BACKLOG_BYTES_MAX or len(session.backlog) > BACKLOG_MAX:
                 self._pause_reading()
-        unfinished_bytes = parser.buffered + session.transaction_bytes
+        self._buffered_bytes = buffered
+        unfinished_bytes = buffered + session.transaction_bytes
         if unfinished_bytes > self._server.settings.client_query_buffer_limit:
             self._server.log_query_limit(self, unfinished_bytes)
             session.closing = True
@@ -101,12 +105,14 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read: stop reading from it, and working for it."""
         self.session.stalled = True
+        self._server.buffers.stalled.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
         session = self.session
         session.stalled = False
+        self._server.buffers.stalled.discard(self)
         if session.backlog:
             self._region.unfinished[session] = None
             self._server.end_turn()
@@ -124,7 +130,10 @@ class ClientConnection(asyncio.Protocol):
         session.connection = None
         for parts in self._held_replies:
             parts.clear()
+        self._held_bytes = self._held_reply_bytes = 0
         self._parser = RequestParser()
+        self._server.buffers.stalled.discard(self)
+        self._count()
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -160,6 +169,19 @@ class ClientConnection(asyncio.Protocol):
                 self.close()
             elif not self._reading:
                 self._go_on_reading()
+        self._count()
+
+    def _count(self) -> None:
+        """Let the server know how much is held here."""
+        held_bytes = (
+            self._parser.buffered
+            + self.session.transaction_bytes
+            + self._held_bytes
+            + self._held_reply_bytes
+        )
+        if held_bytes != self._counted_bytes:
+            self._server.buffers.held_bytes += held_bytes - self._counted_bytes
+            self._counted_bytes = held_bytes
 
     def _go_on_reading(self) -> None:
         """Unless there is a reason why not."""
@@ -184,6 +206,7 @@ class ClientConnection(asyncio.Protocol):
         self._held_replies.popleft()
         self._held_reply_bytes -= sum(map(len, parts))
         if not self.transport.is_closing():
+            self._count()
             self._write(parts)
             if self.session.closing:
                 self.close()

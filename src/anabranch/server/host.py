@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import secrets
@@ -101,7 +102,9 @@ class ServerHost:
             **process.process_facts(),
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
+            "client_buffer_bytes": server.buffers.used_bytes,
             "loop": server.loop_name,
+            "event_loop_tasks": len(asyncio.all_tasks()),
             "tcp_port": server.settings.port or server.settings.tls_port,
             "config_file": str(server.config_file or ""),
         }
@@ -169,8 +172,6 @@ class ServerHost:
         elif name == "proto-max-bulk-len":
             for connection in list(server.connections):
                 connection.limits_changed()
-        elif name == "maxmemory":
-            server.sample_memory()
         elif name == "appendonly":
             server.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:

@@ -43,8 +43,10 @@ class Stream:
     __slots__ = (
         "accessed_ms",
         "added_surplus",
+        "counted_bytes",
         "groups",
         "incarnation",
+        "is_due",
         "last_id",
         "ledger",
         "local",
@@ -67,6 +69,8 @@ class Stream:
         self.incarnation = 0  # where positions begin for those who read by them
         self.ledger = Ledger()
         self.accessed_ms = 0  # for OBJECT IDLETIME only
+        self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
+        self.is_due = False  # changed since they were counted
         self.shared: Shared | None = None  # what several writing regions need to agree
 
     @classmethod

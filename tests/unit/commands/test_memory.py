@@ -28,16 +28,19 @@ def test_stats_are_a_map(server):
     items = server.do("MEMORY", "STATS")
     stats = dict(zip(items[::2], items[1::2], strict=True))
     assert stats[b"keys.count"] == 1
-    assert stats[b"peak.allocated"] == 0
+    assert stats[b"dataset.bytes"] == server.do("MEMORY", "USAGE", "a")
+    assert stats[b"peak.allocated"] == stats[b"total.allocated"] == stats[b"dataset.bytes"]
     assert stats[b"db.0"][0] == b"overhead.hashtable.main"
 
 
 def test_doctor_speaks_up_when_memory_runs_out(server):
     assert server.do("MEMORY", "DOCTOR") == b"No memory issue was found.\n"
     server.host.process_info = lambda: {"rss_bytes": 95, "peak_rss_bytes": 300}
-    server.settings.maxmemory = 100
+    server.do("SET", "k", "v" * 1000)
+    server.settings.maxmemory = 1300
     text = server.do("MEMORY", "DOCTOR").decode()
-    assert "95B of the 100B" in text
+    assert "Data and buffers hold 1.30K" in text
+    assert "of the 1.27K that maxmemory allows" in text
     assert "plan for the peak" in text
 
 

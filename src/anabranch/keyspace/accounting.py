@@ -1,0 +1,122 @@
+"""How much memory the keys of a server hold: a running sum, never a walk over everything.
+
+Keys are counted as they are bound and unbound, with a first guess of what their value holds. A
+value that an effect changes is put on a list once; :meth:`Account.settle` measures some of the list
+with the very estimate that ``MEMORY USAGE`` gives, and corrects the sum. So the cost of a change is
+one look at a flag, and what is not measured yet is extrapolated from what was measured last.
+
+Full blocks are sealed in the background and take less room then: values that were measured before
+that are measured again when nothing is left to seal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sized
+from sys import getsizeof
+from typing import Final, Protocol
+
+from anabranch.keyspace.memory import KEY_BYTES, value_bytes
+from anabranch.keyspace.values import Value
+from anabranch.stream.stream import Stream
+
+__all__ = ["Account"]
+
+UNBOUND: Final = -1
+"""What a value that no key is bound to counts for."""
+
+_EMPTY_STREAM_BYTES: Final = value_bytes(Stream(0, 0))
+_SAMPLES: Final = 5
+
+
+class _Ticks(Protocol):
+    def __call__(self) -> int:
+        """Nanoseconds of a clock that only goes on."""
+
+
+class Account:
+    """The sum over all keys of a keyspace."""
+
+    __slots__ = ("_again", "_counted_bytes", "_due", "_growth_bytes", "_unsealed")
+
+    def __init__(self, unsealed: Sized) -> None:
+        """``unsealed`` are the full blocks that are still to be sealed."""
+        self._unsealed = unsealed
+        self._counted_bytes = 0
+        self._due: deque[Value] = deque()  # changed since they were measured
+        self._again: dict[Value, None] = {}  # measured while something was unsealed
+        self._growth_bytes = 0  # by which those measured last had grown, on average
+
+    @property
+    def used_bytes(self) -> int:
+        """What the keys and their values hold, as well as is known."""
+        return self._counted_bytes + max(self._growth_bytes, 0) * len(self._due)
+
+    @property
+    def due(self) -> int:
+        """How many values have changed since they were measured."""
+        return len(self._due)
+
+    def bind(self, key: bytes, value: Value) -> None:
+        """A key is bound to a value that no other key is bound to."""
+        value.counted_bytes = _EMPTY_STREAM_BYTES if type(value) is Stream else 0
+        self._counted_bytes += value.counted_bytes + KEY_BYTES + getsizeof(key)
+        if not value.is_due:
+            self.changed(value)
+
+    def unbind(self, key: bytes, value: Value) -> None:
+        """It is not any more."""
+        self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
+        self._again.pop(value, None)
+        value.counted_bytes = UNBOUND
+
+    def changed(self, value: Value) -> None:
+        """Measure it sometime; ask ``value.is_due`` first."""
+        value.is_due = True
+        self._due.append(value)
+
+    def settle(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
+        """Measure values that have changed: so many, unless they take longer than this."""
+        if self._again and not self._unsealed:
+            for value in self._again:
+                if not value.is_due:
+                    self.changed(value)
+            self._again.clear()
+        due = self._due
+        if not due:
+            return
+        end_ns = ticks_ns() + at_most_ns
+        growth = measured = 0
+        for _ in range(min(count, len(due))):
+            value = due.popleft()
+            value.is_due = False
+            if value.counted_bytes == UNBOUND:
+                continue
+            size = value_bytes(value, _SAMPLES)
+            growth += size - value.counted_bytes
+            measured += 1
+            value.counted_bytes = size
+            if self._unsealed:
+                self._again[value] = None
+            if ticks_ns() > end_ns:
+                break
+        self._counted_bytes += growth
+        if measured:
+            self._growth_bytes = growth // measured
+
+    def exchange(self, other: Account) -> None:
+        """Swap with the account of another keyspace, whose keys are swapped with ours."""
+        for name in ("_again", "_counted_bytes", "_due", "_growth_bytes"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, theirs)
+            setattr(other, name, mine)
+
+    def check(self, databases: list[dict[bytes, Value]]) -> None:
+        """Assert that the sum is that of these keys."""
+        total = sum(
+            value.counted_bytes + KEY_BYTES + getsizeof(key)
+            for values in databases
+            for key, value in values.items()
+        )
+        assert total == self._counted_bytes
+        assert all(value.counted_bytes >= 0 for values in databases for value in values.values())
