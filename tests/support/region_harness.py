@@ -85,7 +85,7 @@ class FakeHost:
         self.purges = 0
         self.shutdowns: list[dict[str, object]] = []
         self.acl_text = ""
-        self.rewritten: list[tuple[str, str]] | None = None
+        self.rewritten: list[list[bytes]] | None = None
         self.applied: list[str] = []
 
     def random_bytes(self, count: int) -> bytes:
@@ -116,8 +116,8 @@ class FakeHost:
     def give_back_memory(self) -> None:
         self.purges += 1
 
-    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
-        self.rewritten = lines
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
+        self.rewritten = users
 
     def read_acl_file(self) -> str:
         return self.acl_text

@@ -30,6 +30,7 @@ DEFAULT_USER = b"default"
 
 _EVERYTHING = (b"on", b"nopass", b"allkeys", b"allchannels", b"allcommands")
 _BAD_NAME = "Usernames can't contain spaces or null characters"
+_NO_NAME = "Usernames can't be empty"
 _CHANGED_SINCE = (
     b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
     b"call. This command is no longer allowed for the following reason: "
@@ -120,6 +121,8 @@ class AclRegistry:
         """Make or change a user by rules, all or none of them; returns it."""
         if has_blanks(name):
             raise CommandError("ERR " + _BAD_NAME)
+        if not name:
+            raise CommandError("ERR " + _NO_NAME)
         user = self.users.get(name)
         base = user or self._new(name)
         try:
@@ -153,8 +156,8 @@ class AclRegistry:
     def load_user(self, words: list[str]) -> None:
         """A ``user`` line of the configuration: the name and its rules."""
         name, *rules = [word.encode("utf-8", "surrogateescape") for word in words]
-        if has_blanks(name):
-            raise ConfigError(_BAD_NAME)
+        if has_blanks(name) or not name:
+            raise ConfigError(_BAD_NAME if name else _NO_NAME)
         if name in self._configured:
             raise ConfigError(
                 "Duplicate user found. A user can only be defined once in config files"
@@ -168,7 +171,7 @@ class AclRegistry:
 
     def load_kept(self, lines: Iterable[bytes], settings: Settings) -> None:
         """Users that commands had set before the restart, unless the configuration has them."""
-        configured = {line.split(maxsplit=1)[0].encode() for line in settings.user if line}
+        configured = {words[0].encode("utf-8", "surrogateescape") for words in settings.user}
         if settings.requirepass:
             configured.add(DEFAULT_USER)
         kept = [line for line in lines if line.split()[1] not in configured]
@@ -183,7 +186,7 @@ class AclRegistry:
 
         Users keep their object if they keep their name. Returns those that are gone.
         """
-        loaded, problems = self._read(text.encode("utf-8", "surrogateescape").splitlines(), path)
+        loaded, problems = self._read(text.encode("utf-8", "surrogateescape").split(b"\n"), path)
         if problems:
             problems.append(
                 "WARNING: ACL errors detected, no change to the previously active ACL rules was "
@@ -205,7 +208,8 @@ class AclRegistry:
         loaded: dict[bytes, User] = {}
         problems = []
         for number, line in enumerate(lines, 1):
-            words = line.split()
+            # Other blanks than spaces stay in words, and no name or rule may have them.
+            words = [word for word in line.strip(b" \t\r\n").split(b" ") if word]
             if not words:
                 continue
             if words[0] != b"user" or len(words) < 2:
@@ -214,6 +218,9 @@ class AclRegistry:
                 )
                 continue
             name = words[1]
+            if has_blanks(name):
+                problems.append(f"{path}:{number}: {_BAD_NAME}.")
+                continue
             if name in loaded:
                 problems.append(f"WARNING: Duplicate user '{_shown(name)}' found on line {number}.")
                 continue

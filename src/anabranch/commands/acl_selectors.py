@@ -30,6 +30,7 @@ CATEGORIES = (
 
 READ, WRITE = 1, 2
 _KEY_USES = {"access": READ, "insert": WRITE, "update": WRITE, "delete": WRITE}
+_EVERY_KEY = b"%RW~*"  # as a pattern, which "~*" is not: it does not match the empty key
 _PREFIXES = {READ: b"%R~", WRITE: b"%W~", READ | WRITE: b"~"}
 
 # Which arguments are channels: from the first to this one (None: to the last), and whether they
@@ -92,6 +93,12 @@ def index_of(commands: tuple[Command, ...]) -> CommandIndex:
     return CommandIndex(commands)
 
 
+def _key_rule(pattern: bytes, uses: int) -> bytes:
+    if pattern == b"*" and uses == READ | WRITE:
+        return _EVERY_KEY
+    return _PREFIXES[uses] + pattern
+
+
 def has_blanks(text: bytes) -> bool:
     """Whether a name or pattern has blanks or NUL bytes, which rules cannot carry."""
     return any(byte in b" \t\n\v\f\r\0" for byte in text)
@@ -150,6 +157,8 @@ class Selector:
 
     def apply(self, rule: bytes) -> None:
         """Take one rule in; :class:`RuleError` if it is not one."""
+        if has_blanks(rule):
+            raise RuleError(SYNTAX)  # written down, it would be several rules
         word = rule.lower()
         sign = rule[:1]
         if word in (b"allkeys", b"~*"):
@@ -217,8 +226,6 @@ class Selector:
         }
 
     def _learn(self, pattern: bytes) -> None:
-        if has_blanks(pattern):
-            raise RuleError(SYNTAX)
         if len(pattern) > PATTERN_BYTES_MAX:
             raise RuleError(_PATTERN_TOO_LONG)
         self.matchers[pattern] = compile_glob(pattern)
@@ -331,7 +338,7 @@ class Selector:
         """The key patterns, ``%R~r* ~s*``; empty when there are none."""
         if self.all_keys:
             return b"~*"
-        return b" ".join([_PREFIXES[uses] + pattern for pattern, uses in self.keys.items()])
+        return b" ".join([_key_rule(pattern, uses) for pattern, uses in self.keys.items()])
 
     def channels_text(self) -> bytes:
         """The channel patterns, ``&c*``; empty when there are none."""

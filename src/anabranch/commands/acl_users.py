@@ -24,6 +24,9 @@ _BAD_HASH = (
 _NO_SUCH_PASSWORD = "The password you are trying to remove from the user does not exist"  # noqa: S105
 
 
+_PARENTHESIS = "A rule inside a selector must not end with a parenthesis"
+
+
 class UnmatchedParenthesis(RuleError):
     """A selector that is opened and never closed; ``rule`` is where it starts."""
 
@@ -122,6 +125,8 @@ class User:
             selector = Selector(self.index)
             for part in rule[1:-1].split():
                 selector.apply(part)
+                if part.endswith(b")"):  # written down, the selector would end here
+                    raise RuleError(_PARENTHESIS)
             self.selectors.append(selector)
         elif word == b"clearselectors":
             del self.selectors[1:]

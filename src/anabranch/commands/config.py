@@ -173,13 +173,10 @@ def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
     return OK
 
 
-def _user_lines(ctx: Context) -> list[tuple[str, str]]:
+def _user_lines(ctx: Context) -> list[list[bytes]]:
     """Users as the file needs them; not the default user while ``requirepass`` says it all."""
     implied = AclRegistry(ctx.settings.requirepass, ()).lines()
-    lines = [
-        line.decode("utf-8", "surrogateescape") for line in ctx.acl.lines() if line not in implied
-    ]
-    return [("user", line.removeprefix("user ")) for line in lines]
+    return [line.split(b" ") for line in ctx.acl.lines() if line not in implied]
 
 
 _ADMIN = "admin noscript loading stale"

@@ -149,7 +149,7 @@ class Host(Protocol):
     def give_back_memory(self) -> None:
         """Return to the system what was freed (MEMORY PURGE)."""
 
-    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
         """Write changed settings back to the configuration file (CONFIG REWRITE)."""
 
     def read_acl_file(self) -> str:

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
 
+from anabranch.config.words import split_blanks
+
 __all__ = [
     "Addresses",
     "Choice",
@@ -30,7 +32,7 @@ __all__ = [
 
 LONG_MAX = (1 << 63) - 1
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
-_MEMORY = re.compile(r"([0-9]+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE)
+_MEMORY = re.compile(r"([0-9]+)(b|k|kb|m|mb|g|gb)?", re.IGNORECASE | re.ASCII)
 _UNITS = {
     "": 1,
     "b": 1,
@@ -193,7 +195,7 @@ class Choice(Kind):
     def parse(self, words: Sequence[str]) -> str:
         """Any case; kept as the table spells it."""
         text = " ".join(words) if self.several else _one(words)
-        chosen = text.lower().split() if self.several else [text.lower()]
+        chosen = split_blanks(text.lower()) if self.several else [text.lower()]
         if not chosen or any(word not in self.words for word in chosen):
             raise ValueError(f"argument(s) must be one of the following: {', '.join(self.words)}")
         return " ".join(chosen)
@@ -227,14 +229,14 @@ class Words(Kind):
 
     def parse(self, words: Sequence[str]) -> str:
         """One blank between each."""
-        flat = " ".join(words).split()
+        flat = split_blanks(" ".join(words))
         if len(flat) > self.at_most:
             raise ValueError("wrong number of arguments")
         return " ".join(flat)
 
     def lines(self, value: Any) -> list[list[str]]:
         """One line with all of them."""
-        return [value.split() or [""]]
+        return [split_blanks(value) or [""]]
 
     @property
     def allowed(self) -> str:
@@ -248,7 +250,7 @@ class Addresses(Words):
     def parse(self, words: Sequence[str]) -> str:
         """Each has a port."""
         text = super().parse(words)
-        if any(not re.fullmatch(r".+:[0-9]{1,5}", word) for word in text.split()):
+        if any(not re.fullmatch(r".+:[0-9]{1,5}", word) for word in split_blanks(text)):
             raise ValueError("an address is host:port")
         return text
 
@@ -268,7 +270,7 @@ class SavePoints(Words):
 
     def parse(self, words: Sequence[str]) -> str:
         """Both numbers of a pair are positive."""
-        flat = " ".join(words).split()
+        flat = split_blanks(" ".join(words))
         if len(flat) % 2 or any(not re.fullmatch("[0-9]{1,18}", word) for word in flat):
             raise ValueError("Invalid save parameters")
         if any(int(seconds) < 1 for seconds in flat[::2]):
@@ -277,7 +279,7 @@ class SavePoints(Words):
 
     def lines(self, value: Any) -> list[list[str]]:
         """A line for each pair."""
-        flat = value.split()
+        flat = split_blanks(value)
         return [flat[at : at + 2] for at in range(0, len(flat), 2)] or [[""]]
 
     @property
@@ -287,22 +289,22 @@ class SavePoints(Words):
 
 
 class Lines(Kind):
-    """Lines kept as they are, one per line of the file (``user``)."""
+    """Lines kept as their words, one per line of the file (``user``)."""
 
     many_words = True
     repeats = True
 
-    def parse(self, words: Sequence[str]) -> list[str]:
+    def parse(self, words: Sequence[str]) -> list[list[str]]:
         """One line."""
-        return [" ".join(words)] if words else []
+        return [list(words)] if words else []
 
     def format(self, value: Any) -> str:
         """All lines."""
-        return "\n".join(value)
+        return "\n".join(" ".join(words) for words in value)
 
     def lines(self, value: Any) -> list[list[str]]:
         """Each as it is."""
-        return [line.split() for line in value]
+        return list(value)
 
     @property
     def allowed(self) -> str:
@@ -323,7 +325,7 @@ class OutputLimits(Kind):
 
     def parse(self, words: Sequence[str]) -> Limits:
         """Only the classes named; the caller keeps the rest."""
-        flat = " ".join(words).split()
+        flat = split_blanks(" ".join(words))
         if not flat or len(flat) % 4:
             raise ValueError("Wrong number of arguments in buffer limit configuration.")
         memory = Memory()

@@ -17,10 +17,11 @@ from typing import Final
 from anabranch.config.rows import Row
 from anabranch.config.runtime import find, merged, nearest
 from anabranch.config.settings import ALIASES, ROWS, Settings
+from anabranch.config.words import BLANKS, split_lines
 from anabranch.errors import ConfigError
 from anabranch.resp.inline import UnbalancedQuotes, split_words
 
-__all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load"]
+__all__ = ["ENVIRONMENT_PREFIX", "Loaded", "load", "read_text"]
 
 ENVIRONMENT_PREFIX: Final = "ANABRANCH_"
 
@@ -29,8 +30,15 @@ _NOT_DIRECTIVES: Final = frozenset(
 )
 """Variables of the client side of the command line."""
 
+STDIN: Final = "standard input"
+
 _INCLUDE_DEPTH_MAX: Final = 16
 """A file that includes itself must not recurse for ever."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, every byte of it, and every line end as it is."""
+    return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 class Loaded:
@@ -99,7 +107,7 @@ class _Reader:
     def read_file(self, path: str) -> None:
         self._begin("file")
         if path == "-":
-            self._read_text(sys.stdin.read(), "standard input", 0)
+            self._read_text(sys.stdin.buffer.read().decode("utf-8", "surrogateescape"), STDIN, 0)
             return
         self.loaded.file = Path(path).absolute()
         self._read_path(self.loaded.file, 0)
@@ -120,7 +128,7 @@ class _Reader:
                 # Kubernetes sets ANABRANCH_PORT=tcp://... for a service called "anabranch".
                 self.loaded.notes.append(f"environment variable {variable}={text} is ignored")
             else:
-                for line in text.splitlines() or [""]:
+                for line in split_lines(text) or [""]:
                     words = _words(line, variable) if row.kind.many_words else [line]
                     self._set(row, words, f"environment {variable}", f"{variable}={line}")
 
@@ -143,7 +151,7 @@ class _Reader:
 
     def _read_path(self, path: Path, depth: int) -> None:
         try:
-            text = path.read_text("utf-8", "surrogateescape")
+            text = read_text(path)
         except OSError as problem:
             raise ConfigError(
                 f"cannot read configuration file {path}: {problem.strerror}"
@@ -151,11 +159,13 @@ class _Reader:
         self._read_text(text, str(path), depth)
 
     def _read_text(self, text: str, where: str, depth: int) -> None:
-        for number, raw in enumerate(text.splitlines(), 1):
-            line = raw.strip()
+        for number, raw in enumerate(split_lines(text), 1):
+            line = raw.strip(BLANKS)
             if not line or line.startswith("#"):
                 continue
             place = f"{where}, line {number}"
+            if "\0" in line:  # Redis would not see what is behind it
+                raise ConfigError(f'{place}: there is a NUL byte; write "\\x00", in quotes')
             words = _words(line, place)
             name, values = words[0], words[1:]
             if name.lower() == "include":
@@ -182,7 +192,7 @@ class _Reader:
         self, row: Row, words: list[str], source: str, line: str, place: str | None = None
     ) -> None:
         settings = self.loaded.settings
-        shown = f"{line.split(maxsplit=1)[0]} ..." if row.secret else line
+        shown = f"{row.name} ..." if row.secret else line
         try:
             value = row.parse(words)
         except ValueError as objection:
@@ -195,7 +205,7 @@ class _Reader:
         self.loaded.sources[row.name] = source
 
 
-def _added(old: str | list[str], new: str | list[str]) -> str | list[str]:
+def _added(old: str | list[list[str]], new: str | list[list[str]]) -> str | list[list[str]]:
     """A further line of a directive that may stand several times; an empty one starts over."""
     if isinstance(new, list):
         assert isinstance(old, list)

@@ -29,6 +29,7 @@ from anabranch.config.kinds import (
     YesNo,
 )
 from anabranch.config.rows import Row, row
+from anabranch.config.words import split_blanks
 
 __all__ = ["ALIASES", "GROUPS", "ROWS", "Settings"]
 
@@ -50,7 +51,7 @@ GROUPS = {
 
 def check_percentiles(text: str) -> str | None:
     """What is wrong with a list of percentiles."""
-    for word in text.split():
+    for word in split_blanks(text):
         try:
             ok = 0 <= float(word) <= 100
         except ValueError:
@@ -232,7 +233,7 @@ class Settings:
         Text(), "", group="access", secret=True,
         sentence="Password of the default user.",
     )
-    user: list[str] = row(
+    user: list[list[str]] = row(
         Lines(), "", group="access", hidden=True, immutable=True, secret=True,
         sentence="An ACL user and its rules; one line for each user.",
     )

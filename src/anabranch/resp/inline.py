@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["UnbalancedQuotes", "split_words"]
 
 _BLANKS = b" \t\n\v\f\r"
+_ENDS = b" \t\n\r\0"  # of a word without quotes: fewer than what may stand between words
 _ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
 
 
@@ -16,17 +17,17 @@ def split_words(line: bytes) -> list[bytes]:
     r"""Split a line as redis-cli and Redis do.
 
     ``"..."`` knows ``\n \r \t \b \a \xHH`` and ``\c`` for any other character; ``'...'`` knows
-    ``\'`` only.
+    ``\'`` only. A NUL byte ends the line.
     """
     words: list[bytes] = []
     index, size = 0, len(line)
     while True:
         while index < size and line[index] in _BLANKS:
             index += 1
-        if index == size:
+        if index == size or not line[index]:
             return words
         word = bytearray()
-        while index < size and line[index] not in _BLANKS:
+        while index < size and line[index] not in _ENDS:
             char = line[index]
             index += 1
             if char == 0x22:
@@ -36,7 +37,7 @@ def split_words(line: bytes) -> list[bytes]:
             else:
                 word.append(char)
                 continue
-            if index < size and line[index] not in _BLANKS:
+            if index < size and line[index] and line[index] not in _BLANKS:
                 raise UnbalancedQuotes
             break
         words.append(bytes(word))
@@ -48,6 +49,8 @@ def _double_quoted(line: bytes, index: int, word: bytearray) -> int:
         char = line[index]
         if char == 0x22:
             return index + 1
+        if not char:
+            break
         if char == 0x5C and index + 1 < size:
             follower = line[index + 1]
             digits = line[index + 2 : index + 4]
@@ -69,6 +72,8 @@ def _single_quoted(line: bytes, index: int, word: bytearray) -> int:
         char = line[index]
         if char == 0x27:
             return index + 1
+        if not char:
+            break
         if char == 0x5C and line[index + 1 : index + 2] == b"'":
             word.append(0x27)
             index += 2

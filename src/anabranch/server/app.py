@@ -262,9 +262,9 @@ def load_users(region: Region, settings: Settings) -> None:
             region.acl.load(region.host.read_acl_file())
         else:
             region.acl.load_kept(region.keyspace.users.values(), settings)
-        for number, line in enumerate(settings.user, 1):
+        for number, words in enumerate(settings.user, 1):
             try:
-                region.acl.load_user(line.split())
+                region.acl.load_user(words)
             except AnabranchError as problem:
                 raise ConfigError(f"user line {number}: {problem}") from None
     except AnabranchError as problem:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
@@ -115,14 +116,14 @@ class ServerHost:
         """See :class:`Heap`."""
         self._server.heap.give_back()
 
-    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
         """Put the present settings into the file of the start."""
         path = self._server.config_file
         if path is None:
             raise ConfigError("The server is running without a config file")
         try:
-            text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
-            _replace(path, rewritten(text, self._server.settings, lines))
+            text = read_text(path) if path.exists() else ""
+            _replace(path, rewritten(text, self._server.settings, users))
         except OSError as problem:
             emit("warning", "config.rewrite_failed", path=path, reason=problem.strerror)
             raise ConfigError(f"Rewriting config file: {problem.strerror}") from None
@@ -132,7 +133,7 @@ class ServerHost:
         """The text of the ``aclfile``."""
         path = self._server.settings.aclfile
         try:
-            return Path(path).read_text("utf-8", "surrogateescape")
+            return read_text(Path(path))
         except OSError as problem:
             raise CommandError(
                 f"ERR Error loading ACLs, opening file '{path}': {problem.strerror}"

@@ -7,6 +7,7 @@ handlers of their own to the logger ``anabranch``.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import logging.handlers
@@ -232,12 +233,16 @@ def open_logs(settings: Settings) -> None:
     if settings.logfile:
         try:
             # Opens the file again when it was moved away, as logrotate does.
-            handler = logging.handlers.WatchedFileHandler(settings.logfile, encoding="utf-8")
+            handler = logging.handlers.WatchedFileHandler(
+                settings.logfile, encoding="utf-8", errors="backslashreplace"
+            )
         except OSError as problem:
             raise ConfigError(
                 f"cannot write logfile '{settings.logfile}': {problem.strerror}"
             ) from None
     else:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names may be no UTF-8
+            sys.stdout.reconfigure(errors="backslashreplace")
         handler = logging.StreamHandler(sys.stdout)
     LOGGER.addHandler(handler)
     if settings.syslog_enabled:

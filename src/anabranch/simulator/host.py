@@ -83,7 +83,7 @@ class SimulatedHost:
     def give_back_memory(self) -> None:
         """There is no process of its own."""
 
-    def rewrite_config(self, lines: list[tuple[str, str]]) -> None:
+    def rewrite_config(self, users: list[list[bytes]]) -> None:
         """There is no file."""
 
     def read_acl_file(self) -> str:

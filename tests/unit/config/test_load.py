@@ -57,7 +57,7 @@ def test_lines_that_repeat_add_up_within_a_source_only(tmp_path: Path) -> None:
         "client-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 4 5 6\n",
     )
     settings = load([conf]).settings
-    assert settings.user == ["alice on", "bob off"]
+    assert settings.user == [["alice", "on"], ["bob", "off"]]
     assert settings.client_output_buffer_limit == {
         "normal": (1, 2, 3),
         "slave": (268435456, 67108864, 60),
@@ -84,7 +84,7 @@ def test_a_file_that_includes_itself_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["-", "--hz", "12"], ["--hz", "12", "-"]])
 def test_a_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("port 1001\nhz 11\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"port 1001\nhz 11\n")))
     loaded = load(arguments)
     assert (loaded.settings.port, loaded.settings.hz) == (1001, 12)
     assert loaded.file is None

@@ -53,7 +53,7 @@ def test_a_value_back_at_its_default_is_written_where_it_stands() -> None:
 
 def test_repeated_directives_are_written_line_by_line() -> None:
     settings = load(["--save", "3600 1 300 10"]).settings
-    text = rewritten("save 1 1\nsave 2 2\nhz 10\n", settings, [("user", "alice on ~*")])
+    text = rewritten("save 1 1\nsave 2 2\nhz 10\n", settings, [[b"user", b"alice", b"on", b"~*"]])
     assert text.splitlines()[:3] == ["save 3600 1", "save 300 10", "hz 10"]
     assert "user alice on ~*" in text
 

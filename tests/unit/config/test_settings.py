@@ -36,7 +36,7 @@ def test_reading_an_attribute_finds_a_plain_value() -> None:
 def test_two_settings_share_nothing() -> None:
     one, other = Settings(), Settings()
     one.client_output_buffer_limit["normal"] = (1, 2, 3)
-    one.user.append("alice on")
+    one.user.append(["alice", "on"])
     assert other.client_output_buffer_limit["normal"] == (0, 0, 0)
     assert other.user == []
 
