@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.config.settings import Settings
+from anabranch.server import logs
 from anabranch.server.logs import close_logs, emit, open_logs
 
 
@@ -107,3 +108,22 @@ def test_embedders_see_the_records_too(
     finally:
         logger.removeHandler(caplog.handler)
     assert [record.getMessage() for record in caplog.records] == ["thing.happened"]
+
+
+def test_trouble_that_others_cause_has_one_line_a_second(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    monkeypatch.setattr(logs, "_told", {})
+    caplog.set_level("INFO", "anabranch")
+    for about in ("client", "http") * 50:
+        logs.emit_sparingly("warning", "listener.full", about=about, address="10.0.0.1")
+    now += 0.9
+    logs.emit_sparingly("warning", "listener.full", about="http", address="10.0.0.2")
+    assert len(caplog.records) == 2
+    now += 0.2
+    logs.emit_sparingly("warning", "listener.full", about="http", address="10.0.0.3")
+    assert [record.fields for record in caplog.records[2:]] == [  # type: ignore[attr-defined]
+        {"address": "10.0.0.3", "about": "http", "left_out": 50}
+    ]
