@@ -37,6 +37,8 @@ UNSENT_BYTES_MAX: Final = 64 << 20
 BACKLOG: Final = 128
 TELL_AGAIN_S: Final = 60.0
 """A handshake that fails again in the same way is told so often."""
+TELL_ANY_S: Final = 1.0
+"""And one of any address so often: whoever has many addresses must not fill the log."""
 ADDRESSES_MAX: Final = 1000
 """So many are remembered as refused."""
 TLS_BEGINS: Final = b"\x16\x03"
@@ -239,6 +241,7 @@ class Gossip:
         """For connections to come; None is without."""
         self.on_tls_refused: Callable[[str, str], None] = lambda address, reason: None
         """Called with an address and why there is no connection with it."""
+        self._told_at = -TELL_ANY_S  # when it was told last of any address
         self._refused: dict[str, tuple[str, float]] = {}  # by address: what was told, and when
         self.replicator: Replicator
         self.links: dict[int, _Link] = {}
@@ -339,7 +342,8 @@ class Gossip:
         shown = "?" if address is None else address[0]
         told, at = self._refused.get(shown, ("", 0.0))
         now = self.loop.time()
-        if told != reason or now - at >= TELL_AGAIN_S:
+        if (told != reason or now - at >= TELL_AGAIN_S) and now - self._told_at >= TELL_ANY_S:
+            self._told_at = now
             if len(self._refused) >= ADDRESSES_MAX:
                 self._refused.clear()
             self._refused[shown] = reason, now
