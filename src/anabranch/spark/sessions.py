@@ -6,7 +6,6 @@ argument or by environment variable, wins.
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import re
@@ -14,14 +13,10 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.aot_cache import cache_options, cache_record, sound_cache
 from anabranch.spark.java import cache_directory, current_java_home, log_settings, spark_home
 
 if TYPE_CHECKING:
@@ -54,41 +49,34 @@ def session(
     name: str = "anabranch",
     master: str = "local[2,4]",
     conf: Mapping[str, object] | None = None,
-    *,
-    has_ml: bool = True,
 ) -> SparkSession:
     """The running session, or a new one, that knows ``format("anabranch")``.
 
     `master`: ``local[cores,failures]``, ``spark://host:port``, or ``sc://host:port`` for Spark
     Connect, whose driver is elsewhere: no Java is needed here then. Local masters need a number of
     failures greater than one, or no task is ever tried again. `conf`: settings by their Spark
-    names. `has_ml`: False if a driver that is started here can do without `pyspark.ml`, and so
-    starts sooner. Each thread that writes asks for the session itself. Raises `JavaMissing`,
+    names. Each thread that writes asks for the session itself. Raises `JavaMissing`,
     `ConnectMissing`.
     """
     is_remote = master.startswith("sc://")
-    with ThreadPoolExecutor(1) as beside:
-        # Java is asked what it is while Python imports.
-        java_home = None if is_remote else beside.submit(current_java_home)
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - heavy
 
-        from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
+    from anabranch.spark.source import AnabranchSource  # noqa: PLC0415 - heavy
 
     # PySpark logs each failed analysis as one line of JSON; the exception says the same, readably.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     given = {key: str(value) for key, value in (conf or {}).items()}
     builder = SparkSession.builder.appName(name)
-    if java_home is None:
+    if is_remote:
         builder = builder.remote(master)
         for key, value in _ALWAYS.items():
             builder = builder.config(key, value)
     else:
         local = master.startswith("local")
-        _prepare_environment(java_home.result(), local=local, has_ml=has_ml)
+        _prepare_environment(current_java_home(), local=local)
         builder = builder.master(master)
         for key, value in _settings(given, local=local):
             builder = builder.config(key, value)
-        Thread(target=_import_ahead, daemon=True).start()
     for key, value in given.items():
         if key != _JAVA_OPTIONS:
             builder = builder.config(key, value)
@@ -102,12 +90,6 @@ def _activate(spark: SparkSession) -> None:
     """The session of this thread: where it has none, Spark writes to built-in formats alone."""
     if spark.getActiveSession() is None:
         spark.createDataFrame([], "nothing int")  # which makes it the thread's, by the way
-
-
-def _import_ahead() -> None:
-    """While Java starts: what PySpark imports to hand the first list to it, pandas among it."""
-    with suppress(ImportError):
-        importlib.import_module("pyspark.testing.utils")
 
 
 def _made(builder: SparkSession.Builder) -> SparkSession:
@@ -125,17 +107,6 @@ def _made(builder: SparkSession.Builder) -> SparkSession:
     return made
 
 
-_FEW_CORES: Final = 2
-"""With so many Java starts sooner if it neither collects nor compiles much beside the work."""
-
-_SECOND_COMPILER_LATER: Final = [
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-]
-"""Ten times Java's own: what is called less often ends before its compilation has paid."""
-
 _ARROW_UNCHECKED: Final = [
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
@@ -149,11 +120,11 @@ every Spark it is used in.
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
-def _prepare_environment(java_home: Path, *, local: bool, has_ml: bool) -> None:
+def _prepare_environment(java_home: Path, *, local: bool) -> None:
     """Variables that the start of Java and of workers depends on."""
     # The user's Java wins, started our way: see `anabranch.spark.java`.
     os.environ["JAVA_HOME"] = str(java_home)
-    os.environ.setdefault("SPARK_HOME", str(spark_home(has_ml=has_ml)))
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
     # Else workers are whatever python3 is on PATH, and this package is not there. Spark gives the
     # workers of a cluster the driver's path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -171,14 +142,8 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
         yield "spark.sql.warehouse.dir", f"{tempfile.gettempdir()}/spark-warehouse-{os.getpid()}"
     options = given.get(_JAVA_OPTIONS, "")
     words = [f"-Dlog4j2.configurationFile={log_settings(cache_directory()).as_uri()}"]
-    record = cache_record(Path(os.environ["JAVA_HOME"]), Path(os.environ["SPARK_HOME"]))
-    if local and (cache := sound_cache(record)) is not None:
-        words += cache_options(cache)
     if local:
         words += _ARROW_UNCHECKED
-    if local and (os.cpu_count() or 1) <= _FEW_CORES:
-        words += [] if re.search(r"Use\w+GC", options) else ["-XX:+UseSerialGC"]
-        words += _SECOND_COMPILER_LATER
     yield _JAVA_OPTIONS, f"{java_options(words)} {options}".strip()
 
 

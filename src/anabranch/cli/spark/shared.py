@@ -116,7 +116,7 @@ def run(
     try:
         from anabranch.spark import session  # noqa: PLC0415 - what others do without
 
-        spark = session("anabranch", master, has_ml=False)
+        spark = session("anabranch", master)
     except ImportError as problem:
         fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
     except AnabranchError as problem:

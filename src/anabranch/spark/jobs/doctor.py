@@ -1,4 +1,4 @@
-"""Does Spark work here? Looks at every part, and then runs a small job, or makes Spark faster."""
+"""Does Spark work here? Looks at every part, and then runs a small job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 
@@ -22,23 +22,15 @@ class Finding:
     what: str
     found: str
     good: bool
-    figures: dict[str, float] = field(default_factory=dict)
-    """Of what was found, those that programs may want."""
 
 
 def doctor(
-    master: str = "local[2,4]",
-    url: str | None = None,
-    warming: Callable[[str], None] | None = None,
-    *,
-    dry_run: bool = False,
+    master: str = "local[2,4]", url: str | None = None, *, start_spark: bool = True
 ) -> Iterator[Finding]:
     """Findings, one by one as they are made; the last one starts Spark. Never raises.
 
-    With `url` the server there is asked what it can do for readers and writers. With `warming`,
-    which is told what begins, Spark is made to start faster in place of a small job: see
-    `anabranch.spark.warming`. With `dry_run` the last finding says what that would write, and Spark
-    is not started.
+    With `url` the server there is asked what it can do for readers and writers. Without
+    `start_spark` the small job is left out.
     """
     yield Finding("Python", f"{platform.python_version()}, {platform.machine()}", good=True)
     for name in ("pyspark", "pyarrow", "numpy", "hiredis"):
@@ -50,14 +42,8 @@ def doctor(
     yield _examined("Java", _java)
     if url is not None:
         yield _examined("server", lambda: _server(url))
-    if dry_run:
-        yield _examined("Spark, to be warmed", _to_warm)
-    elif warming is None:
+    if start_spark:
         yield _examined("Spark", lambda: _job(master))
-    else:
-        figures: dict[str, float] = {}
-        made = _examined("Spark, warmed", lambda: _warmed(warming, figures))
-        yield replace(made, figures=figures)
 
 
 def _examined(what: str, look: Callable[[], str]) -> Finding:
@@ -105,7 +91,7 @@ def _job(master: str) -> str:
     from anabranch.spark import session  # noqa: PLC0415 - heavy
 
     began = time.monotonic()
-    spark = session("doctor", master, has_ml=False)
+    spark = session("doctor", master)
     started = time.monotonic()
     total = spark.range(10).selectExpr("sum(id) as total").collect()[0].total
     if total != 45:
@@ -114,21 +100,4 @@ def _job(master: str) -> str:
     return (
         f"{spark.version} on {master}: session in {started - began:.1f} s, "
         f"ten rows in {done - started:.1f} s"
-    )
-
-
-def _to_warm() -> str:
-    from anabranch.spark.warming import place_of_cache  # noqa: PLC0415 - heavy
-
-    return f"Spark would be started three times, and about 200 MB written to {place_of_cache()}"
-
-
-def _warmed(progress: Callable[[str], None], figures: dict[str, float]) -> str:
-    from anabranch.spark.warming import warm  # noqa: PLC0415 - heavy
-
-    made = warm(progress)
-    figures.update(nbytes=made.nbytes, before_s=made.before_s, after_s=made.after_s)
-    return (
-        f"first rows in {made.after_s:.1f} s, and in {made.before_s:.1f} s without "
-        f"the {made.nbytes / 1e6:.0f} MB of {made.cache}"
     )
