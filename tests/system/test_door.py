@@ -193,3 +193,16 @@ def test_without_any_descriptor_the_port_opens_again(tmp_path: Path) -> None:
             assert sock.recv(100) == b"+PONG\r\n"
         assert server.log_text().count("listener.accept_failed") < 10
         assert not mistakes(server)
+
+
+def test_who_does_not_log_in_has_to_go(tmp_path: Path) -> None:
+    with AnabranchServer(tmp_path) as server, server.client() as client, ExitStack() as stack:
+        assert client.call("CONFIG", "SET", "requirepass", "pw", "auth-timeout", 1) == ("+", b"OK")
+        knows = stack.enter_context(server.client())
+        assert knows.call("AUTH", "pw") == ("+", b"OK")
+        guesses = stack.enter_context(server.client())
+        assert guesses.call("AUTH", "guess")[0] == "-"
+        strangers = [*knock(stack, server.port, 20, b"PING\r\n"), guesses.socket]
+        wait_until(lambda: all(map(is_closed, strangers)), "they must go", seconds=10)
+        for friend in (client, knows):
+            assert friend.call("PING") == ("+", b"PONG")

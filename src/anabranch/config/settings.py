@@ -87,6 +87,10 @@ class Settings:
         Integer(0, 2147483647), "0", group="network", unit="seconds",
         sentence="Close a client that has been idle this long; 0 never does.",
     )
+    auth_timeout: int = row(
+        Integer(0, 2147483647), "60", group="network", unit="seconds",
+        sentence="Close a client that has not logged in this long, where it has to; 0 never does.",
+    )
     handshake_timeout: int = row(
         Integer(1, 3600), "5", group="network", unit="seconds",
         sentence="How long a TLS handshake, the greeting of a region, or a request of the "

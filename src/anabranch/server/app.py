@@ -68,6 +68,7 @@ class Server:
         self.availability = Availability(self)
         self.heap = Heap()
         self._limits = clients.OutputLimits(settings)
+        self._strangers = clients.Strangers()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -128,12 +129,15 @@ class Server:
         if sock is not None:
             keep_alive(sock, self.settings.tcp_keepalive)
         self.connections.add(connection)
+        if session.user is None:
+            self._strangers.came(connection, self._now_ms())
         self.all_closed.clear()
         return None
 
     def connection_closed(self, connection: ClientConnection) -> None:
         """A client is gone."""
         self._limits.forget(connection)
+        self._strangers.forget(connection)
         self.connections.discard(connection)
         if not self.connections:
             self.all_closed.set()
@@ -226,6 +230,9 @@ class Server:
         self._sample_memory()
         if settings.timeout:
             for connection in clients.idle(self.connections, now_ms, settings.timeout):
+                connection.close()
+        if settings.auth_timeout:
+            for connection in self._strangers.overdue(now_ms, settings.auth_timeout):
                 connection.close()
         for connection in self._limits.overdue(now_ms):
             if self.output_limit_exceeded(connection):

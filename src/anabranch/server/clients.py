@@ -1,10 +1,12 @@
 """Who may connect, and who must go: limits on connections.
 
-``maxclients`` and protected mode at the door; ``timeout`` and ``client-output-buffer-limit`` later.
+``maxclients`` and protected mode at the door; ``auth-timeout``, ``timeout`` and
+``client-output-buffer-limit`` later.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.server.connection import ClientConnection
 
-__all__ = ["OutputLimits", "idle", "refusal"]
+__all__ = ["OutputLimits", "Strangers", "idle", "refusal"]
+
+STRANGERS_PER_LOOK: Final = 1000
+"""Clients that are looked at in one go: less than a millisecond."""
 
 _TOO_MANY: Final = b"ERR max number of clients reached"
 
@@ -55,6 +60,32 @@ def idle(
         and not each.session.shard_channels
         and not each.session.monitoring
     ]
+
+
+class Strangers:
+    """Clients that have to log in and have not, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[ClientConnection, int] = {}
+
+    def came(self, connection: ClientConnection, now_ms: int) -> None:
+        """Somebody has come."""
+        self._since_ms[connection] = now_ms
+
+    def forget(self, connection: ClientConnection) -> None:
+        """The client is gone."""
+        self._since_ms.pop(connection, None)
+
+    def overdue(self, now_ms: int, timeout_s: int) -> list[ClientConnection]:
+        """Those who must go; whoever logged in is not looked at again."""
+        found = []
+        for connection, since_ms in list(islice(self._since_ms.items(), STRANGERS_PER_LOOK)):
+            if connection.session.user is None:
+                if now_ms - since_ms < timeout_s * 1000:
+                    break
+                found.append(connection)
+            del self._since_ms[connection]
+        return found
 
 
 class OutputLimits:
