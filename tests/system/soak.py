@@ -64,6 +64,7 @@ class Siege:
                 *("--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"),
                 *("--region-id", "1", "--cluster-create", "yes", "--handshake-timeout", "2"),
                 *("--gossip-port", str(self._gossip), "--oplog-max-bytes", "32mb"),
+                *("--region-cache-bytes", "1mb"),  # which would fill for hours
                 *("--availability-api", "yes", "--http-port", str(self._http)),
                 *("--enable-debug-command", "yes", "--auto-aof-rewrite-min-size", "32mb"),
             ),

@@ -106,16 +106,23 @@ class _Link(asyncio.Protocol):
 
     def _must_have_greeted(self) -> None:
         """Whoever is not known by now has to go: places for strangers are few."""
-        self._greeting = None
         if self._gossip.replicator.is_up(self.number):
-            assert self._place is not None
-            self._place.become(Kind.PEER)
+            self._is_known()
             return
+        self._greeting = None
         name = self.transport.get_extra_info("peername")
         emit_sparingly(
             "warning", "region.no_greeting", address=name[0] if name else "?", link=self.number
         )
         self.transport.abort()
+
+    def _is_known(self) -> None:
+        """It is a region: from now on it takes a place of those kept for them."""
+        if self._greeting is not None:
+            self._greeting.cancel()
+            self._greeting = None
+        if self._place is not None:
+            self._place.become(Kind.PEER)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._place is not None:
@@ -155,6 +162,8 @@ class _Link(asyncio.Protocol):
             at = end
             gossip.replicator.receive(self.number, kind, payload, gossip.now_ms())
         del self._buffer[:at]
+        if self._greeting is not None and gossip.replicator.is_up(self.number):
+            self._is_known()
         if at:
             gossip.on_heard()
 
@@ -229,8 +238,9 @@ class Gossip:
         """``handshake_s``: how long the other side has for TLS, and again for its greeting."""
         self.loop = loop
         self.handshake_s = handshake_s
+        self._admission = admission or Admission()
         self._acceptor = Acceptor(
-            admission or Admission(),
+            self._admission,
             Kind.STRANGER,
             lambda place: _Link(self, None, place),
             tls=lambda: None if self.tls is None else self.tls.accepting,

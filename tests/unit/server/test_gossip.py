@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from anabranch.server.admission import Kind
 from anabranch.server.gossip import Gossip
 
 FRAME = b"\x02\x00\x00\x00\x07"
@@ -186,3 +187,14 @@ async def test_moving_twice_at_once_leaves_nothing_behind(ends: Ends) -> None:
     ends.other.shut_down()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", ends.port), timeout=10)
+
+
+async def test_a_region_leaves_its_place_at_the_door_once_it_has_greeted(ends: Ends) -> None:
+    held = ends.other._admission.held
+    assert held[Kind.STRANGER] == 1
+    ends.send(1)
+    await ends.there.until(1)
+    assert (held[Kind.STRANGER], held[Kind.PEER]) == (0, 1)
+    ends.one.shut_down()
+    await asyncio.wait_for(ends.there.ended.wait(), 10)
+    assert not +held
