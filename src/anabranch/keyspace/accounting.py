@@ -87,10 +87,10 @@ class Account:
             return
         end_ns = ticks_ns() + at_most_ns
         growth = measured = 0
-        for _ in range(min(count, len(due))):
+        while due and measured < count:
             value = due.popleft()
             value.is_due = False
-            if value.counted_bytes == UNBOUND:
+            if value.counted_bytes == UNBOUND:  # it is gone, and costs next to nothing here
                 continue
             size = value_bytes(value, _SAMPLES)
             growth += size - value.counted_bytes
