@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
+from weakref import ref
 
 import pytest
 
@@ -198,3 +200,20 @@ async def test_a_region_leaves_its_place_at_the_door_once_it_has_greeted(ends: E
     ends.one.shut_down()
     await asyncio.wait_for(ends.there.ended.wait(), 10)
     assert not +held
+
+
+async def test_what_a_closed_link_held_is_freed_at_once(ends: Ends) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        left = [ref(link) for each in (ends.one, ends.other) for link in each.links.values()]
+        assert len(left) == 2
+        # The beginning of a frame that never ends.
+        ends.one.send(ends.here.links[0], b"\x60\x00\x00\x00\x07" + b"x" * 50)
+        ends.one.close(ends.here.links[0])
+        await asyncio.wait_for(ends.there.ended.wait(), 10)
+        async with asyncio.timeout(10):
+            while any(each() for each in left):  # noqa: ASYNC110 - nobody tells of that
+                await asyncio.sleep(0)
+    finally:
+        gc.enable()
