@@ -32,6 +32,7 @@ from typing import Any
 
 import hiredis
 
+from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
 from anabranch.simulator.formulas import Added, Dot, Key, Shown, Vector
 from anabranch.simulator.reader_checks import Reader
@@ -294,7 +295,7 @@ class Life(Comparison):
             known = [] if self.is_over(node, before) else before.tags.get(tag, [])  # type: ignore[arg-type]
             if known:
                 added = self.mesh.history.facts[0, key][length:]
-                assert id_of(reply) == min(fact.entry_id for fact in known), "another entry's ID"
+                assert id_of(reply) == before.answer(known), "another entry's ID"
                 assert not any(isinstance(fact, Added) for fact in added), "added again"
                 self.reached["duplicate refused"] += 1
                 return reply
@@ -399,6 +400,8 @@ class Life(Comparison):
             assert not node.replica.marked, f"marks of {list(node.replica.marked)} are left"
             assert not node.replica.flushes, "a mark of FLUSHALL is left"
             assert not node.replica.unstable_marks, "a mark that is gone is remembered"
+            assert not node.replica.conflicts.held, "stable tags are held"
+            assert not node.replica.conflicts.due, "a conflict is not resolved"
         self.check_all()
         for node in nodes:
             for key in KEYS:
@@ -424,8 +427,9 @@ class Life(Comparison):
                 assert len(tagged) <= 1, f"{pid!r} {iid!r} made {tagged}"
                 self.reached["collapse"] += 1
             reply = node.do("XADD", key, "IDMP", pid, iid, "*", "f", "again")
-            smallest = min(fact.entry_id for fact in facts)
-            assert id_of(reply) == smallest, f"{pid!r} {iid!r} is answered with another ID"
+            assert id_of(reply) == shown.answer(facts), (
+                f"{pid!r} {iid!r} is answered with another ID"
+            )
 
     def _check_acknowledgements(self, key: bytes, shown: Shown) -> None:
         """What is acknowledged was settled by somebody, for a creation that lives."""
@@ -433,7 +437,20 @@ class Life(Comparison):
             alive = {fact.dot for fact in creations}
             for entry in shown.done(group):
                 settled = self.settled.get(((0, key), group, entry.dot), set())
+                for dot in self._duplicates(key, entry.dot):
+                    settled = settled | self.settled.get(((0, key), group, dot), set())
                 assert settled & alive, f"{entry.dot} in {group!r}: nobody settled it"
+
+    def _duplicates(self, key: bytes, dot: Dot) -> list[Dot]:
+        """Entries of the same message as one: where one was processed, so were the others."""
+        return [
+            (effect.goes[0], effect.goes[1])
+            for node in self.mesh.nodes.values()
+            for effect in node.issued
+            if isinstance(effect, kinds.ResolveConflict)
+            and effect.key == key
+            and tuple(effect.stays) == dot
+        ]
 
     def _drain(self, node: Node, key: bytes) -> None:
         """Whatever is left is handed out, and then nothing is left."""

@@ -24,6 +24,7 @@ _FORMS = {
     repr(bool): "bool",
     repr(list[int]): "ints",
     repr(list[bytes]): "bins",
+    repr(tuple[int, int]): "[int, int]",
     repr(list[tuple[int, int]]): "[[int, int]]",
     repr(kinds.EntryId): "id",
     repr(kinds.EntryId | None): "id or nil",

@@ -20,7 +20,10 @@ import msgspec
 import pytest
 
 from anabranch.commands import stream_add
-from anabranch.effects import join, kinds, merge, merge_stream
+from anabranch.effects import kinds, merge, merge_conflicts, merge_stream
+from anabranch.keyspace import conflicts
+from anabranch.keyspace.conflicts import Conflicts
+from anabranch.keyspace.held_tags import HeldTag, HeldTags
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog import origins, recovery
 from anabranch.oplog.segment import sound_batch_after
@@ -245,8 +248,59 @@ def epochs_meet_in_ids(patch: Patch) -> None:
 
 
 def no_collapse(patch: Patch) -> None:
-    for module in (merge_stream, join):
-        patch.setattr(module, "note_collapses", lambda *arguments: None)
+    patch.setattr(Conflicts, "meet", lambda self, tag, cares: None)
+
+
+def tags_forgotten_at_the_limit(patch: Patch) -> None:
+    """Only what answers a retry finds a conflict."""
+    meet = Conflicts.meet
+
+    def met(self: Conflicts, tag: HeldTag, cares: Any) -> None:
+        for held in self.held.values():
+            while len(held) > 3:
+                held._open.pop(0)
+        meet(self, tag, cares)
+
+    patch.setattr(Conflicts, "meet", met)
+
+
+def tags_left_out_of_states(patch: Patch) -> None:
+    patch.setattr(Conflicts, "join", lambda self, other, ours, cares: None)
+
+
+def tags_left_out_of_snapshots(patch: Patch) -> None:
+    written = Conflicts.written
+    patch.setattr(Conflicts, "written", lambda self: [[], *written(self)[1:]])
+
+
+def winner_not_told(patch: Patch) -> None:
+    patch.setattr(merge_conflicts, "_answer_with", lambda stream, effect: None)
+
+
+def sequential_tags_conflict(patch: Patch) -> None:
+    patch.setattr(conflicts, "are_concurrent", lambda one, other: one.origin != other.origin)
+    find = HeldTags.find
+    patch.setattr(HeldTags, "find", lambda self, tag, after: find(self, tag, 0))
+
+
+def tags_forgotten_before_stable(patch: Patch) -> None:
+    forget = Conflicts.forget
+    patch.setattr(Conflicts, "forget", lambda self, stable: forget(self, _Everything()))
+
+
+def better_winner_ignored(patch: Patch) -> None:
+    note = Conflicts._note
+
+    def noted(self: Conflicts, goes: HeldTag, stays: HeldTag) -> None:
+        if goes.dot not in self.beaten:
+            note(self, goes, stays)
+
+    patch.setattr(Conflicts, "_note", noted)
+
+
+class _Everything(dict[int, int]):
+    def get(self, key: int, default: Any = None) -> int:
+        return 1 << 62
 
 
 # -- exchange -------------------------------------------------------------------------------------

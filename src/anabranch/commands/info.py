@@ -266,7 +266,10 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         ("stable", _vector(replica.stable)),
         ("marked_keys", len(replica.marked)),
         ("idmp_collapsed", ctx.stats.idmp_collapsed),
-        ("idmp_conflicts", ctx.stats.idmp_conflicts),
+        ("idmp_conflicts", replica.conflicts.total),
+        ("held_tags", len(replica.conflicts)),
+        ("held_tag_bytes", replica.conflicts.size),
+        ("held_tags_dropped", replica.conflicts.dropped),
         ("duplicate_ids", ctx.stats.duplicate_ids),
         ("ids_ahead_ms", ctx.stats.ids_ahead_ms),
     ]

@@ -79,7 +79,7 @@ def _region(ctx: Context) -> Map:
         vector: Mapping[int, int] = {}
         stable: Mapping[int, int] = {}
         members: list[int] = []
-        marked = marks = unstable = 0
+        marked = marks = unstable = held = held_bytes = 0
         oldest = None
     else:
         region, epoch = _origin(replica.own)
@@ -88,6 +88,7 @@ def _region(ctx: Context) -> Map:
         marked = len(replica.marked)
         of_keys = [ctx.keyspace.marks_of(*place) for place in replica.marked]
         marks = len(replica.flushes) + sum(map(len, of_keys))
+        held, held_bytes = len(replica.conflicts), replica.conflicts.size
         unstable, oldest = len(replica.unstable_marks), replica.oldest_mark
     return Map(
         [
@@ -101,6 +102,8 @@ def _region(ctx: Context) -> Map:
             ("unstable-mark-count", unstable),
             ("oldest-mark", None if oldest is None else [*_origin(oldest[0]), oldest[1]]),
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
+            ("held-tags", held),
+            ("held-tag-bytes", held_bytes),
         ]
     )
 

@@ -375,6 +375,11 @@ class Settings:
         sentence="Warn when more deletions than this must be remembered because some member may "
         "lack them; 0 never does.",
     )
+    max_held_tags: int = row(
+        Integer(), "1000000", group="regions",
+        sentence="Hold no more tags of idempotent producers than this because some member may lack "
+        "them; the oldest go, and what conflicts with them is not found. 0 is no limit.",
+    )
     mark_retention: str = row(
         Choice("stable", "forever"), "stable", group="regions",
         sentence="How long it is remembered what was deleted: until every member has it (stable), "

@@ -80,6 +80,16 @@ def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Eve
     return [("t", "xtrim" if effect.trimmed else "xdel", effect.db, effect.key)]
 
 
+def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list[Event]:
+    stream = _value(keyspace, effect.db, effect.key)
+    origin, number = effect.goes
+    if not effect.removed or not isinstance(stream, Stream) or origin not in stream.logs:
+        return []
+    if stream.shared_logs[origin].find_number(number) is None:
+        return []  # it was removed before
+    return [("t", "xdel", effect.db, effect.key)]
+
+
 def _set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> list[Event]:
     db, key = effect.db, effect.key
     return [*_created(keyspace, db, key), ("t", "xsetid", db, key)]
@@ -194,6 +204,7 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.AddRun: _add_run,
     kinds.Remove: _remove,
     kinds.RemoveNumbers: _remove_numbers,
+    kinds.ResolveConflict: _resolve_conflict,
     kinds.SetLastId: _set_last_id,
     kinds.CreateGroup: _create_group,
     kinds.DestroyGroup: _destroy_group,

@@ -7,8 +7,6 @@ is lost; our own part of consumer groups (what was delivered here, who holds wha
 from __future__ import annotations
 
 from anabranch.effects.merge_stream import (
-    note_collapses,
-    parts,
     renew_producers,
     replica_of,
     settle,
@@ -52,10 +50,6 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             stream.recount()
             renew_producers(ours, stream)
             settle(ours, db, key, stream)
-            for table in parts(stream).tags.values():
-                for dots in table.values():
-                    if len(dots) > 1:
-                        note_collapses(mine, db, key, stream, dots)
             if partial:
                 mine.touches.note((db, key), news)
             else:
@@ -72,6 +66,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             other.vector,
         )
     mine.renew_members()
+    mine.conflicts.join(other.conflicts, mine.vector, mine.resolves_for)
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)

@@ -54,6 +54,7 @@ __all__ = [
     "RemoveNumbers",
     "RemoveRegion",
     "Rename",
+    "ResolveConflict",
     "Restore",
     "SeeConsumer",
     "SetGroup",
@@ -256,6 +257,28 @@ class DropRecords(Effect, tag=15):
     db: int
     key: bytes
     pids: list[bytes]
+
+
+class ResolveConflict(Effect, tag=16):
+    """An idempotent ID that several regions accepted stands for one entry, ``entry_id``.
+
+    ``origin`` and ``number`` name the :class:`Remember` that loses, ``winner`` the one that wins;
+    ``goes`` and ``stays`` the effects that added their entries, (0, 0) if that is not known. With
+    ``removed`` the entry that goes is removed. ``counted``: the tag had not lost before.
+    """
+
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    entry_id: EntryId
+    origin: int
+    number: int
+    winner: tuple[int, int]
+    goes: tuple[int, int]
+    stays: tuple[int, int]
+    removed: bool
+    counted: bool = True
 
 
 # -- consumer groups --------------------------------------------------------------------------

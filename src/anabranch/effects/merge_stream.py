@@ -16,7 +16,7 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream.ledger import Accepted
-from anabranch.stream.shared import Dot, Limits, Shared, Tag, forget_covered, winner
+from anabranch.stream.shared import Limits, Shared, forget_covered
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
@@ -227,40 +227,6 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
 
 
 # -- idempotent producers ---------------------------------------------------------------------
-
-
-def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
-    """See :class:`kinds.Remember`. Of several entries the smallest ID is answered.
-
-    Those of ours that must yield to it are noted, and removed when everything that came with this
-    effect is applied.
-    """
-    replica = replica_of(keyspace)
-    stream = shared_stream(keyspace, effect.db, effect.key)
-    dots = parts(stream).tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
-    dots[replica.dot] = Tag(effect.entry_id, effect.at_ms, effect.yields)
-    best = winner(dots)
-    stream.producers.remember(effect.pid, effect.iid, dots[best].entry_id, effect.at_ms)
-    stream.forget_tags(effect.pid)
-    if len(dots) > 1:
-        regions = {region_of(origin) for origin, _ in dots}
-        replica.seen.idmp_conflicts += len(regions) > 1
-        note_collapses(replica, effect.db, effect.key, stream, dots)
-
-
-def note_collapses(
-    replica: Replica, db: int, key: bytes, stream: Stream, dots: dict[Dot, Tag]
-) -> None:
-    """Note the entries of ours that a smaller ID for the same idempotent ID beats."""
-    best = winner(dots)
-    for dot, tag in dots.items():
-        if dot != best and tag.yields and region_of(dot[0]) == replica.region:
-            log = stream.shared_log(dot[0])
-            found = log.find(tag.entry_id)
-            if found is not None:
-                block, index = found
-                assert block.numbers is not None
-                replica.collapses.append((db, key, (dot[0], block.numbers[index])))
 
 
 def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.touches import Touches
 
 __all__ = [
@@ -71,12 +72,14 @@ class Member(NamedTuple):
 class Seen:
     """What was noticed while effects were applied, to be counted by who had them applied."""
 
-    __slots__ = ("duplicate_ids", "idmp_conflicts", "newest_id")
+    __slots__ = ("duplicate_ids", "newest_id", "processed")
 
     def __init__(self) -> None:
         self.duplicate_ids = 0  # entries that came with the ID of another live entry
-        self.idmp_conflicts = 0  # idempotent IDs that two regions had accepted
         self.newest_id = 0  # the greatest ID that came
+        # Entries that groups need not be given, as this region processed their duplicates:
+        # (database, key, group, dot, entry ID)
+        self.processed: list[tuple[int, bytes, bytes, Dot, int]] = []
 
 
 class Replica:
@@ -85,7 +88,7 @@ class Replica:
     __slots__ = (
         "admissions",
         "cluster_id",
-        "collapses",
+        "conflicts",
         "context",
         "default_limits",
         "flushes",
@@ -124,8 +127,7 @@ class Replica:
         self.unstable_marks: dict[Dot, None] = {}
         self.stable: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
-        # Entries of ours that another region's duplicate beats: (database, key, dot)
-        self.collapses: list[tuple[int, bytes, Dot]] = []
+        self.conflicts = Conflicts()
         self.seen = Seen()
         self.touches = Touches()
 
@@ -162,6 +164,7 @@ class Replica:
             self.hybrid_ms,
             self.cluster_id,
             self.touches.written() if keeps_touches else None,
+            self.conflicts.written(),
         ]
 
     def read(self, written: list[Any]) -> None:
@@ -175,6 +178,8 @@ class Replica:
             self.touches.note_all(self.vector)
         else:
             self.touches.read(touches)
+        if len(written) > 8:
+            self.conflicts.read(written[8])
         self.admissions = {}
         for region, origin, number, *rest in members:
             self.admissions.setdefault(region, {})[origin, number] = Member(*rest)
@@ -209,6 +214,21 @@ class Replica:
         self.origin = origin
         self.number = number
         self.context = context
+        self.conflicts.heard += 1
+
+    def resolves_for(self, origin: int) -> bool:
+        """Whether conflicts that entries of an origin lose are ours to resolve.
+
+        For a region that was removed the member with the smallest number does it.
+        """
+        region = region_of(origin)
+        if region == self.region:
+            return True
+        return (
+            region in self.removed
+            and region not in self.members
+            and self.region == min(self.members, default=0)
+        )
 
     def finish(self, count: int) -> None:
         """The effect, which took so many numbers, was applied."""

@@ -53,7 +53,6 @@ class Stats:
         self.keyspace_misses = 0
         self.duplicate_ids = 0
         self.idmp_collapsed = 0
-        self.idmp_conflicts = 0
         self.ids_ahead_ms = 0
         self.error_replies = 0
         self.errors: dict[str, int] = {}

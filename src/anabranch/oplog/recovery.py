@@ -273,8 +273,6 @@ def _apply(
         ) from None
     report.batches += 1
     if replica is not None:
-        # The region that had the entry took care of that, and what it did is in the log.
-        replica.collapses.clear()
         replica.seen = Seen()
         report.next_number = replica.vector.get(replica.own, 0) + 1
     else:

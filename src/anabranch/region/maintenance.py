@@ -64,6 +64,8 @@ class Maintenance:
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._seal_blocks()
+        if region.replica is not None:
+            region.merging.maintain()
         region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self, now_ms: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
@@ -15,11 +15,15 @@ from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.snapshot import load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.entry_id import SEQ_BITS
+from anabranch.stream.shared_group import SharedGroup
 
 if TYPE_CHECKING:
     from anabranch.region.region import Region
 
 __all__ = ["Merging"]
+
+PACKED_CHUNKS_MAX: Final = 4
+"""Chunks of held tags of an origin packed in a slice: some milliseconds."""
 
 
 class Merging:
@@ -85,7 +89,7 @@ class Merging:
 
     def _settle(self, now_ms: int) -> None:
         """Do what follows from what came."""
-        self._collapse()
+        self.resolve()
         self._count(now_ms)
         if self._region.keyspace.ready:
             self._region.serve_ready(now_ms)
@@ -96,7 +100,6 @@ class Merging:
         replica, stats = replica_of(self._region.keyspace), self._region.stats
         seen, replica.seen = replica.seen, Seen()
         stats.duplicate_ids += seen.duplicate_ids
-        stats.idmp_conflicts += seen.idmp_conflicts
         stats.ids_ahead_ms = max(stats.ids_ahead_ms, (seen.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
@@ -106,21 +109,60 @@ class Merging:
         replica.own = origin_of(replica.region, epoch)
         self._region.context.emit(kinds.OpenEpoch(previous))
 
-    def _collapse(self) -> None:
-        """Remove entries of ours whose idempotent ID another region accepted for a smaller ID."""
+    def maintain(self) -> None:
+        """A slice of background work: held tags are limited and packed, forgotten work is done.
+
+        A start may leave conflicts that were found but not resolved before a crash.
+        """
         replica = replica_of(self._region.keyspace)
-        collapses, replica.collapses = replica.collapses, []
-        for db, key, (origin, number) in collapses:
-            stream = known_stream(self._region.keyspace, db, key)
-            if stream is not None and stream.shared_log(origin).find_number(number) is not None:
-                self._region.stats.idmp_collapsed += 1
-                self._region.context.emit(
-                    kinds.RemoveNumbers(
-                        db,
-                        key,
-                        [(origin, [number - 1, number])],
-                        [],
-                        dereferenced=True,
-                        trimmed=False,
-                    )
+        conflicts = replica.conflicts
+        if conflicts.is_stale:
+            conflicts.meet_again(replica.resolves_for)
+        if conflicts.due:
+            self.resolve()
+        conflicts.limit(self._region.settings.max_held_tags)
+        for held in conflicts.held.values():
+            for _ in range(PACKED_CHUNKS_MAX):
+                if not held.pack():
+                    break
+            held.rest()
+
+    def resolve(self) -> None:
+        """Resolve the conflicts that were found between idempotent IDs, as far as they are ours.
+
+        The entry that goes is removed, if there is one still and its region had said that it
+        yields. Groups that have processed it here need not process the one that stays.
+        """
+        keyspace, emit = self._region.keyspace, self._region.context.emit
+        replica = replica_of(keyspace)
+        conflicts = replica.conflicts
+        for goes, stays, is_new in list(conflicts.due.values()):
+            stream = known_stream(keyspace, goes.db, goes.key)
+            origin, number = goes.entry
+            is_live = stream is not None and (
+                number > 0 and stream.shared_log(origin).find_number(number) is not None
+            )
+            self._region.stats.idmp_collapsed += is_live and goes.yields
+            emit(
+                kinds.ResolveConflict(
+                    goes.db,
+                    goes.key,
+                    goes.pid,
+                    goes.iid,
+                    stays.entry_id,
+                    *goes.dot,
+                    stays.dot,
+                    goes.entry,
+                    stays.entry,
+                    removed=goes.yields,
+                    counted=is_new,
                 )
+            )
+        conflicts.due.clear()
+        processed, replica.seen.processed = replica.seen.processed, []
+        for db, key, name, (origin, number), entry_id in processed:
+            stream = known_stream(keyspace, db, key)
+            group = None if stream is None else stream.groups.get(name)
+            if isinstance(group, SharedGroup) and not group.is_settled(origin, number):
+                ranges = [(origin, number - 1, number)]
+                emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
 from anabranch.keyspace.touches import Place
 from anabranch.oplog.log import OpLog
+from anabranch.replication.held import HeldTagWatch
 from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
@@ -61,7 +62,8 @@ CLOCK_IS_OFF: Final = (
 
 _QUIET: Final = frozenset(
     {
-        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_marks"),
+        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_held_tags"),
+        *("fewer_marks", "idmp_conflict"),
         *("join_resumed", "joined", "not_full", "reachable", "relay", "relay_ended"),
         *("repaired", "state_joined", "takes_writes"),
     }
@@ -85,6 +87,7 @@ class Regions(RegionLocal):
         # What some disk may lack, and since when:
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
         self._marks = MarkWatch()
+        self._held_tags = HeldTagWatch()
         self._is_waiting = False  # for a state, and takes no writes meanwhile
         self._refusing = False  # writes, because too few regions keep up
         self._certificates: Certificates | None = None
@@ -290,6 +293,8 @@ class Regions(RegionLocal):
         replica = self.replica
         most = self._settings.max_unstable_marks
         self._marks.look(replica.unstable_marks, replica.vector, now_ms, most, self._note_marks)
+        most = self._settings.max_held_tags
+        self._held_tags.look(replica.conflicts, now_ms, most, self.note)
 
     def _note_marks(self, event: str, marks: int) -> None:
         self.note(event, marks=marks, held_back_by=",".join(map(str, self._late())))

@@ -35,6 +35,7 @@ __all__ = [
     "Key",
     "Raised",
     "Removed",
+    "Resolved",
     "Shown",
     "Tagged",
     "Vector",
@@ -161,6 +162,14 @@ class Tagged(Fact):
     entry_id: int
     yields: bool
     """Whether its entry goes if another region accepted the same for a smaller ID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Fact):
+    """A conflict of such IDs: the tag that lost answers with the entry that stays."""
+
+    tag: Dot
+    entry_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,13 +316,26 @@ class Shown:
 
     @_once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
-        """By producer and idempotent ID; one expects an answer with the smallest entry ID."""
+        """By producer and idempotent ID, those that no other one for it knew."""
         known = _joined(fact.context for fact in self._kept(Configured))
         tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
         for fact in self._kept(Tagged):
             if fact.number > known.get(fact.origin, 0):
                 tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
-        return tags
+        return {
+            pair: [fact for fact in facts if not any(other.knew(fact) for other in facts)]
+            for pair, facts in tags.items()
+        }
+
+    def answer(self, tags: Sequence[Tagged]) -> int:
+        """The ID that a retry gets: of the smallest entry, among those that stay for others."""
+        stays = {fact.tag: fact.entry_id for fact in self._resolved}
+        return min(min(fact.entry_id, stays.get(fact.dot, fact.entry_id)) for fact in tags)
+
+    @_once
+    def _resolved(self) -> list[Resolved]:
+        """The last that was said of each tag is the smallest."""
+        return sorted(self._applied(Resolved), key=lambda fact: -fact.entry_id)
 
     def delivers(self, group: bytes, entry: Added) -> bool:
         """Whether a group that is there begins before an entry."""
@@ -409,6 +431,9 @@ class History:
                 continue
             if isinstance(effect, kinds.Flush):
                 self.flush(effect.db, Cleared(origin, number, context, expired=False))
+            elif isinstance(effect, kinds.ResolveConflict):
+                for each in _resolution(effect, origin, number, context):
+                    self.add((effect.db, effect.key), each)
             elif (other := _fact(effect, origin, number, context)) is not None:
                 self.add((effect.db, effect.key), other)  # type: ignore[attr-defined]
             number += 1
@@ -451,6 +476,17 @@ def _run(effect: kinds.AddRun, origin: int, first: int, dependencies: Vector) ->
         payload = effect.data[at : at + size]
         at += size
         yield Added(origin, first + index, context, entry_id, payload)
+
+
+def _resolution(
+    effect: kinds.ResolveConflict, origin: int, number: int, context: Vector
+) -> Iterator[Fact]:
+    """What a conflict came to: another answer, and maybe an entry that goes."""
+    tag = effect.origin, effect.number
+    yield Resolved(origin, number, context, tag, effect.entry_id)
+    if effect.removed:
+        goes = frozenset([(effect.goes[0], effect.goes[1])])
+        yield Removed(origin, number, context, goes, ())
 
 
 def _fact(effect: kinds.Effect, origin: int, number: int, context: Vector) -> Fact | None:

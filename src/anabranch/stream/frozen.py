@@ -247,7 +247,7 @@ def _shared_array(shared: Shared | None) -> list[Any] | None:
         [[*dot, count] for dot, count in shared.surpluses.items()],
         [[*dot, *limits] for dot, limits in shared.limits.items()],
         [
-            [pid, iid, *dot, _split(tag.entry_id), tag.at_ms, tag.yields]
+            [pid, iid, *dot, _split(tag.entry_id), tag.at_ms, tag.yields, _split(tag.stays)]
             for pid, table in shared.tags.items()
             for iid, dots in table.items()
             for dot, tag in dots.items()
@@ -265,9 +265,9 @@ def _shared_of(array: list[Any]) -> Shared:
     shared.deleted_ids = {(origin, number): _join(pair) for origin, number, pair in deleted_ids}
     shared.surpluses = {(origin, number): count for origin, number, count in surpluses}
     shared.limits = {(origin, number): Limits(*rest) for origin, number, *rest in limits}
-    for pid, iid, origin, number, pair, at_ms, yields in tags:
+    for pid, iid, origin, number, pair, at_ms, yields, *stays in tags:
         dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
-        dots[origin, number] = Tag(_join(pair), at_ms, yields)
+        dots[origin, number] = Tag(_join(pair), at_ms, yields, *map(_join, stays))
     for pid, origin, number, *rest in accepted:
         shared.accepted.setdefault(pid, {})[origin, number] = Accepted(*rest)
     return shared

@@ -135,6 +135,9 @@ def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> Non
         table, other_table = mine.tags.setdefault(pid, {}), other.tags.get(pid, {})
         for iid in set(table) | set(other_table):
             dots = table.setdefault(iid, {})
+            for dot, tag in other_table.get(iid, {}).items():
+                if dot in dots and tag.answered < dots[dot].answered:
+                    dots[dot] = tag
             join_dots(dots, other_table.get(iid, {}), our, their)
             if not dots:
                 del table[iid]

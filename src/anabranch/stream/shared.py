@@ -21,6 +21,7 @@ __all__ = [
     "Mark",
     "Shared",
     "Tag",
+    "age_rank",
     "forget_covered",
     "winner",
 ]
@@ -56,6 +57,13 @@ class Tag(NamedTuple):
     at_ms: int
     yields: bool
     """Its entry goes if another region accepted the same ID for a smaller one."""
+    stays: int = 0
+    """The ID of the entry that stays in its place, if it lost; 0 if it has not."""
+
+    @property
+    def answered(self) -> int:
+        """The ID that a retry is answered with."""
+        return self.stays or self.entry_id
 
 
 class Shared:
@@ -154,4 +162,12 @@ def forget_covered(table: dict[Dot, _T], covered: Covered) -> None:
 
 def winner(dots: dict[Dot, Tag]) -> Dot:
     """Of several entries for one idempotent ID the one that is answered: the smallest ID."""
-    return min(dots, key=lambda dot: (dots[dot].entry_id, dot[0] & 0xFF, dot))
+    return min(dots, key=lambda dot: (dots[dot].answered, dot[0] & 0xFF, dot))
+
+
+def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int]:
+    """Of a producer's idempotent IDs those of the greatest ranks are remembered."""
+    if len(dots) == 1:
+        (((origin, number), tag),) = dots.items()
+        return tag.at_ms, origin & 0xFF, number
+    return max((tag.at_ms, dot[0] & 0xFF, dot[1]) for dot, tag in dots.items())

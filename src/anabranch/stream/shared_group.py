@@ -314,6 +314,27 @@ class SharedGroup(Group):
         for origin, number in dots:
             self.drop_between(origin, number - 1, number)
 
+    def has_processed(self, origin: int, number: int) -> bool:
+        """Whether this region has handed an entry out, and nobody has it open any more.
+
+        What was jumped over or given up does not count.
+        """
+        delivered = self.delivered.get(origin)
+        if delivered is None or number not in delivered:
+            return False
+        if number in self.discarded.get(origin, ()):
+            return False
+        if not any(run.low < number <= run.last for run in self.runs.get(origin, ())) and (
+            number not in self._settled(origin)
+        ):
+            return False
+        pending = self.pending.get(origin)
+        return pending is None or all(entry.number != number for entry in pending.entries.values())
+
+    def is_settled(self, origin: int, number: int) -> bool:
+        """Whether an entry counts as acknowledged."""
+        return number in self._settled(origin)
+
     def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
         """``(origin, pending entry)`` of all with this ID: concurrent writers may share one."""
         return [

@@ -23,7 +23,7 @@ from anabranch.stream.merge import (
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
-from anabranch.stream.shared import Shared, winner
+from anabranch.stream.shared import Dot, Shared, Tag, age_rank, winner
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.shared_log import SharedLog
 
@@ -35,6 +35,10 @@ MAX_ENTRIES_ADDED = (1 << 63) - 1
 def _rank(origin: int) -> tuple[int, int]:
     """Equal IDs are ordered by region, and by epoch within one."""
     return origin & 0xFF, origin
+
+
+def _newest_ms(dots: dict[Dot, Tag]) -> int:
+    return max([tag.at_ms for tag in dots.values()])
 
 
 class Stream:
@@ -366,15 +370,48 @@ class Stream:
         producers.duration_s, producers.maxsize = duration_s, maxsize
         producers.tables.clear()
         producers.tracked = 0
-        for pid, table in shared.tags.items():
-            rows = []
-            for iid, dots in table.items():
-                tag = dots[winner(dots)]
-                rows.append((min(each.at_ms for each in dots.values()), iid, tag.entry_id))
-            for at_ms, iid, entry_id in sorted(rows)[-maxsize:]:
-                producers.restore(pid, iid, entry_id, at_ms)
-            self.forget_tags(pid)
+        for pid in list(shared.tags):
+            self._renew_table(pid)
         self.ledger.renew({pid: max(dots.values()) for pid, dots in shared.accepted.items()})
+
+    def remember(self, pid: bytes, iid: bytes, *, is_new: bool = True) -> None:
+        """The tags for an idempotent ID have changed: derive what a retry is answered with.
+
+        The newest ``maxsize`` IDs of a producer are remembered, by (time, region, number) wherever
+        they came from, so regions that have applied the same remember the same.
+        """
+        shared = self.shared
+        assert shared is not None
+        producers = self.producers
+        tags = shared.tags[pid]
+        dots = tags[iid]
+        table = producers.tables.get(pid)
+        if table is None:
+            table = producers.tables[pid] = {}
+        elif table and (iid in table or age_rank(dots) < age_rank(tags[next(reversed(table))])):
+            producers.iids_added += is_new
+            if is_new:
+                producers.tracked -= len(table)
+                self._renew_table(pid)
+            else:
+                table[iid] = dots[winner(dots)].answered, table[iid][1]
+            return
+        tag = dots[winner(dots)] if len(dots) > 1 else next(iter(dots.values()))
+        producers.remember(pid, iid, tag.answered, _newest_ms(dots))
+        if len(tags) > len(table):
+            self.forget_tags(pid)
+
+    def _renew_table(self, pid: bytes) -> None:
+        """Derive a producer's look-up table anew; its old one counts as gone."""
+        shared = self.shared
+        assert shared is not None
+        producers, tags = self.producers, shared.tags[pid]
+        newest = sorted(tags, key=lambda iid: age_rank(tags[iid]))[-producers.maxsize :]
+        producers.tables[pid] = {}
+        for iid in newest:
+            dots = tags[iid]
+            producers.restore(pid, iid, dots[winner(dots)].answered, _newest_ms(dots))
+        self.forget_tags(pid)
 
     def forget_tags(self, pid: bytes) -> None:
         """Keep of a producer's tags those that its look-up table still has."""

@@ -148,6 +148,8 @@ def test_info_of_a_server_of_its_own(server: Streams) -> None:
         b"unstable-mark-count": 0,
         b"oldest-mark": None,
         b"held-back-by": [],
+        b"held-tags": 0,
+        b"held-tag-bytes": 0,
     }
 
 

@@ -204,8 +204,10 @@ def info(server: Harness, *sections: str) -> dict[str, str]:
 def test_info_replication_has_a_line_for_each_region(server: Harness) -> None:
     server.do("XADD", "s", "*", "f", "v")
     stats = server.region.stats
-    stats.idmp_collapsed, stats.idmp_conflicts, stats.duplicate_ids = 8, 9, 10
+    stats.idmp_collapsed, stats.duplicate_ids = 8, 10
     stats.ids_ahead_ms = 11
+    assert server.region.replica is not None
+    server.region.replica.conflicts.counts = {1: 4, 2: 5}
     section = info(server, "replication")
     assert section["role"] == "master"
     assert section["region_name"] == "eu"

@@ -1,0 +1,119 @@
+"""Idempotent IDs where several regions write: tags, and the conflicts between them."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.effects.merge_stream import known_stream, parts, replica_of, shared_stream
+from anabranch.keyspace.conflicts import Resolved
+from anabranch.keyspace.held_tags import HeldTag
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
+from anabranch.stream.shared import Dot, Tag, forget_covered
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__: list[str] = []
+
+
+def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
+    """See :class:`kinds.Remember`. Of several entries the smallest ID is answered.
+
+    It replaces the tags for the same idempotent ID that it knew of. What it did not know of, and we
+    have to resolve, is noted.
+    """
+    replica = replica_of(keyspace)
+    stream = shared_stream(keyspace, effect.db, effect.key)
+    origin, number = dot = replica.dot
+    is_own = origin == replica.own
+    conflicts = replica.conflicts
+    tag = HeldTag(
+        origin,
+        number,
+        effect.db,
+        effect.key,
+        effect.pid,
+        effect.iid,
+        effect.entry_id,
+        _entry(stream, origin, effect.entry_id),
+        effect.at_ms,
+        effect.yields,
+        conflicts.context_of(replica.context, is_own=is_own),
+    )
+    dots = parts(stream).tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
+    if dots:
+        forget_covered(dots, replica.knows)
+    dots[dot] = Tag(effect.entry_id, effect.at_ms, effect.yields)
+    stream.remember(effect.pid, effect.iid)
+    if not is_own:  # what we add ourselves is made with knowledge of all that is here
+        conflicts.meet(tag, replica.resolves_for)
+    conflicts.hold(tag)
+
+
+def _entry(stream: Stream, origin: int, entry_id: int) -> Dot:
+    """The effect that added the entry with an ID: mostly the newest, of the same origin."""
+    log = stream.shared_logs.get(origin)
+    if log is not None and log.newest_id == entry_id:
+        return origin, log.newest_number
+    for each in [origin, *stream.ranked()]:
+        log = stream.shared_logs.get(each)
+        if log is not None and (found := log.find(entry_id)) is not None:
+            block, index = found
+            assert block.numbers is not None
+            return each, block.numbers[index]
+    return 0, 0
+
+
+def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
+    """See :class:`kinds.ResolveConflict`."""
+    replica = replica_of(keyspace)
+    conflicts = replica.conflicts
+    dot = effect.origin, effect.number
+    origin, number = effect.winner
+    conflicts.note_beaten(dot, (effect.entry_id, origin & 0xFF, origin, number))
+    due = conflicts.due.get(dot)
+    if due is not None and due.stays.rank >= (effect.entry_id, origin & 0xFF, origin, number):
+        del conflicts.due[dot]
+    if effect.counted:
+        conflicts.counts[replica.origin] = conflicts.counts.get(replica.origin, 0) + 1
+    stream = known_stream(keyspace, effect.db, effect.key)
+    if stream is None:  # deleted, and forgotten by all
+        return
+    _answer_with(stream, effect)
+    _note_processed(replica, effect, stream)
+    origin, number = effect.goes
+    if effect.counted:
+        log = stream.shared_logs.get(origin)
+        goes = 0 if log is None else log.id_upto(number)
+        news = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
+        conflicts.news.append(news)
+    if effect.removed and number:
+        stream.shared_log(origin).remove_numbered(number - 1, number)
+        for group in stream.groups.values():
+            assert isinstance(group, SharedGroup)
+            group.drop_between(origin, number - 1, number)
+        stream.recount()
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
+    """The tag that lost answers with the entry that stays, as long as it is remembered."""
+    dots = parts(stream).tags.get(effect.pid, {}).get(effect.iid)
+    if dots is None:
+        return
+    dot = effect.origin, effect.number
+    tag = dots.get(dot)
+    if tag is not None and effect.entry_id < tag.answered:
+        dots[dot] = tag._replace(stays=effect.entry_id)
+        stream.remember(effect.pid, effect.iid, is_new=False)
+
+
+def _note_processed(replica: Replica, effect: kinds.ResolveConflict, stream: Stream) -> None:
+    """Groups that have processed the entry that goes in this region need not be given the other."""
+    goes, stays = effect.goes, effect.stays
+    if not goes[1] or not stays[1]:
+        return
+    for name, group in stream.groups.items():
+        assert isinstance(group, SharedGroup)
+        if group.has_processed(*goes) and not group.is_settled(*stays):
+            where = effect.db, effect.key, name
+            replica.seen.processed.append((*where, stays, effect.entry_id))

@@ -1,0 +1,201 @@
+"""Conflicts: one message of an idempotent producer that several regions accepted.
+
+Of the entries for one idempotent ID that regions added without knowing of each other the one with
+the smallest (ID, region) stays. The region of an entry that goes resolves the conflict by an effect
+(:class:`kinds.ResolveConflict`); the other regions hear of it that way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
+
+__all__ = ["Conflicts", "Due", "Resolved"]
+
+NEWS_MAX: Final = 1000
+"""Conflicts kept to be reported; who looks more rarely hears of the newest."""
+
+Rank = tuple[int, int, int, int]
+
+
+class Due(NamedTuple):
+    """A conflict that this region has to resolve."""
+
+    goes: HeldTag
+    stays: HeldTag
+    is_new: bool
+    """Whether the tag had not lost to another one before."""
+
+
+class Resolved(NamedTuple):
+    """A conflict that was resolved, to be reported."""
+
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    stays: int
+    goes: int
+    """Entry IDs."""
+
+
+class Conflicts:
+    """The held tags of all origins, and what has become of those that lost."""
+
+    __slots__ = (
+        "_context",
+        "beaten",
+        "counts",
+        "dropped",
+        "due",
+        "heard",
+        "held",
+        "is_stale",
+        "news",
+    )
+
+    def __init__(self) -> None:
+        self.held: dict[int, HeldTags] = {}
+        self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank told of
+        self.counts: dict[int, int] = {}  # by origin, how many conflicts it has resolved
+        self.due: dict[Dot, Due] = {}
+        self.dropped = 0  # tags let go of because there were too many
+        self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
+        self.is_stale = False  # who resolves what may have changed: all tags are to be looked at
+        self.heard = 0  # grows whenever something of another region is applied
+        self._context: tuple[int, Mapping[int, int]] = (-1, {})
+
+    @property
+    def total(self) -> int:
+        """Conflicts ever resolved, by any region that we have heard of."""
+        return sum(self.counts.values())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.held.values()))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the held tags take."""
+        return sum(held.size for held in self.held.values())
+
+    # -- holding ------------------------------------------------------------------------------
+
+    def context_of(self, context: Mapping[int, int], *, is_own: bool) -> Mapping[int, int]:
+        """What an effect knew, to be kept. Effects that knew the same share it."""
+        if not is_own:
+            return context
+        if self._context[0] != self.heard:
+            self._context = self.heard, dict(context)
+        return self._context[1]
+
+    def hold(self, tag: HeldTag) -> None:
+        """A tag was applied."""
+        held = self.held.get(tag.origin)
+        if held is None:
+            held = self.held[tag.origin] = HeldTags()
+        held.add(tag)
+
+    def forget(self, stable: Mapping[int, int]) -> None:
+        """Every member has this much on its disk."""
+        for origin, held in list(self.held.items()):
+            held.drop_upto(stable.get(origin, 0))
+            if not len(held):
+                del self.held[origin]
+        for origin, number in list(self.beaten):
+            oldest = self.held[origin].oldest if origin in self.held else number + 1
+            if number <= stable.get(origin, 0) and number < oldest:
+                del self.beaten[origin, number]
+
+    def limit(self, most: int) -> int:
+        """Drop the oldest tags beyond so many (0: any number); how many went."""
+        gone = 0
+        if most:
+            while (count := len(self)) > most:
+                largest = max(self.held.values(), key=len)
+                gone += largest.drop_oldest()
+                if len(self) == count:
+                    break
+        self.dropped += gone
+        return gone
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def meet(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
+        """A tag of another origin has arrived: note the conflicts that are ours to resolve.
+
+        ``cares`` tells for which origins we resolve conflicts.
+        """
+        is_ours = cares(tag.origin)
+        for origin, held in self.held.items():
+            if origin != tag.origin and (is_ours or cares(origin)):
+                for other in held.find(tag, tag.context.get(origin, 0)):
+                    if are_concurrent(tag, other):
+                        goes, stays = (tag, other) if other.rank < tag.rank else (other, tag)
+                        if cares(goes.origin):
+                            self._note(goes, stays)
+
+    def meet_again(self, cares: Callable[[int], bool]) -> None:
+        """Look at all tags: others may be ours to resolve than before."""
+        self.is_stale = False
+        for origin, held in list(self.held.items()):
+            if cares(origin):
+                for tag in held:
+                    self.meet(tag, cares)
+
+    def _note(self, goes: HeldTag, stays: HeldTag) -> None:
+        dot = goes.dot
+        known = self.beaten.get(dot)
+        if known is not None and known <= stays.rank:
+            return
+        due = self.due.get(dot)
+        if due is None or stays.rank < due.stays.rank:
+            self.due[dot] = Due(goes, stays, known is None)
+
+    def note_beaten(self, dot: Dot, rank: Rank) -> None:
+        """A tag has lost to one of this rank."""
+        known = self.beaten.get(dot)
+        if known is None or rank < known:
+            self.beaten[dot] = rank
+
+    # -- whole states -------------------------------------------------------------------------
+
+    def written(self) -> list[Any]:
+        """Everything as plain values; :meth:`read` takes it back."""
+        return [
+            [[origin, chunk] for origin, held in self.held.items() for chunk in held.chunks()],
+            [
+                [*dot, rank[0] >> 64, rank[0] & (1 << 64) - 1, *rank[2:]]
+                for dot, rank in self.beaten.items()
+            ],
+            list(self.counts.items()),
+            self.dropped,
+        ]
+
+    def read(self, written: list[Any]) -> None:
+        """Take over what :meth:`written` gave."""
+        chunks, beaten, counts, self.dropped = written[:4]
+        for origin, data in chunks:
+            self.held.setdefault(origin, HeldTags()).read(origin, data)
+        for origin, number, ms, seq, winner, place in beaten:
+            self.beaten[origin, number] = ms << 64 | seq, winner & 0xFF, winner, place
+        self.counts = dict(counts)
+
+    def join(
+        self,
+        other: Conflicts,
+        ours: Mapping[int, int],
+        cares: Callable[[int], bool],
+    ) -> None:
+        """Take over what another state holds beyond what we have applied (``ours``)."""
+        self.heard += 1
+        for dot, rank in other.beaten.items():
+            self.note_beaten(dot, rank)
+        for origin, count in other.counts.items():
+            self.counts[origin] = max(self.counts.get(origin, 0), count)
+        for origin, held in sorted(other.held.items()):
+            for tag in held.after(ours.get(origin, 0)):
+                self.hold(tag)
+                self.meet(tag, cares)

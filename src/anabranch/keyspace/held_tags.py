@@ -1,0 +1,319 @@
+"""Tags of idempotent producers that some region may not have heard of: what finds a conflict.
+
+A *tag* says that a producer's idempotent ID stands for an entry. What a stream remembers to answer
+a retry is limited by count and age. Two regions that accept the same message without knowing of
+each other must find that out however long they were apart, so every tag is *held* here until it is
+stable: until every member has it on its disk, and nothing made without knowledge of it can arrive.
+
+Tags are held by origin, in the order of their numbers. Older ones are packed, some 1,000 to a chunk
+of bytes; a chunk is what a snapshot and a full state carry. A table for looking tags up is built
+only when effects arrive that were made without knowledge of many of them, and is dropped
+afterwards.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+
+__all__ = ["CHUNK_TAGS", "HeldTag", "HeldTags", "are_concurrent"]
+
+Dot = tuple[int, int]
+
+CHUNK_TAGS: Final = 1024
+"""Tags of a chunk."""
+
+_SCANNED: Final = 16
+"""So few tags are compared one by one, without a table."""
+
+OPEN_TAG_BYTES: Final = 320
+"""About what a tag costs in memory before it is packed, beside its idempotent ID."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class HeldTag(NamedTuple):
+    """One effect :class:`kinds.Remember`, and what it was made with knowledge of."""
+
+    origin: int
+    number: int
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    entry_id: int
+    entry: Dot
+    """The effect that added the entry; (0, 0) if the entry was gone already."""
+    at_ms: int
+    yields: bool
+    """The entry goes if another region accepted the same ID for a smaller one."""
+    context: Mapping[int, int]
+
+    @property
+    def dot(self) -> Dot:
+        """Of the tag."""
+        return self.origin, self.number
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """Of tags for the same idempotent ID the entry of the smallest rank stays."""
+        return self.entry_id, self.origin & 0xFF, self.origin, self.number
+
+
+def are_concurrent(one: HeldTag, other: HeldTag) -> bool:
+    """Whether neither was made with knowledge of the other."""
+    return (
+        one.origin != other.origin
+        and one.number > other.context.get(one.origin, 0)
+        and other.number > one.context.get(other.origin, 0)
+    )
+
+
+_number = attrgetter("number")
+
+
+class _Chunk(NamedTuple):
+    first: int
+    last: int
+    tags: int
+    data: bytes
+
+
+class HeldTags:
+    """The held tags of one origin, ascending by number."""
+
+    __slots__ = ("_asked", "_chunks", "_open", "_read", "_table", "_table_low", "_table_top")
+
+    def __init__(self) -> None:
+        self._chunks: deque[_Chunk] = deque()
+        self._open: list[HeldTag] = []
+        self._read: tuple[bytes, list[HeldTag]] | None = None  # the chunk that was unpacked last
+        self._table: dict[int, int | list[int]] | None = None  # hash -> numbers
+        self._table_low = self._table_top = 0  # it has the numbers above low up to top
+        self._asked: int | None = None  # the lowest number asked beyond, lately
+
+    def __len__(self) -> int:
+        return sum([chunk.tags for chunk in self._chunks]) + len(self._open)
+
+    def __iter__(self) -> Iterator[HeldTag]:
+        return self.after(0)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory they take."""
+        packed = sum([len(chunk.data) for chunk in self._chunks])
+        table = 0 if self._table is None else 120 * len(self._table)
+        return packed + table + sum([OPEN_TAG_BYTES + len(tag.iid) for tag in self._open])
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest tag, 0 if there is none."""
+        if self._open:
+            return self._open[-1].number
+        return self._chunks[-1].last if self._chunks else 0
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest tag, 0 if there is none."""
+        if self._chunks:
+            return self._chunks[0].first
+        return self._open[0].number if self._open else 0
+
+    def add(self, tag: HeldTag) -> None:
+        """Hold the newest tag."""
+        self._open.append(tag)
+
+    def drop_upto(self, number: int) -> None:
+        """Tags up to a number are stable. Of a chunk all are dropped together."""
+        chunks = self._chunks
+        while chunks and chunks[0].last <= number:
+            chunks.popleft()
+        tags = self._open
+        if tags and tags[0].number <= number:
+            del tags[: bisect_right(tags, number, key=_number)]
+        if not tags and not chunks:
+            self._table = self._read = None
+
+    def drop_oldest(self) -> int:
+        """Drop about a chunk of the oldest tags; how many."""
+        if self._chunks:
+            return self._chunks.popleft().tags
+        count = min(len(self._open), CHUNK_TAGS)
+        del self._open[:count]
+        return count
+
+    def pack(self, keep: int = CHUNK_TAGS) -> bool:
+        """Pack a chunk of the older tags, if there are more than ``keep`` beyond it."""
+        if len(self._open) < CHUNK_TAGS + keep:
+            return False
+        some = self._open[:CHUNK_TAGS]
+        self._chunks.append(_Chunk(some[0].number, some[-1].number, CHUNK_TAGS, _packed(some)))
+        del self._open[:CHUNK_TAGS]
+        return True
+
+    def rest(self) -> None:
+        """Drop the table if nobody has asked lately, or if most of it is of no use any more."""
+        asked = self._asked
+        if asked is None or 2 * asked > self._table_low + self._table_top + 2 * CHUNK_TAGS:
+            self._table = None
+        self._asked = None
+
+    def after(self, number: int) -> Iterator[HeldTag]:
+        """The tags with greater numbers, ascending."""
+        for chunk in list(self._chunks):
+            if chunk.last > number:
+                tags = self._unpacked(chunk)
+                yield from tags[bisect_right(tags, number, key=_number) :]
+        tags = self._open
+        yield from tags[bisect_right(tags, number, key=_number) :]
+
+    def find(self, tag: HeldTag, after: int) -> list[HeldTag]:
+        """Tags for the same idempotent ID with numbers above ``after``."""
+        if self.newest <= after:
+            return []
+        wanted = tag.db, tag.key, tag.pid, tag.iid
+        newest = self._open[-_SCANNED:]
+        is_all = not self._chunks and len(newest) == len(self._open)
+        if is_all or (newest and newest[0].number <= after):
+            return [each for each in newest if each.number > after and each[2:6] == wanted]
+        numbers = self._looked_up(hash(wanted), after)
+        found = [self._of_number(number) for number in numbers if number > after]
+        return [each for each in found if each is not None and each[2:6] == wanted]
+
+    def chunks(self) -> list[bytes]:
+        """Everything as it is written; :meth:`read` takes it back."""
+        data = [chunk.data for chunk in self._chunks]
+        tags = self._open
+        data += [_packed(tags[at : at + CHUNK_TAGS]) for at in range(0, len(tags), CHUNK_TAGS)]
+        return data
+
+    def read(self, origin: int, data: bytes) -> None:
+        """Take over a chunk, newer than any here."""
+        tags = _unpacked(origin, data)
+        if len(tags) == CHUNK_TAGS and not self._open:
+            self._chunks.append(_Chunk(tags[0].number, tags[-1].number, len(tags), data))
+        else:
+            self._open += tags
+
+    # -- looking up ---------------------------------------------------------------------------
+
+    def _looked_up(self, key: int, after: int) -> Sequence[int]:
+        self._asked = after if self._asked is None else min(self._asked, after)
+        newest = self.newest
+        table = self._table
+        if table is None:
+            table = self._table = {}
+            self._table_low = self._table_top = after
+        if after < self._table_low:
+            self._fill(table, after, self._table_low)
+            self._table_low = after
+        if newest > self._table_top:
+            self._fill(table, self._table_top, newest)
+            self._table_top = newest
+        found = table.get(key, ())
+        return [found] if isinstance(found, int) else found
+
+    def _fill(self, table: dict[int, int | list[int]], low: int, high: int) -> None:
+        for tag in self.after(low):
+            if tag.number > high:
+                return
+            key = hash(tag[2:6])
+            known = table.setdefault(key, tag.number)
+            if known != tag.number:
+                several = known if isinstance(known, list) else [known]
+                table[key] = [*several, tag.number]
+
+    def _of_number(self, number: int) -> HeldTag | None:
+        for chunk in self._chunks:
+            if chunk.last >= number:
+                tags = self._unpacked(chunk)
+                break
+        else:
+            tags = self._open
+        at = bisect_right(tags, number, key=_number) - 1
+        return tags[at] if at >= 0 and tags[at].number == number else None
+
+    def _unpacked(self, chunk: _Chunk) -> list[HeldTag]:
+        if self._read is None or self._read[0] is not chunk.data:
+            origin = _decode(chunk.data)[0]
+            self._read = chunk.data, _unpacked(origin, chunk.data)
+        return self._read[1]
+
+
+def _packed(tags: Sequence[HeldTag]) -> bytes:
+    """Columns: places, producers and contexts once each, the rest a value a tag."""
+    places: dict[tuple[int, bytes], int] = {}
+    pids: dict[bytes, int] = {}
+    contexts: list[list[int]] = []
+    before: Mapping[int, int] | None = None
+    which: list[int] = []
+    for tag in tags:
+        places.setdefault((tag.db, tag.key), len(places))
+        pids.setdefault(tag.pid, len(pids))
+        if tag.context is not before and tag.context != before:
+            contexts.append([edge for pair in sorted(tag.context.items()) for edge in pair])
+            which.append(len(which))
+        before = tag.context
+    starts: list[int] = []
+    before = None
+    for index, tag in enumerate(tags):
+        if tag.context is not before and tag.context != before:
+            starts.append(index)
+        before = tag.context
+    numbers = [tag.number for tag in tags]
+    return _encode(
+        [
+            tags[0].origin,
+            [list(place) for place in places],
+            list(pids),
+            [starts, contexts],
+            [numbers[0], *[high - low for low, high in pairwise(numbers)]],
+            [places[tag.db, tag.key] for tag in tags],
+            [pids[tag.pid] for tag in tags],
+            [tag.iid for tag in tags],
+            [tag.entry_id >> SEQ_BITS for tag in tags],
+            [tag.entry_id & MAX_SEQ for tag in tags],
+            [(tag.entry_id >> SEQ_BITS) - tag.at_ms for tag in tags],
+            [
+                tag.number - tag.entry[1] if tag.entry[0] == tag.origin else list(tag.entry)
+                for tag in tags
+            ],
+            [int(tag.yields) for tag in tags],
+        ]
+    )
+
+
+def _unpacked(origin: int, data: bytes) -> list[HeldTag]:
+    _, places, pids, (starts, contexts), numbers, *columns = _decode(data)
+    known = [dict(zip(edges[::2], edges[1::2], strict=True)) for edges in contexts]
+    tags = []
+    number = 0
+    for index, (step, place, pid, iid, ms, seq, age, entry, yields) in enumerate(
+        zip(numbers, *columns, strict=True)
+    ):
+        number += step
+        tags.append(
+            HeldTag(
+                origin,
+                number,
+                places[place][0],
+                places[place][1],
+                pids[pid],
+                iid,
+                ms << SEQ_BITS | seq,
+                (origin, number - entry) if isinstance(entry, int) else (entry[0], entry[1]),
+                ms - age,
+                bool(yields),
+                known[bisect_right(starts, index) - 1],
+            )
+        )
+    return tags

@@ -1,0 +1,63 @@
+"""Tags of idempotent producers that some member may lack: when too many, and what they found.
+
+Held tags cost memory in every region until the last member has them. An operator has to hear of it
+before the oldest are let go of, because conflicts with those are not found any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from anabranch.keyspace.conflicts import Conflicts
+from anabranch.stream.entry_id import text
+
+__all__ = ["HeldTagWatch"]
+
+AGAIN_MS: Final = 60_000.0
+"""Too many tags are told of so often."""
+
+Note = Callable[..., None]
+
+
+class HeldTagWatch:
+    """Looks at the held tags of a region again and again. Times are in ms."""
+
+    def __init__(self) -> None:
+        self._noted_ms: float | None = None  # when many tags were told of, while there are many
+        self._dropped = 0
+        self._dropped_ms = -AGAIN_MS
+
+    def look(self, conflicts: Conflicts, now_ms: float, most: int, note: Note) -> None:
+        """``most`` is ``max-held-tags``, 0 for any number; ``note`` gets an event and its facts.
+
+        Many are nine tenths of that; there are not many any more below eight tenths.
+        """
+        self._tell_conflicts(conflicts, note)
+        count = len(conflicts)
+        if most and count * 10 >= most * 9:
+            if self._noted_ms is None or now_ms - self._noted_ms >= AGAIN_MS:
+                self._noted_ms = now_ms
+                note("many_held_tags", tags=count, most=most)
+        elif self._noted_ms is not None and (not most or count * 10 < most * 8):
+            self._noted_ms = None
+            note("fewer_held_tags", tags=count, most=most)
+        if conflicts.dropped > self._dropped and now_ms - self._dropped_ms >= AGAIN_MS:
+            note("held_tags_dropped", tags=conflicts.dropped - self._dropped, most=most)
+            self._dropped, self._dropped_ms = conflicts.dropped, now_ms
+
+    def _tell_conflicts(self, conflicts: Conflicts, note: Note) -> None:
+        """The newest of those that were resolved since the last look, and how many there were."""
+        news = conflicts.news
+        if news:
+            last = news[-1]
+            note(
+                "idmp_conflict",
+                conflicts=len(news),
+                db=last.db,
+                key=last.key.decode(errors="backslashreplace"),
+                producer=last.pid.decode(errors="backslashreplace"),
+                stays=text(last.stays),
+                goes=text(last.goes) if last.goes else "unknown",
+            )
+            news.clear()

@@ -1,0 +1,312 @@
+"""One message that several regions accept while they are cut off from each other is there once.
+
+However many messages, however long the cut, whatever is remembered to answer retries: each region
+finds the conflicts of its own entries by the tags that it holds until they are stable.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+
+from anabranch.effects import kinds
+from tests.support.mesh import Mesh, Node
+
+
+def send(node: Node, *messages: int, key: str = "s") -> list[bytes]:
+    return [node.do("XADD", key, "IDMP", "p", f"m{each}", "*", "m", each) for each in messages]
+
+
+def contents(node: Node, key: str = "s") -> list[int]:
+    return [int(fields[1]) for _, fields in node.do("XRANGE", key, "-", "+")]
+
+
+def conflicts(mesh: Mesh) -> set[int]:
+    return {node.replica.conflicts.total for node in mesh.nodes.values()}
+
+
+def advance(mesh: Mesh, ms: int) -> None:
+    for node in mesh.nodes.values():
+        node.clock.us += ms * 1000
+        node.tick()
+
+
+def settle(mesh: Mesh) -> None:
+    mesh.settle()
+    mesh.settle()
+
+
+def must_hold(mesh: Mesh, messages: Iterable[int], key: str = "s") -> None:
+    due = sorted(messages)
+    shown = [node.do("XRANGE", key, "-", "+") for node in mesh.nodes.values()]
+    for node, reply in zip(mesh.nodes.values(), shown, strict=True):
+        assert sorted(contents(node, key)) == due, f"region {node.number}"
+        assert reply == shown[0], f"region {node.number}"
+
+
+def no_tag_is_held(mesh: Mesh) -> None:
+    for node in mesh.nodes.values():
+        assert not node.replica.conflicts.held
+        assert not node.replica.conflicts.beaten
+
+
+def exchange_states(mesh: Mesh) -> None:
+    """Regions get whole states of each other, never effects."""
+    for _ in range(3):
+        for source in mesh.nodes:
+            for target in mesh.nodes:
+                if source != target:
+                    mesh.send_state(source, target)
+    mesh.settle()
+
+
+@pytest.mark.parametrize("how", ["log", "state"])
+@pytest.mark.parametrize(
+    ("count", "maxsize"), [(100, 100), (101, 100), (300, 100), (4, 3), (10_000, 100)]
+)
+def test_messages_that_two_regions_accept_are_there_once(
+    count: int, maxsize: int, how: str
+) -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XADD", "s", "*", "m", "-1")
+    settle(mesh)
+    one.do("XCFGSET", "s", "IDMP-MAXSIZE", maxsize if maxsize != 100 else 99)
+    settle(mesh)
+    send(one, *range(count))
+    two.clock.us += 5000
+    send(two, *range(count))
+    (settle if how == "log" else exchange_states)(mesh)
+    must_hold(mesh, range(-1, count))
+    assert conflicts(mesh) == {count}
+    settle(mesh)
+    no_tag_is_held(mesh)
+
+
+def test_retries_of_the_newest_in_another_region() -> None:
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    ids = send(one, *range(300))
+    two.clock.us += 1000
+    send(two, *range(290, 300))
+    settle(mesh)
+    must_hold(mesh, range(300))
+    assert conflicts(mesh) == {10}
+    for node in (one, two, three):
+        assert send(node, *range(290, 300)) == ids[290:]
+
+
+@pytest.mark.parametrize("how", ["log", "state"])
+def test_a_cut_that_outlasts_the_duration(how: str) -> None:
+    mesh = Mesh(3)
+    one, two, three = mesh.nodes.values()
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    one.do("XCFGSET", "s", "IDMP-DURATION", 2)
+    settle(mesh)
+    ids = send(one, *range(5))
+    advance(mesh, 3500)
+    send(two, *range(5))
+    mesh.send(1, 3)
+    advance(mesh, 100)
+    (settle if how == "log" else exchange_states)(mesh)
+    must_hold(mesh, range(5))
+    for node in (one, two, three):
+        assert send(node, *range(5)) == ids, "the retry is young enough for all of them"
+    assert conflicts(mesh) == {5}
+
+
+@pytest.mark.parametrize("regions", [3, 4, 5])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_any_number_of_regions_in_any_order(regions: int, seed: int) -> None:
+    chance = random.Random(seed)
+    mesh = Mesh(regions, stream_idmp_maxsize=3)
+    nodes = list(mesh.nodes.values())
+    accepted = 0
+    for _ in range(40):
+        node = chance.choice(nodes)
+        message = chance.randrange(12)
+        known = {effect.iid for effect in node.issued if isinstance(effect, kinds.Remember)}
+        if f"m{message}".encode() not in known:
+            accepted += 1
+            send(node, message)
+        node.clock.us += chance.randrange(3000)
+    for _ in range(60):
+        source, target = chance.sample(range(1, regions + 1), 2)
+        if chance.random() < 0.2:
+            mesh.send_state(source, target)
+        else:
+            missing = mesh.nodes[source].missing(mesh.nodes[target].vector)
+            if mesh.nodes[source].can_serve(mesh.nodes[target].vector):
+                mesh.send(source, target, missing[: chance.randint(0, 5)])
+        if chance.random() < 0.1:
+            chance.choice(nodes).restart()
+    settle(mesh)
+    sent = {
+        int(effect.iid[1:])
+        for node in nodes
+        for effect in node.issued
+        if isinstance(effect, kinds.Remember)
+    }
+    must_hold(mesh, sent)
+    assert conflicts(mesh) == {accepted - len(sent)}
+    for message in sent:
+        answers = [
+            node.region.keyspace.databases[0]
+            .values[b"s"]
+            .producers.find(  # type: ignore[union-attr]
+                b"p", b"m%d" % message, 0
+            )
+            for node in nodes
+        ]
+        assert len(set(answers)) == 1, f"message {message} is answered differently"
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_restart_while_cut(snapshot: bool) -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    send(one, *range(150))
+    if snapshot:
+        one.snapshot()
+    one.restart()
+    send(one, *range(150, 160))
+    one.sync()
+    one.fail()
+    two.clock.us += 1000
+    send(two, *range(160))
+    settle(mesh)
+    must_hold(mesh, range(160))
+    assert conflicts(mesh) == {160}
+
+
+def test_new_limits_while_cut() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    send(one, *range(10))
+    one.do("XCFGSET", "s", "IDMP-MAXSIZE", 5)
+    two.clock.us += 1000
+    send(two, *range(10))
+    settle(mesh)
+    must_hold(mesh, range(10))
+    assert conflicts(mesh) == {10}
+
+
+@pytest.mark.parametrize("how", ["log", "state"])
+def test_keep_leaves_both_and_answers_alike(how: str) -> None:
+    mesh = Mesh(3, idmp_conflict="keep")
+    one, two, _ = mesh.nodes.values()
+    ids = send(one, *range(150))
+    two.clock.us += 1000
+    send(two, *range(150))
+    (settle if how == "log" else exchange_states)(mesh)
+    must_hold(mesh, [*range(150), *range(150)])
+    assert conflicts(mesh) == {150}
+    for node in mesh.nodes.values():
+        assert send(node, *range(100, 150)) == ids[100:]
+
+
+def test_an_entry_that_was_deleted_meanwhile_stays_deleted() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    first, second = send(one, 1, 2)
+    one.do("XDEL", "s", first)
+    one.do("XTRIM", "s", "MINID", int(second.split(b"-")[0]) + 1)
+    two.clock.us += 1000
+    send(two, 1, 2)
+    settle(mesh)
+    must_hold(mesh, [])
+    assert conflicts(mesh) == {2}
+
+
+def test_a_conflict_is_found_though_the_key_was_deleted() -> None:
+    for how in (settle, exchange_states):
+        mesh = Mesh(2)
+        one, two = mesh.nodes.values()
+        send(one, 1)
+        one.do("DEL", "s")
+        two.clock.us += 1000
+        send(two, 1)
+        how(mesh)
+        must_hold(mesh, [])
+        assert conflicts(mesh) == {1}
+
+
+def processed(how: str) -> Mesh:
+    """Region 2 processes what goes; region 1 has what stays."""
+    mesh = Mesh(3)
+    one, two, _ = mesh.nodes.values()
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    settle(mesh)
+    send(one, 1)
+    two.clock.us += 1000
+    (goes,) = send(two, 1)
+    two.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    if how == "XACK":
+        two.do("XACK", "s", "g", goes)
+    elif how == "XACKDEL":
+        two.do("XACKDEL", "s", "g", "DELREF", "IDS", 1, goes)
+    elif how == "DELCONSUMER":
+        two.do("XGROUP", "DELCONSUMER", "s", "g", "c")
+    return mesh
+
+
+@pytest.mark.parametrize("how", ["XACK", "XACKDEL"])
+@pytest.mark.parametrize("meets", [settle, exchange_states])
+def test_what_was_acknowledged_is_not_handed_out_again(how: str, meets: object) -> None:
+    mesh = processed(how)
+    meets(mesh)  # type: ignore[operator]
+    settle(mesh)
+    must_hold(mesh, [1])
+    for node in mesh.nodes.values():
+        assert node.do("XREADGROUP", "GROUP", "g", "d", "STREAMS", "s", ">") is None
+
+
+@pytest.mark.parametrize("how", ["pending", "DELCONSUMER"])
+def test_what_was_not_acknowledged_is_handed_out_again(how: str) -> None:
+    mesh = processed(how)
+    settle(mesh)
+    must_hold(mesh, [1])
+    for node in mesh.nodes.values():
+        assert node.do("XREADGROUP", "GROUP", "g", "d", "STREAMS", "s", ">") is not None
+
+
+def test_an_idempotent_id_that_is_used_again_is_another_message() -> None:
+    mesh = Mesh(2, stream_idmp_maxsize=3)
+    one, two = mesh.nodes.values()
+    send(one, *range(4))
+    mesh.send(1, 2)  # the other way round nothing is heard, so no tag is stable
+    send(two, 0)  # forgotten by now
+    settle(mesh)
+    must_hold(mesh, [0, 0, 1, 2, 3])
+    assert conflicts(mesh) == {0}
+
+
+def test_too_many_held_tags_go_and_are_counted() -> None:
+    mesh = Mesh(2, max_held_tags=5000)
+    one, two = mesh.nodes.values()
+    send(one, *range(6000))
+    one.tick()
+    held = one.replica.conflicts
+    assert 3900 <= len(held) <= 5000
+    assert held.dropped == 6000 - len(held)
+    two.clock.us += 10_000
+    send(two, *range(5000, 5010))
+    settle(mesh)
+    must_hold(mesh, range(6000))
+
+
+def test_a_conflict_found_before_a_crash_is_resolved_after_it() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    send(one, 1)
+    two.clock.us += 1000
+    send(two, 1)
+    (unit,) = one.missing({})
+    two.region.merging.resolve = lambda: None  # type: ignore[method-assign]
+    two.receive(unit)
+    assert contents(two) == [1, 1]
+    two.restart()
+    two.tick()
+    assert contents(two) == [1]
