@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from anabranch.config.kinds import Lines
 from anabranch.config.rows import Row
 from anabranch.config.runtime import find, merged, nearest
 from anabranch.config.settings import ALIASES, ROWS, Settings
@@ -143,6 +144,8 @@ class _Reader:
                 words = [row.kind.alone]
             elif not words and not row.kind.many_words:
                 raise ConfigError(_bad("command line", line, "a value is missing", row))
+            elif len(words) == 1 and isinstance(row.kind, Lines):
+                words = _words(words[0], "command line")  # --user "name rules", all in one
             self._set(row, words, "command line", line)
 
     def _begin(self, source: str) -> None:

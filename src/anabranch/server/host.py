@@ -125,7 +125,7 @@ class ServerHost:
             text = read_text(path) if path.exists() else ""
             _replace(path, rewritten(text, self._server.settings, users))
         except OSError as problem:
-            emit("warning", "config.rewrite_failed", path=path, reason=problem.strerror)
+            emit_sparingly("warning", "config.rewrite_failed", path=path, reason=problem.strerror)
             raise ConfigError(f"Rewriting config file: {problem.strerror}") from None
         emit("info", "config.rewritten", path=path)
 
@@ -144,7 +144,7 @@ class ServerHost:
         try:
             _replace(Path(self._server.settings.aclfile), text)
         except OSError as problem:
-            emit("warning", "acl.save_failed", reason=problem.strerror)
+            emit_sparingly("warning", "acl.save_failed", reason=problem.strerror)
             raise CommandError(
                 "ERR There was an error trying to save the ACLs. "
                 "Please check the server logs for more information"
@@ -209,7 +209,7 @@ class ServerHost:
             try:
                 regions.reload_certificates()
             except ConfigError as problem:
-                emit("warning", "tls.refused", reason=str(problem))
+                emit_sparingly("warning", "tls.refused", reason=str(problem))
                 raise ConfigError(
                     "Unable to update TLS configuration. Check server logs."
                 ) from None
@@ -223,7 +223,7 @@ class ServerHost:
             if name != "port":
                 listeners.move("tls", settings.tls_port)
         except ConfigError as problem:
-            emit("warning", "listener.refused", reason=str(problem))
+            emit_sparingly("warning", "listener.refused", reason=str(problem))
             raise ConfigError(
                 "Failed to bind to specified addresses."
                 if name == "bind"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import ConfigError
 from anabranch.server.acceptor import Acceptor
 from anabranch.server.admission import Kind
-from anabranch.server.logs import emit, emit_sparingly
+from anabranch.server.logs import emit_sparingly
 from anabranch.server.tls import client_facing
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Listeners:
         try:
             self._tls = client_facing(self._settings)
         except ConfigError as problem:
-            emit("warning", "tls.refused", reason=str(problem))
+            emit_sparingly("warning", "tls.refused", reason=str(problem))
             raise ConfigError("Unable to update TLS configuration. Check server logs.") from None
 
     def close(self, kind: str | None = None) -> None:
