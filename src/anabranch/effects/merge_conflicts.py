@@ -114,6 +114,10 @@ def _note_processed(replica: Replica, effect: kinds.ResolveConflict, stream: Str
         return
     for name, group in stream.groups.items():
         assert isinstance(group, SharedGroup)
-        if group.has_processed(*goes) and not group.is_settled(*stays):
-            where = effect.db, effect.key, name
+        where = effect.db, effect.key, name
+        if (
+            replica.conflicts.was_processed(*where, goes)
+            and group.has_processed(*goes)
+            and not group.is_settled(*stays)
+        ):
             replica.seen.processed.append((*where, stays, effect.entry_id))

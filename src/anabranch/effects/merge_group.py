@@ -96,6 +96,9 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     consumer.seen_ms = effect.now_ms
     if effect.pending:
         consumer.active_ms = effect.now_ms
+    if not effect.pending:
+        where = effect.db, effect.key, effect.group
+        replica_of(keyspace).conflicts.note_processed(*where, effect.region, effect.numbers)
     group.hand_out(
         effect.region,
         effect.ids,
@@ -126,6 +129,12 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     """See :class:`kinds.Acknowledge`."""
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    conflicts = replica_of(keyspace).conflicts
+    if conflicts.held:
+        where = effect.db, effect.key, effect.group
+        for entry_id in effect.ids:
+            for origin, entry in group.pending_of(entry_id):
+                conflicts.note_processed(*where, origin, (entry.number,))
     group.acknowledge(effect.ids)
     group.drop_dots(effect.dots)
 

@@ -8,10 +8,11 @@ the smallest (ID, region) stays. The region of an entry that goes resolves the c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
+from anabranch.stream.ranges import Ranges
 
 __all__ = ["Conflicts", "Due", "Resolved"]
 
@@ -55,6 +56,7 @@ class Conflicts:
         "held",
         "is_stale",
         "news",
+        "processed",
     )
 
     def __init__(self) -> None:
@@ -64,6 +66,8 @@ class Conflicts:
         self.due: dict[Dot, Due] = {}
         self.dropped = 0  # tags let go of because there were too many
         self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
+        # (database, key, group) -> origin -> entries acknowledged in this region, not stable yet
+        self.processed: dict[tuple[int, bytes, bytes], dict[int, Ranges]] = {}
         self.is_stale = False  # who resolves what may have changed: all tags are to be looked at
         self.heard = 0  # grows whenever something of another region is applied
         self._context: tuple[int, Mapping[int, int]] = (-1, {})
@@ -108,6 +112,31 @@ class Conflicts:
             oldest = self.held[origin].oldest if origin in self.held else number + 1
             if number <= stable.get(origin, 0) and number < oldest:
                 del self.beaten[origin, number]
+
+        for where, by_origin in list(self.processed.items()):
+            for origin, ranges in list(by_origin.items()):
+                rest = ranges.without(Ranges([(0, stable.get(origin, 0))]))
+                if rest:
+                    by_origin[origin] = rest
+                else:
+                    del by_origin[origin]
+            if not by_origin:
+                del self.processed[where]
+
+    def note_processed(
+        self, db: int, key: bytes, group: bytes, origin: int, numbers: Iterable[int]
+    ) -> None:
+        """Entries of an origin were acknowledged in this region."""
+        if origin in self.held:
+            by_origin = self.processed.setdefault((db, key, group), {})
+            ranges = by_origin.setdefault(origin, Ranges())
+            for number in numbers:
+                ranges.add(number - 1, number)
+
+    def was_processed(self, db: int, key: bytes, group: bytes, dot: Dot) -> bool:
+        """Whether an entry whose tag is held was."""
+        ranges = self.processed.get((db, key, group), {}).get(dot[0])
+        return ranges is not None and dot[1] in ranges
 
     def limit(self, most: int) -> int:
         """Drop the oldest tags beyond so many (0: any number); how many went."""
@@ -172,16 +201,23 @@ class Conflicts:
             ],
             list(self.counts.items()),
             self.dropped,
+            [
+                [*where, origin, ranges.flat()]
+                for where, by_origin in self.processed.items()
+                for origin, ranges in by_origin.items()
+            ],
         ]
 
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
-        chunks, beaten, counts, self.dropped = written[:4]
+        chunks, beaten, counts, self.dropped, processed = written[:5]
         for origin, data in chunks:
             self.held.setdefault(origin, HeldTags()).read(origin, data)
         for origin, number, ms, seq, winner, place in beaten:
             self.beaten[origin, number] = ms << 64 | seq, winner & 0xFF, winner, place
         self.counts = dict(counts)
+        for db, key, group, origin, edges in processed:
+            self.processed.setdefault((db, key, group), {})[origin] = Ranges.of_flat(edges)
 
     def join(
         self,
