@@ -1,7 +1,7 @@
 """A change to a lake, killed at each of its steps: `python dying_lake.py LAKE CHANGE`.
 
 For each step the lake is copied to ``LAKE-<step>``, and a process that makes the change there is
-killed before this step. The last copy is the one whose change was completed.
+killed at this step. The last copy is the one whose change was completed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ import sys
 from pathlib import Path
 
 from anabranch.spark.jobs.compact import compact
+from anabranch.spark.jobs.migrate import migrate
 from anabranch.spark.lake import Lake
-from tests.spark.lakes import Here, add, copies, die_at, table
+from tests.spark.lakes import add, copies, die_at, table
 
 
 def change(root: Path, name: str) -> None:
     """Make it, as often as one likes."""
     if name == "compact":
-        compact(Here(), root, target_bytes=1 << 20, grace_s=0)  # type: ignore[arg-type]
+        compact(None, root, target_bytes=1 << 20, retain_hours=0)
+    elif name == "migrate":
+        if (root / "_log").exists():
+            migrate(root)
     else:
         add(Lake(root), 7, (101, 150), (151, 200))
 
 
 def main(root: Path, name: str) -> None:
-    table([1])  # imports a lot, and once is enough
+    table([1])  # imports a lot, and once is enough; the library does not survive a fork, though
     step = 0
     while True:
         copy = copies(root, step)

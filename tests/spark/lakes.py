@@ -1,4 +1,4 @@
-"""Lakes without a server, and jobs on them without a JVM."""
+"""Lakes without a server and without a JVM."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
-from anabranch.spark.lake import Lake, LakeFile
+from anabranch.spark.lake import Lake
 
 DAY_MS = 86_400_000
 SCHEMA = pa.schema(
@@ -27,12 +27,12 @@ SCHEMA = pa.schema(
 )
 
 
-def table(positions: Iterable[int], stream: str = "s", region: str = "eu") -> pa.Table:
-    """Entries whose time is their position."""
+def table(positions: Iterable[int], stream: str = "s", region: str = "eu", ms: int = 1) -> pa.Table:
+    """Entries whose time is `ms` times their position."""
     rows = [
         {
-            "stream": stream, "region": region, "id": f"{each}-0", "ts": each * 1000, "seq": 0,
-            "position": each, "fields": [{"field": b"n", "value": b"%d" % each}],
+            "stream": stream, "region": region, "id": f"{each * ms}-0", "ts": each * ms * 1000,
+            "seq": 0, "position": each, "fields": [{"field": b"n", "value": b"%d" % each}],
         }
         for each in positions
     ]  # fmt: skip
@@ -45,77 +45,77 @@ def add(
     *ranges: tuple[int, int],
     stream: str = "s",
     region: str = "eu",
-    date: str = "1970-01-01",
     query: str = "q",
-) -> list[LakeFile]:
-    """Publish a batch with a file for each range of positions, both ends included."""
-    files = [
-        lake.write(table(range(first, last + 1), stream, region), stream, region, date)
+    ms: int = 1,
+) -> bool:
+    """Commit a batch with a write for each range of positions, both ends included."""
+    drafts = [
+        draft
         for first, last in ranges
+        for draft in lake.write(table(range(first, last + 1), stream, region, ms))
     ]
-    lake.publish(query, batch, files)
-    return files
+    return lake.commit(query, batch, drafts)
 
 
 def positions(lake: Lake, stream: str = "s", region: str = "eu") -> list[int]:
-    """What a reader of the published files sees, in the order of files."""
-    return [
-        position
-        for each in lake.files()
-        if (each.stream, each.region) == (stream, region)
-        for position in pq.read_table(lake.root / each.path).column("position").to_pylist()
-    ]
+    """What a reader sees, in order."""
+    dataset = lake.table().to_pyarrow_dataset()
+    chosen = (ds.field("stream") == stream) & (ds.field("region") == region)
+    return sorted(dataset.to_table(["position"], filter=chosen).column(0).to_pylist())
 
 
-class Here:
-    """Runs in this process what Spark would run on executors; of a session it has only that."""
+def seen_by_polars(root: Path) -> list[tuple[str, str, int, str]]:
+    """Stream, region, position and ID of all entries, as Polars reads them."""
+    import polars
 
-    def __init__(self) -> None:
-        self.between: Callable[[], object] = lambda: None
-        """Called when tasks are done and the driver has not yet heard of it."""
-        self._source: Any = None
-        self.dataSource = self.read = self
-
-    def register(self, source: Any) -> None:
-        self._source = source
-
-    def format(self, _name: str) -> Here:
-        return self
-
-    def load(self) -> Here:
-        return self
-
-    def collect(self) -> list[dict[str, Any]]:
-        reader = self._source({}).reader(None)
-        rows = [row for piece in reader.partitions() for row in reader.read(piece)]
-        self.between()
-        return [{"number": number, "said": said} for number, said in rows]
+    rows = polars.read_delta(str(root)).select("stream", "region", "position", "id").rows()
+    return sorted(rows)
 
 
-STEPS = ("link", "fsync", "unlink", "mkdir")
+def seen_by_duckdb(root: Path) -> list[tuple[str, str, int, str]]:
+    """The same, as DuckDB reads the files that the newest version lists."""
+    import duckdb
+    from deltalake import DeltaTable
+
+    dataset = DeltaTable(str(root)).to_pyarrow_dataset()
+    with duckdb.connect() as connection:
+        connection.register("lake", dataset)
+        found = connection.execute("select stream, region, position, id from lake").fetchall()
+    return sorted(found)
 
 
 def die_at(step: int) -> None:
-    """Let this process be killed before the `step`-th of all steps that change a directory.
+    """Let this process be killed before the `step`-th of all steps that change a lake.
 
     What a process has written survives its death, so nothing is synced here.
     """
-    os.fsync = lambda fd: None
+    from deltalake import DeltaTable
+    from deltalake.table import TableOptimizer
+
     left = step
 
     def dying(call: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*args: Any, **more: Any) -> Any:
             nonlocal left
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **more)
+            for moment in range(2):  # before it, and after
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if not moment:
+                    result = call(*args, **more)
+            return result
 
         return counted
 
-    for name in STEPS:
-        setattr(os, name, dying(getattr(os, name)))
-    pq.ParquetWriter.write_table = dying(pq.ParquetWriter.write_table)
+    os.fsync = dying(lambda fd: None)
+    os.mkdir = dying(os.mkdir)
+    DeltaTable.create = staticmethod(dying(DeltaTable.create))  # type: ignore[method-assign]
+    for owner, name in (
+        (DeltaTable, "create_write_transaction"),
+        (DeltaTable, "vacuum"),
+        (TableOptimizer, "compact"),
+    ):
+        setattr(owner, name, dying(getattr(owner, name)))
 
 
 def copies(root: Path, number: int) -> Path:

@@ -131,7 +131,7 @@ def test_a_lake_gives_back_what_it_was_given(
     (tmp_path / "_checkpoint" / "commits" / str(newest)).unlink()
     second = archive(spark, tmp_path, options=options)
     assert (second.entries, second.total, second.gaps) == (500, 2503, ())
-    days = {each.name for each in (tmp_path / "stream=t" / "region=").iterdir()}
+    days = {each.name for each in (tmp_path / "stream=t").iterdir()}
     assert days == {"date=1970-01-01", "date=1970-01-02", "date=1970-01-03"}
 
     said = replay(spark, tmp_path, url=url(ours), prefix="new:", dry_run=True)

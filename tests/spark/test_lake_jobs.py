@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import dying_step
-from tests.spark.lakes import table
+from tests.spark.lakes import seen_by_duckdb, seen_by_polars, table
 from tests.spark.test_sink import entries, fill, url, values
 from tests.support.servers import REPOSITORY, AnabranchServer
 
@@ -31,6 +31,11 @@ def other() -> Iterator[AnabranchServer]:
     """An empty server to replay into."""
     with AnabranchServer() as server:
         yield server
+
+
+def seen_by(table: Any) -> list[tuple[str, str, int, str]]:
+    """What Spark reads, as `seen_by_polars` has it."""
+    return sorted(map(tuple, table.select("stream", "region", "position", "id").collect()))
 
 
 def digests(server: AnabranchServer, *keys: str) -> list[bytes]:
@@ -63,7 +68,7 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
     from anabranch.spark.jobs.compact import compact
-    from anabranch.spark.jobs.replay import replay
+    from anabranch.spark.jobs.replay import replay, table_of
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake import Lake
 
@@ -71,14 +76,21 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
     assert archived(spark, ours, tmp_path).entries == ROWS + 500
     before = Lake(tmp_path).files()
     seen: list[tuple[int, int]] = []
-    done = compact(spark, tmp_path, grace_s=0, progress=lambda *said: seen.append(said))
+    reader = table_of(spark, tmp_path)
+    rows = seen_by(reader)
+    assert seen_by_duckdb(tmp_path) == seen_by_polars(tmp_path) == rows
+    done = compact(spark, tmp_path, progress=lambda *said: seen.append(said))
     after = Lake(tmp_path).files()
+    assert seen_by(reader) == rows  # it reads the version that it was made from
+    assert seen_by_duckdb(tmp_path) == seen_by_polars(tmp_path) == rows
+    assert seen_by(table_of(spark, tmp_path)) == rows
     days = {Path(each.path).parent for each in before}
     assert len(before) > len(after) == len(days)
-    assert (done.problems, done.removed, seen[-1]) == ((), done.merged, (done.made, done.made))
+    assert (done.problems, done.removed, seen[-1]) == ((), 0, (done.made, done.made))
+    assert compact(None, tmp_path, retain_hours=0).removed == done.merged
     assert not any((tmp_path / each.path).exists() for each in set(before) - set(after))
     found = verify(spark, tmp_path)
-    assert (found.findings, found.entries, found.undigested) == ((), ROWS + 500, 0)
+    assert (found.findings, found.entries) == ((), ROWS + 500)
     for _ in range(2):
         replay(spark, tmp_path, url=url(other))
         assert digests(other, "s", "t") == digests(ours, "s", "t")
@@ -93,7 +105,8 @@ def test_merging_beside_a_running_archive_and_readers(
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import table_of
     from anabranch.spark.jobs.verify import verify
-    from anabranch.spark.lake import Lake, LakeSink
+    from anabranch.spark.lake import Lake
+    from anabranch.spark.lake_sink import LakeSink
 
     fill(ours, "s", 500)
     spark.dataSource.register(LakeSink)
@@ -170,7 +183,7 @@ def test_speed_is_kept_and_a_second_run_waits_for_nothing(
     assert times[-1] - times[0] > 2000
     assert times[15] - times[0] > 750
     # Runs that would take hours if they waited for what is there.
-    compact(spark, tmp_path, grace_s=0)
+    compact(spark, tmp_path, retain_hours=0)
     for speed in (0.001, 0, None):
         replay(spark, tmp_path, url=url(other), keep_ids=False, speed=speed)
     assert (len(entries(other, "s")), len(entries(other, "t"))) == (15, 15)
@@ -196,10 +209,11 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
 
     def grow(batch: int, *places: tuple[str, str, range]) -> None:
         files = [
-            lake.write(table(positions, stream, region), stream, region, "1970-01-01")
+            draft
             for stream, region, positions in places
+            for draft in lake.write(table(positions, stream, region))
         ]
-        lake.publish("q", batch, files)
+        lake.commit("q", batch, files)
 
     def again(**more: Any) -> None:
         replay(spark, lake.root, url=url(other), keep_ids=False, options=options, **more)
@@ -220,7 +234,7 @@ def test_new_ids_are_given_to_what_the_lake_has_got_since_and_to_nothing_else(
         assert values(other, "s") == first + late
         assert (values(other, "t"), values(other, "u")) == (list(range(50)), [0, 1, 2])
     # The same entries in other files, and somewhere else.
-    assert compact(spark, lake.root, grace_s=0).merged > 0
+    assert compact(spark, lake.root, retain_hours=0).merged > 0
     shutil.move(lake.root, tmp_path / "moved")
     lake = Lake(tmp_path / "moved")
     again()
@@ -309,18 +323,16 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
 
     archive = ("archive", str(lake), "--streams", "s,t", "-u", url(ours))
     # Here processes die at some step; tests/spark/test_lake.py lets every step be the last one.
-    # The driver is about to publish the second batch.
-    dies("link|_log|1", *archive, "-o", "maxEntriesPerTrigger=500")
+    # A task has written a file, and nothing is committed.
+    dies("open|stream=|3", *archive, "-o", "maxEntriesPerTrigger=500")
+    assert Lake(lake).files() == []
+    # The driver has committed the second batch, and Spark has not heard of it.
+    dies("open|_delta_log|1", *archive, "-o", "maxEntriesPerTrigger=500")
     assert 0 < rows() < ROWS + 500
     assert archived(spark, ours, lake).total == rows() == ROWS + 500
-
-    # Merged files are published, and some of the others removed.
     files = len(Lake(lake).files())
-    dies("unlink|.parquet|2", "compact", str(lake), "--grace-s", "0")
-    assert (len(Lake(lake).files()) < files, rows()) == (True, ROWS + 500)
-    done = compact(spark, lake, grace_s=0)
-    assert (done.made, done.removed > 0, rows()) == (0, True, ROWS + 500)
-    assert verify(spark, lake).unlisted == 0
+    done = compact(spark, lake, retain_hours=0)
+    assert (len(Lake(lake).files()) < files, done.removed > 0, rows()) == (True, True, ROWS + 500)
 
     # A replay in the middle of its rows.
     words = ("replay", str(lake), "-u", url(other), "-o", "maxRowsInFlight=5")

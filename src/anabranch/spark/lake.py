@@ -1,62 +1,47 @@
-"""Streams as Parquet files, published by manifests: nothing half written is ever seen.
+"""Streams as a Delta table: what any reader of Delta reads, at any moment, is what is committed.
 
-    stream=orders/region=1/date=2024-02-29/<first position>-<last position>.parquet
-    _log/<n>.json
-
-A file's name follows from what it holds, so a repeated task writes the same file again. Readers
-believe the manifests alone; one appears in one step when a whole batch is on disk, and says which
-batch of which query it is, so that a repeated batch is not published twice. A manifest may also
-replace files by one that holds the same entries; those replaced are read no more, and removed when
-nobody can be reading them still. The directory must be one that all workers and the driver share.
+The table is partitioned by stream and day. Tasks write Parquet files that nobody sees; the driver
+commits them with an application transaction, the query and the number of its batch, so that a
+batch that is repeated is committed once. The log, its checkpoints, merging files, removing them and
+older versions are the work of the library ``deltalake``, which needs no Java. The directory must be
+one that all workers and the driver share.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
-from pyspark.sql.types import StructType
+import pyarrow.parquet as pq
 
 from anabranch.spark import lake_files
-from anabranch.spark.lake_files import LakeError, LakeFile, sync_names
-from anabranch.spark.task import Task
+from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of, sync_names
 
-__all__ = [
-    "Gap",
-    "Lake",
-    "LakeError",
-    "LakeFile",
-    "LakeSink",
-    "Manifest",
-    "gaps",
-    "neighbours",
-    "visible",
-]
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
-_FORMAT: Final = 2
-_FORMATS: Final = (1, _FORMAT)  # 1 knew neither digests nor replacements
-_COLUMNS: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
-_FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
+__all__ = ["ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "gaps"]
+
+ARROW_BYTES_MAX: Final = 1 << 30
+"""Lakes up to this size are worked on here, by Arrow; larger ones by Spark."""
+
+PARTITIONS: Final = ["stream", "date"]
+_ATTEMPTS: Final = 100  # of a commit that others are in the way of
+_THREADS: Final = 4
+
+Draft = tuple[LakeFile, str]
+"""A file that is not committed, and its statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Positions between two files of a stream and region that no file holds."""
+    """Positions of a stream and region that no entry of the lake has: deleted, or trimmed."""
 
     stream: str
     region: str
@@ -64,309 +49,158 @@ class Gap:
     before: int
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One step in the life of a lake: files that appear, and those that they replace."""
-
-    number: int
-    query: str
-    """Who published; empty where files were only replaced."""
-    batch: int
-    files: tuple[LakeFile, ...]
-    supersedes: tuple[str, ...] = ()
-    """Paths of files that this one's hold the entries of."""
-    at_ms: int = 0
-    """When it was written, in Unix time."""
-
-
-def neighbours(files: Iterable[LakeFile]) -> Iterator[tuple[LakeFile, LakeFile]]:
-    """Pairs of files of one stream and region: the one that reached furthest, and the next one."""
-    furthest: LakeFile | None = None
-    for each in files:
-        if furthest is None or (furthest.stream, furthest.region) != (each.stream, each.region):
-            furthest = each
-            continue
-        yield furthest, each
-        if each.last > furthest.last:
-            furthest = each
-
-
-def gaps(files: Iterable[LakeFile]) -> list[Gap]:
-    """Where positions are missing between files that are in order."""
-    return [
-        Gap(each.stream, each.region, before.last, each.first)
-        for before, each in neighbours(files)
-        if each.first > before.last + 1
-    ]
+def gaps(runs: Iterable[tuple[str, Run]]) -> list[Gap]:
+    """What is missing between runs of positions of streams."""
+    found: list[Gap] = []
+    place, furthest = ("", ""), -1
+    for stream, (region, first, last) in sorted(runs):
+        if place == (stream, region):
+            if first > furthest + 1:
+                found.append(Gap(stream, region, furthest, first))
+            furthest = max(furthest, last)
+        else:
+            place, furthest = (stream, region), last
+    return found
 
 
 class Lake:
-    """A directory with files and manifests."""
+    """A directory with a Delta table of entries."""
 
     def __init__(self, root: str | Path) -> None:
         """Nothing is touched yet."""
         self.root = Path(root)
 
-    def files(self) -> list[LakeFile]:
-        """All published files in the order of streams, regions and positions."""
-        return visible(self.manifests())
-
-    def gaps(self) -> list[Gap]:
-        """Where positions are missing between files. Deleted entries leave none within a file.
-
-        Raises `LakeError` if two files overlap.
-        """
-        files = self.files()
-        for before, each in neighbours(files):
-            if each.first <= before.last:
-                raise LakeError(f"{each.path} and {before.path} hold the same positions")
-        return gaps(files)
-
-    def manifests(self) -> list[Manifest]:
-        """All manifests, oldest first; raises `LakeError` if one is missing or damaged."""
-        found: list[Manifest] = []
-        while True:
-            try:
-                found.append(self._manifest(len(found)))
-            except FileNotFoundError:
-                # Numbers have no holes, and a listing may miss what appears meanwhile: what is
-                # there behind a hole has to be explained before anybody believes this is the end.
-                names = (path.stem for path in self._log.glob("*.json"))
-                later = max((int(name) for name in names if name.isdigit()), default=-1)
-                if later < len(found):
-                    return found
-                if not self._path(len(found)).exists():
-                    raise LakeError(
-                        f"{self._path(len(found))} is missing, and {later:010d}.json is there"
-                    ) from None
-
-    def publish(self, query: str, batch: int, files: Iterable[LakeFile]) -> bool:
-        """Make the files of a batch visible; False if they were already."""
-        listed = tuple(files)
-        fresh = True
-
-        def next_one(before: list[Manifest]) -> Manifest | None:
-            nonlocal fresh
-            fresh = all((each.query, each.batch) != (query, batch) for each in before)
-            if not fresh or not listed:
-                return None
-            return Manifest(len(before), query, batch, listed, at_ms=_now_ms())
-
-        self._append(next_one)
-        return fresh
-
-    def replace(
-        self, merged: Sequence[tuple[Sequence[LakeFile], LakeFile]]
-    ) -> list[tuple[Sequence[LakeFile], LakeFile]]:
-        """Let files take the place of those that they were merged from, all in one step.
-
-        Returns the pairs for which this was done: files that somebody else has replaced meanwhile
-        are not replaced again. Raises `LakeError`.
-        """
-        done: list[tuple[Sequence[LakeFile], LakeFile]] = []
-
-        def next_one(before: list[Manifest]) -> Manifest | None:
-            current = set(visible(before))
-            done[:] = [(old, new) for old, new in merged if current.issuperset(old)]
-            if not done:
-                return None
-            return Manifest(
-                len(before),
-                query="",
-                batch=0,
-                files=tuple(new for _, new in done),
-                supersedes=tuple(each.path for old, _ in done for each in old),
-                at_ms=_now_ms(),
-            )
-
-        self._append(next_one)
-        return done
-
-    def superseded(self, before_ms: int) -> list[Path]:
-        """Files on disk that are read no more since `before_ms` (Unix time) or earlier.
-
-        Those whose replacement is not on disk are kept: they are all that is left.
-        """
-        manifests = self.manifests()
-        current = {each.path for each in visible(manifests)}
-        paths = {
-            path: None
-            for each in manifests
-            if each.at_ms <= before_ms
-            and all(self._is_there(file) for file in each.files if file.path in current)
-            for path in each.supersedes
-            if path not in current
-        }
-        return [self.root / path for path in paths if (self.root / path).exists()]
-
-    def _is_there(self, file: LakeFile) -> bool:
-        try:
-            return (self.root / file.path).stat().st_size == file.nbytes
-        except FileNotFoundError:
-            return False
-
-    def drafts(self, before_ms: int) -> list[Path]:
-        """Beginnings of files that nobody has gone on with since `before_ms` (Unix time)."""
-        found = []
-        for pattern in ("_log/.*.tmp", "stream=*/region=*/date=*/.*.tmp"):
-            for path in sorted(self.root.glob(pattern)):
-                with suppress(FileNotFoundError):
-                    if path.stat().st_mtime_ns <= before_ms * 1_000_000:
-                        found.append(path)
+    def table(self) -> DeltaTable:
+        """The table as it is now; raises `LakeError` if there is none."""
+        found = self._table()
+        if found is None:
+            raise LakeError(f"{self.root} holds no Delta table: is this a lake?")
         return found
 
-    def unlisted(self) -> list[Path]:
-        """Files that no manifest has named: of batches under way, or of tasks that died."""
-        named = {self.root / file.path for each in self.manifests() for file in each.files}
-        return sorted(set(self.root.glob("stream=*/region=*/date=*/*.parquet")) - named)
+    def files(self, streams: Sequence[str] | None = None) -> list[LakeFile]:
+        """Those of the newest version, in the order of streams and days; none without a table."""
+        table = self._table()
+        if table is None:
+            return []
+        rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        files = [
+            LakeFile(
+                path=unquote(row["path"]),
+                stream=row["partition.stream"] or "",
+                date=None if row["partition.date"] is None else str(row["partition.date"]),
+                rows=row["num_records"],
+                nbytes=row["size_bytes"],
+            )
+            for row in rows
+        ]
+        chosen = (each for each in files if not streams or each.stream in streams)
+        return sorted(chosen, key=lambda each: (each.stream, each.date or "", each.path))
 
-    # -------------------------------------------------------------------------------- manifests
+    def gaps(self, streams: Sequence[str] | None = None) -> list[Gap]:
+        """Positions that no entry has. Reads one column of all files."""
 
-    @property
-    def _log(self) -> Path:
-        return self.root / "_log"
+        def runs(file: LakeFile) -> list[tuple[str, Run]]:
+            some = pq.read_table(
+                pa.OSFile(str(self.root / file.path)), columns=["region", "position"]
+            )
+            return [
+                (file.stream, run)
+                for run in runs_of(some.column("region"), some.column("position"))
+            ]
 
-    def _path(self, number: int) -> Path:
-        return self._log / f"{number:010d}.json"
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return gaps(run for some in threads.map(runs, self.files(streams)) for run in some)
 
-    def _manifest(self, number: int) -> Manifest:
-        path = self._path(number)
-        try:
-            told = json.loads(path.read_text("utf-8"))
-            known = told.get("format") in _FORMATS
-        except (ValueError, AttributeError):
-            raise LakeError(f"{path} is damaged") from None
-        if not known:
-            raise LakeError(f"{path} is of a format that this version does not know")
-        del told["format"]
-        try:
-            files = tuple(LakeFile(**each) for each in told.pop("files"))
-            supersedes = tuple(told.pop("supersedes", ()))
-            made = Manifest(**told, files=files, supersedes=supersedes)
-        except (KeyError, TypeError):
-            raise LakeError(f"{path} is damaged") from None
-        if made.number != number:
-            raise LakeError(f"{path} calls itself number {made.number}")
-        return made
+    def write(self, table: pa.Table) -> list[Draft]:
+        """Write files with these entries, durably; nobody sees them before `commit`."""
+        return list(lake_files.write(self.root, table))
 
-    def _append(self, next_one: Callable[[list[Manifest]], Manifest | None]) -> None:
-        """Write the manifest that follows from those before it, whoever else does the same."""
-        while (manifest := next_one(self.manifests())) is not None:
-            self._log.mkdir(parents=True, exist_ok=True)
-            draft = self._log / f".{uuid.uuid4().hex}.tmp"
+    def commit(self, query: str, batch: int, drafts: Iterable[Draft], about: Any = None) -> bool:
+        """Let files be seen, as a batch of a query; False if the batch was in already.
+
+        Files of a repeated batch stay unseen, and are removed by a later `compact`. `about` goes
+        into the history. Raises `LakeError`.
+        """
+        listed = list(drafts)
+        for _ in range(_ATTEMPTS):
+            table = self._table() or self._made()
+            from deltalake import CommitProperties, Schema, Transaction  # noqa: PLC0415 - an extra
+            from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
+
+            known = table.transaction_version(query)
+            if known is not None and known >= batch:
+                return False
+            if not listed:
+                return True
             try:
-                with draft.open("w", encoding="utf-8") as out:
-                    json.dump({"format": _FORMAT, **asdict(manifest)}, out, sort_keys=True)
-                    out.flush()
-                    os.fsync(out.fileno())
-                # unlike a rename, a link never replaces what another query published meanwhile
-                self._path(manifest.number).hardlink_to(draft)
-            except FileExistsError:
-                continue
-            finally:
-                draft.unlink(missing_ok=True)
-            sync_names(self._log)
-            sync_names(self.root)
-            return
+                table.create_write_transaction(
+                    [added(*each) for each in listed],
+                    "append",
+                    Schema.from_arrow(SCHEMA),
+                    PARTITIONS,
+                    commit_properties=CommitProperties(
+                        custom_metadata={"query": query, "batch": batch, "parts": about or []},
+                        app_transactions=[Transaction(query, batch, _now_ms())],
+                    ),
+                )
+            except CommitFailedError:
+                continue  # another writer of this query, or many of others: see what is there now
+            except DeltaError as problem:
+                raise LakeError(f"{self.root}: {problem}") from None
+            sync_names(self.root / "_delta_log")
+            return True
+        raise LakeError(f"{self.root}: others were in the way of a commit {_ATTEMPTS} times")
 
-    def write(self, table: pa.Table, stream: str, region: str, date: str) -> LakeFile:
-        """Write one file, durably; nobody sees it before `publish`. Raises `LakeError`."""
-        return lake_files.write(self.root, table, stream, region, date)
+    def history(self, after: int) -> list[dict[str, Any]]:
+        """What was committed after a version, newest first."""
+        table = self._table()
+        return [] if table is None else table.history(max(table.version() - after, 0) or None)
+
+    def version(self) -> int:
+        """Of the table; -1 if there is none."""
+        table = self._table()
+        return -1 if table is None else int(table.version())
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            from deltalake import DeltaTable  # noqa: PLC0415 - an extra
+            from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415
+        except ImportError:
+            raise LakeError(
+                'lakes are kept by deltalake, which is an extra: pip install "anabranch[lake]"'
+            ) from None
+        try:
+            return DeltaTable(str(self.root))
+        except TableNotFoundError:
+            if (self.root / "_log").is_dir():
+                raise LakeError(
+                    f"{self.root} is a lake of an earlier version: run "
+                    f"'anabranch spark migrate-lake {self.root}' once"
+                ) from None
+            return None
+        except DeltaError as problem:
+            raise LakeError(f"{self.root}: the log of the table is damaged: {problem}") from None
+
+    def _made(self) -> DeltaTable:
+        from deltalake import DeltaTable, Schema  # noqa: PLC0415 - an extra
+
+        self.root.mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(
+            str(self.root),
+            Schema.from_arrow(SCHEMA),
+            mode="ignore",
+            name="anabranch",
+            partition_by=PARTITIONS,
+        )
 
 
-def visible(manifests: Iterable[Manifest]) -> list[LakeFile]:
-    """What is published after these manifests, in the order of streams, regions and positions."""
-    found: dict[str, LakeFile] = {}
-    for manifest in manifests:
-        for path in manifest.supersedes:
-            found.pop(path, None)
-        found.update((each.path, each) for each in manifest.files)
-    return sorted(found.values(), key=lambda each: (each.stream, each.region, each.first))
+def added(file: LakeFile, statistics: str) -> Any:
+    """The action of a commit that adds a file."""
+    from deltalake.transaction import AddAction  # noqa: PLC0415 - an extra
+
+    values = {"stream": file.stream, "date": file.date}
+    return AddAction(file.path, file.nbytes, values, _now_ms(), True, statistics)
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-# ------------------------------------------------------------------------------------- the sink
-
-
-@dataclass(frozen=True)
-class _Wrote(WriterCommitMessage):
-    query: str
-    batch: int
-    files: tuple[LakeFile, ...]
-
-
-class LakeSink(DataSource):
-    """``format("anabranch-lake")``: the sink that `archive` writes with."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The word for ``format``."""
-        return "anabranch-lake"
-
-    def streamWriter(  # noqa: N802 - Spark's name
-        self, schema: StructType, overwrite: bool
-    ) -> DataSourceStreamArrowWriter:
-        """A streaming write of what a read of streams gives."""
-        if tuple(schema.names) != _COLUMNS:
-            raise LakeError(f"a lake takes the columns {', '.join(_COLUMNS)}, in this order")
-        if overwrite:
-            raise LakeError('a lake only grows: use outputMode("append")')
-        return _LakeWriter(self.options)
-
-
-class _LakeWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._root = options["path"]
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
-        """One partition: a file for each stream, region and day in it."""
-        task = Task.of_query()
-        if task is None:
-            raise LakeError("this Spark does not tell its tasks which query and batch they are of")
-        files: list[LakeFile] = []
-        waiting: list[pa.RecordBatch] = []
-        size = 0
-        for each in iterator:
-            waiting.append(each)
-            size += each.nbytes
-            if size >= _FILE_BYTES:
-                files += self._files(waiting)
-                waiting, size = [], 0
-        files += self._files(waiting)
-        query, batch, _ = task
-        return _Wrote(query, batch, tuple(files))
-
-    def _files(self, batches: list[pa.RecordBatch]) -> Iterator[LakeFile]:
-        lake = Lake(self._root)
-        for key, table in _by_place(batches):
-            yield lake.write(table, *key)
-
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish the batch."""
-        wrote = [each for each in messages if each is not None]
-        if wrote:
-            files = [file for each in wrote for file in each.files]
-            Lake(self._root).publish(wrote[0].query, wrote[0].batch, files)
-
-    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Files without a manifest are not seen, and are written again."""
-
-
-def _by_place(batches: list[pa.RecordBatch]) -> Iterator[tuple[tuple[str, str, str], pa.Table]]:
-    """The rows of each stream, region and day (UTC, by ID), in the order of positions."""
-    filled = [each for each in batches if each.num_rows]
-    if not filled:
-        return
-    table = pa.Table.from_batches(filled)
-    days = pc.strftime(table.column("ts"), "%Y-%m-%d").fill_null("unknown")
-    places = pa.table([table.column("stream"), table.column("region"), days], ["s", "r", "d"])
-    keys = places.group_by(["s", "r", "d"], use_threads=False).aggregate([]).to_pylist()
-    for key in keys:
-        mask = np.logical_and.reduce(
-            [pc.equal(places.column(name), key[name]).to_numpy() for name in ("s", "r", "d")]
-        )
-        some = table.filter(pa.array(mask)).sort_by("position")
-        yield (key["s"], key["r"], key["d"]), some

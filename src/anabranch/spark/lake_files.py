@@ -1,20 +1,21 @@
-"""The Parquet files of a lake: written once, merged, examined.
+"""The Parquet files of a lake: written once by tasks, examined by `verify`.
 
-A file gets its name when all of it is on disk, and nothing that has a name is ever replaced: what
-a repeated task brings is either the same file or gets another name. So whoever reads a published
-file reads what its manifest promises, whatever else goes on.
+A file's name begins with the SHA-256 of its bytes, so that altered values are seen, and ends with a
+random part, so that no attempt of a task writes what another one has written.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -24,9 +25,30 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["LakeError", "LakeFile", "draft_in", "examine", "keep", "merge", "sync_names", "write"]
+__all__ = [
+    "SCHEMA", "Examined", "LakeError", "LakeFile", "Run", "draft_in", "examine", "runs_of",
+    "sync_names", "write",
+]  # fmt: skip
 
-_GROUP_BYTES: Final = 32 << 20  # of Arrow data, in one row group of a merged file
+_FIELD: Final = pa.struct([pa.field("field", pa.binary()), pa.field("value", pa.binary())])
+SCHEMA: Final = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("date", pa.date32()),
+        ("region", pa.string()),
+        ("id", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("seq", pa.int64()),
+        ("position", pa.int64()),
+        ("fields", pa.list_(_FIELD)),
+    ]
+)
+"""Columns of a lake; the first two are its partitions, and stand in no file."""
+
+_IN_FILES: Final = pa.schema(list(SCHEMA)[2:])
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_DIGESTED: Final = re.compile(r"([0-9a-f]{64})-[0-9a-f]{32}\.parquet")
+_GROUP_ROWS: Final = 128 << 10
 
 
 class LakeError(AnabranchError):
@@ -35,164 +57,166 @@ class LakeError(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """One published file."""
+    """One file, as the table's log has it."""
 
     path: str
     """Relative to the lake."""
     stream: str
-    region: str
+    date: str | None
+    """The day (UTC) of its IDs; None for those beyond any calendar."""
     rows: int
-    first: int
-    """Position of the first entry."""
-    last: int
     nbytes: int
-    digest: str = ""
-    """SHA-256 of its bytes, in hexadecimal; empty in manifests of format 1, which had none."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its bytes; empty for files that the library has merged."""
+        found = _DIGESTED.fullmatch(Path(self.path).name)
+        return found[1] if found else ""
 
 
-def write(root: Path, table: pa.Table, stream: str, region: str, date: str) -> LakeFile:
-    """Write one file, durably. Rows are in the order of positions. Raises `LakeError`."""
-    positions = table.column("position")
-    if positions.null_count:
-        raise LakeError(f"entries of stream {stream} have no positions: this server counts none")
-    directory = Path(
-        f"stream={quote(stream, safe='')}", f"region={quote(region, safe='')}", f"date={date}"
-    )
-    with draft_in(root / directory) as draft:
-        pq.write_table(table, draft, compression="zstd")
-        first, last = positions[0].as_py(), positions[-1].as_py()
-        return keep(root, draft, directory, (stream, region, table.num_rows, first, last))
+Run = tuple[str, int, int]
+"""Region, first and last of positions without a hole."""
 
 
-def merge(root: Path, files: Sequence[LakeFile]) -> LakeFile:
-    """Write one file with the rows of several that follow each other, durably.
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is in a file."""
 
-    Raises `LakeError` if one of them is not what it was when it was published.
+    problems: list[tuple[str, str]]
+    """Kind and words."""
+    runs: list[Run]
+
+
+def write(root: Path, table: pa.Table) -> Iterator[tuple[LakeFile, str]]:
+    """Write a file for each stream and day, durably, with its statistics as the log wants them.
+
+    Nobody sees the files before they are committed. Rows are put in the order of region and ID.
+    Raises `LakeError` if an entry has no position.
     """
-    start = files[0]
-    directory = Path(start.path).parent
-    rows = 0
-    with draft_in(root / directory) as draft:
-        schema = pq.read_schema(root / start.path).remove_metadata()
-        with pq.ParquetWriter(draft, schema, compression="zstd") as out:
-            for group in _groups(root, files, schema):
-                out.write_table(group, row_group_size=group.num_rows)
-                rows += group.num_rows
-        about = (start.stream, start.region, rows, start.first, files[-1].last)
-        return keep(root, draft, directory, about)
+    if table.column("position").null_count:
+        raise LakeError("there are entries without positions: this server counts none")
+    days = pc.cast(table.column("ts"), pa.date32())
+    table = table.drop_columns([each for each in table.column_names if each == "date"])
+    table = table.append_column("date", days)
+    places = table.group_by(["stream", "date"], use_threads=False).aggregate([]).to_pylist()
+    for place in places:
+        some = table
+        for name, value in place.items():
+            column = some.column(name)
+            some = some.filter(pc.is_null(column) if value is None else pc.equal(column, value))
+        yield _write(root, _in_order(some), place["stream"] or "", place["date"])
 
 
-def _groups(root: Path, files: Sequence[LakeFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """All rows, checked, in row groups that are worth the name however small the files were."""
-    waiting: list[pa.Table] = []
-    size = 0
-    for each in files:
-        wrong = next(examine(root, each), None)
-        if wrong is not None:
-            raise LakeError(f"{each.path}: {wrong[1]}")
-        with pq.ParquetFile(root / each.path) as source:
-            if not source.schema_arrow.equals(schema):
-                raise LakeError(f"{each.path} and {files[0].path} have different columns")
-            for batch in source.iter_batches():
-                waiting.append(pa.Table.from_batches([batch]).replace_schema_metadata())
-                size += batch.nbytes
-                if size >= _GROUP_BYTES:
-                    yield pa.concat_tables(waiting)
-                    waiting, size = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting)
+def _in_order(table: pa.Table) -> pa.Table:
+    halves = pc.split_pattern(table.column("id"), "-")
+    keys = pa.table(
+        {
+            "region": table.column("region"),
+            "ms": pc.cast(pc.list_element(halves, 0), pa.uint64()),
+            "seq": pc.cast(pc.list_element(halves, 1), pa.uint64()),
+            "position": table.column("position"),
+        }
+    )
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    return table.take(order).select(_IN_FILES.names).cast(_IN_FILES)
 
 
-def examine(root: Path, file: LakeFile) -> Iterator[tuple[str, str]]:
-    """What is not as the file's manifest promises: kind and words. Nothing if all is well."""
+def _write(root: Path, table: pa.Table, stream: str, day: Any) -> tuple[LakeFile, str]:
+    date = None if day is None else day.isoformat()
+    directory = Path(
+        f"stream={quote(stream, safe='') or _NULL}", f"date={_NULL if date is None else date}"
+    )
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=_GROUP_ROWS)
+    contents = sink.getvalue()
+    digest = hashlib.sha256(contents).hexdigest()
+    path = directory / f"{digest}-{uuid.uuid4().hex}.parquet"
+    (root / directory).mkdir(parents=True, exist_ok=True)
+    with (root / path).open("xb") as out:
+        out.write(contents)
+        out.flush()
+        os.fsync(out.fileno())
+    for above in (directory, *directory.parents):
+        sync_names(root / above)
+    file = LakeFile(str(path), stream, date, table.num_rows, contents.size)
+    return file, json.dumps(_statistics(table))
+
+
+def _statistics(table: pa.Table) -> dict[str, Any]:
+    found: dict[str, Any] = {"numRecords": table.num_rows, "nullCount": {}}
+    least, most = found.setdefault("minValues", {}), found.setdefault("maxValues", {})
+    for name in ("region", "ts", "position"):
+        column = table.column(name)
+        found["nullCount"][name] = column.null_count
+        bounds = pc.min_max(column).as_py()
+        if bounds["min"] is not None:
+            least[name], most[name] = map(_in_json, (bounds["min"], bounds["max"]))
+    return found
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, (int, str)):
+        return value
+    return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03}Z"
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def examine(root: Path, file: LakeFile) -> Examined:
+    """Read all of a file, and compare it with what the log says and with itself."""
     path = root / file.path
+    problems: list[tuple[str, str]] = []
     try:
-        size = path.stat().st_size
-        found = _digest(path)
+        contents = path.read_bytes()
     except OSError as problem:
         missing = isinstance(problem, FileNotFoundError)
-        yield ("missing", "is not there") if missing else ("unreadable", str(problem))
-        return
-    if size != file.nbytes:
-        yield "altered", f"has {size} bytes and was published with {file.nbytes}"
-        return
-    if file.digest and found != file.digest:
-        yield "altered", f"has SHA-256 {found} and was published with {file.digest}"
-        return
-    # Without a digest damage shows only where data are decoded.
-    columns = ["stream", "region", "position"] if file.digest else None
+        words = ("missing", "is not there") if missing else ("unreadable", str(problem))
+        return Examined([words], [])
+    if len(contents) != file.nbytes:
+        what = f"has {len(contents)} bytes and was published with {file.nbytes}"
+        return Examined([("altered", what)], [])
+    if file.digest and (found := hashlib.sha256(contents).hexdigest()) != file.digest:
+        return Examined([("altered", f"has SHA-256 {found} and another one in its name")], [])
+    # Without a digest damage shows only where values are decoded.
+    columns = ["region", "position", "ts"] if file.digest else None
     try:
-        yield from _examine_rows(path, file, columns)
+        table = pq.read_table(pa.BufferReader(contents), columns=columns)
+        positions, regions = table.column("position"), table.column("region")
+        if positions.null_count or regions.null_count:
+            return Examined([("unreadable", "has entries without region or position")], [])
     except (pa.ArrowException, OSError, KeyError) as problem:
         lines = str(problem).splitlines() or [type(problem).__name__]
-        yield "unreadable", lines[0]
-
-
-def _examine_rows(
-    path: Path, file: LakeFile, columns: list[str] | None
-) -> Iterator[tuple[str, str]]:
-    rows = 0
-    first = previous = None
-    ordered = same_place = True
-    with pq.ParquetFile(path) as source:
-        for batch in source.iter_batches(columns=columns):
-            positions = batch.column("position").to_numpy(zero_copy_only=False)
-            if not len(positions):
-                continue
-            rows += len(positions)
-            ordered &= bool((np.diff(positions) > 0).all())
-            ordered &= previous is None or bool(positions[0] > previous)
-            first = positions[0] if first is None else first
-            previous = positions[-1]
-            for name, wanted in (("stream", file.stream), ("region", file.region)):
-                same = pc.all(pc.equal(batch.column(name), wanted), skip_nulls=False).as_py()
-                same_place &= bool(same)
-    if rows != file.rows:
-        yield "count", f"has {rows} entries and was published with {file.rows}"
-    if not ordered:
-        yield "order", "has entries that are not in the order of their positions"
-    elif (first, previous) != (file.first, file.last):
-        yield (
-            "order",
-            f"has positions {first} to {previous} and was published with {file.first} to "
-            f"{file.last}",
+        return Examined([("unreadable", lines[0])], [])
+    if table.num_rows != file.rows:
+        problems.append(
+            ("count", f"has {table.num_rows} entries and was published with {file.rows}")
         )
-    if not same_place:
-        yield "place", "has entries of another stream or region"
+    days = pc.unique(pc.cast(table.column("ts"), pa.date32())).to_pylist()
+    if any((None if day is None else day.isoformat()) != file.date for day in days):
+        problems.append(("place", f"has entries of other days than {file.date}"))
+    runs = runs_of(regions, positions)
+    if sum(last - first + 1 for _, first, last in runs) != table.num_rows:
+        problems.append(("overlap", "holds the same positions twice"))
+    return Examined(problems, runs)
+
+
+def runs_of(regions: pa.ChunkedArray, positions: pa.ChunkedArray) -> list[Run]:
+    """The positions of each region, as few runs as there can be; a repeated one counts once."""
+    found: list[Run] = []
+    values = positions.to_numpy()
+    coded = regions.combine_chunks().dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    for code, region in enumerate(coded.dictionary.to_pylist()):
+        some = np.unique(values[codes == code])
+        ends = np.flatnonzero(np.diff(some) != 1)
+        firsts = some[np.concatenate(([0], ends + 1))].tolist()
+        lasts = some[np.concatenate((ends, [len(some) - 1]))].tolist()
+        found += [(region, *run) for run in zip(firsts, lasts, strict=True)]
+    return found
 
 
 # ------------------------------------------------------------------------------ names that last
-
-
-def keep(
-    root: Path, draft: Path, directory: Path, about: tuple[str, str, int, int, int]
-) -> LakeFile:
-    """Give a complete draft its name, durably.
-
-    `about`: stream, region, rows, first and last position. Raises `LakeError`.
-    """
-    stream, region, rows, first, last = about
-    with draft.open("rb") as written:
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-        size = os.fstat(written.fileno()).st_size
-        os.fsync(written.fileno())
-    name = directory / f"{first:020d}-{last:020d}"
-    plain, special = (name.with_suffix(each) for each in (".parquet", f".{digest[:16]}.parquet"))
-    for path in (plain, special):
-        try:
-            (root / path).hardlink_to(draft)
-        except FileExistsError:
-            # An earlier attempt made it: the same, or one of a stream that had more entries then.
-            if _digest(root / path) != digest:
-                continue
-        break
-    else:
-        raise LakeError(f"{special} is damaged, and in the way of the file that it should be")
-    for above in (directory, *directory.parents):
-        sync_names(root / above)
-    with suppress(PermissionError):  # of a directory that is not ours
-        sync_names(root.parent)
-    return LakeFile(str(path), stream, region, rows, first, last, size, digest)
 
 
 @contextmanager
@@ -213,8 +237,3 @@ def sync_names(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,6 +12,7 @@ from anabranch.cli.spark.generate import generate
 from anabranch.cli.spark.idmp_audit import idmp_audit
 from anabranch.cli.spark.ingest import ingest
 from anabranch.cli.spark.lag import lag
+from anabranch.cli.spark.migrate_lake import migrate_lake
 from anabranch.cli.spark.replay import replay
 from anabranch.cli.spark.verify import verify
 from anabranch.cli.spark.windows import windows
@@ -37,6 +38,7 @@ for _each in (
     compact,
     verify,
     replay,
+    migrate_lake,
     windows,
     audit,
     idmp_audit,

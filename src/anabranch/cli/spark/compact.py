@@ -7,20 +7,21 @@ from pathlib import Path
 
 import click
 
-from anabranch.cli.spark.shared import run, session_options
+from anabranch.cli.spark.shared import run_on_lake, session_options
 
 __all__ = ["compact"]
 
 
 @click.command(
-    help="""Merge small neighbouring files of a LAKE, and remove those merged some time ago.
+    help="""Merge the small files of a LAKE by stream and day, and remove those merged long ago.
 
 Readers and 'archive' may run meanwhile. It can be interrupted at any moment and run again. Exits
-with 1 if there are files that are not as they were written; these are left alone.
+with 1 if there are files that are not as they were written; their day is left alone. Spark is
+started for lakes above 1 GiB only.
 
 \b
 Example:
-  anabranch spark compact lake/ --target-mib 256 --grace-s 86400
+  anabranch spark compact lake/ --target-mib 256 --retain-hours 24
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
@@ -33,11 +34,11 @@ Example:
     help="Largest size of a merged file.",
 )
 @click.option(
-    "--grace-s",
-    type=click.FloatRange(min=0),
-    default=3600,
+    "--retain-hours",
+    type=click.IntRange(min=0),
+    default=168,
     show_default=True,
-    help="How long merged files stay for who is reading them, in seconds.",
+    help="How long merged files stay for readers of older versions.",
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @session_options
@@ -47,22 +48,23 @@ def compact(
     lake: Path,
     streams: str | None,
     target_mib: int,
-    grace_s: float,
+    retain_hours: int,
     dry_run: bool,
 ) -> None:
     """The files of a lake into larger ones."""
     from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415
 
     def progress(made: int, planned: int) -> None:
-        print(f"{made} of {planned} files made", file=sys.stderr)
+        print(f"{made} of {planned} days merged", file=sys.stderr)
 
-    done = run(
+    done = run_on_lake(
+        lake,
         master,
         lambda spark: job(
             spark,
             lake,
             target_bytes=target_mib << 20,
-            grace_s=grace_s,
+            retain_hours=retain_hours,
             streams=streams.split(",") if streams else None,
             dry_run=dry_run,
             progress=progress,

@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -25,6 +26,7 @@ __all__ = [
     "regions_option",
     "run",
     "run_alone",
+    "run_on_lake",
     "session_options",
     "show",
     "source_options",
@@ -148,6 +150,33 @@ def run_alone(
         fail(str(problem))
     _tell(result, in_words, as_json=as_json)
     return result
+
+
+def run_on_lake(
+    lake: Path,
+    master: str,
+    job: Callable[[SparkSession | None], _Result],
+    *,
+    as_json: bool,
+    in_words: Callable[[_Result], str] | None = None,
+) -> _Result:
+    """The same for a job on a lake: in a session if the lake is large, else without."""
+
+    def is_large() -> bool:
+        from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
+
+        try:
+            return sum(each.nbytes for each in Lake(lake).files()) > ARROW_BYTES_MAX
+        except AnabranchError:
+            return False  # the job says it in its own way
+
+    try:
+        large = is_large()
+    except ImportError as problem:
+        fail(f'{problem}. Lakes are an extra: pip install "anabranch[lake]"')
+    if large:
+        return run(master, job, as_json=as_json, in_words=in_words)
+    return run_alone(lambda: job(None), as_json=as_json, in_words=in_words)
 
 
 def _tell(result: _Result, in_words: Callable[[_Result], str] | None, *, as_json: bool) -> None:

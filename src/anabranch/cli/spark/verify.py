@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import run, session_options
+from anabranch.cli.spark.shared import run_on_lake, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.verify import Verified
@@ -17,10 +17,11 @@ __all__ = ["verify"]
 
 
 @click.command(
-    help="""Read all files of a LAKE again and compare them with its manifests.
+    help="""Read all files of a LAKE again and compare them with the table's log.
 
-Looks at digests, counts and order within files, and for files that are missing, for gaps and for
-overlaps between them. Exits with 0 if all is well, with 1 if there is a finding.
+Looks at digests, counts and days, and for files that are missing, for positions that no entry has
+and for those that two have. Exits with 0 if all is well, with 1 if there is a finding. Spark is
+started for lakes above 1 GiB only.
 
 \b
 Example:
@@ -37,7 +38,8 @@ def verify(master: str, as_json: bool, lake: Path, allow_gaps: bool) -> None:
     def progress(read: int, files: int) -> None:
         print(f"{read} of {files} files read", file=sys.stderr)
 
-    done = run(
+    done = run_on_lake(
+        lake,
         master,
         lambda spark: job(spark, lake, allow_gaps=allow_gaps, progress=progress),
         as_json=as_json,
@@ -53,7 +55,5 @@ def _in_words(done: Verified) -> str:
         f"{len(done.findings)} findings, {len(done.gaps)} gaps"
     )
     if done.undigested:
-        lines.append(f"{done.undigested} files have no digest: altered values would not be seen")
-    if done.unlisted:
-        lines.append(f"{done.unlisted} files are not published")
+        lines.append(f"{done.undigested} files were merged and have no digest")
     return "\n".join(lines)

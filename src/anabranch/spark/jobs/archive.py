@@ -1,4 +1,4 @@
-"""Streams into a lake of Parquet files, exactly once; see `anabranch.spark.lake`."""
+"""Streams into a lake, exactly once; see `anabranch.spark.lake`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.spark.client import connect
 from anabranch.spark.heads import Survey
-from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, LakeSink
+from anabranch.spark.lake import Gap, Lake, LakeError
+from anabranch.spark.lake_sink import LakeSink, PlacePart
 from anabranch.spark.losses import ADVICE, DataLossError, losses
 from anabranch.spark.offsets import OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
@@ -54,8 +55,7 @@ class Archived:
     starts: int
     """How often the query had to be started."""
     gaps: tuple[Gap, ...]
-    """Positions missing between files: entries that were deleted, or trimmed before they were
-    read."""
+    """Positions that no entry of these streams has: deleted, or trimmed before they were read."""
     parts: tuple[Part, ...]
     """The entries added, by stream and region."""
     dry_run: bool
@@ -102,7 +102,8 @@ def archive(
         raise OptionError("archiving needs a Spark session, but for a dry run")
     session = spark
     session.dataSource.register(LakeSink)
-    known = len(Lake(root).manifests())
+    known = Lake(root).version()
+    before = {each.path for each in Lake(root).files()}
     watch = None if progress is None else QueryWatch("archive", _steps(progress))
     query = ""
 
@@ -125,31 +126,32 @@ def archive(
         run = watch.during(session, lambda: supervise(start, failures_max=failures))
     found = Lake(root)
     files = found.files()
-    # Others may have published meanwhile, and `compact` may have replaced what this run added.
-    ours = (each for each in found.manifests()[known:] if each.query == query)
-    added = [each for manifest in ours for each in manifest.files]
+    # Others may have committed meanwhile.
+    ours = [each for each in found.history(known) if each.get("query") == query]
+    parts = _parts(tuple(part) for each in ours for part in each["parts"])
+    added = [each for each in files if each.path not in before]
     return Archived(
-        entries=sum(each.rows for each in added),
+        entries=sum(each.entries for each in parts),
         files=len(added),
         nbytes=sum(each.nbytes for each in added),
         total=sum(each.rows for each in files),
         starts=run.starts,
-        gaps=tuple(found.gaps()),
-        parts=_parts(added),
+        gaps=tuple(found.gaps(sorted({each.stream for each in parts}))) if parts else (),
+        parts=parts,
         dry_run=False,
     )
 
 
-def _parts(files: Iterable[LakeFile]) -> tuple[Part, ...]:
-    places: dict[tuple[str, str], list[LakeFile]] = {}
-    for each in files:
-        places.setdefault((each.stream, each.region), []).append(each)
+def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
+    places: dict[tuple[str, str], list[PlacePart]] = {}
+    for each in found:
+        places.setdefault(each[:2], []).append(each)
     return tuple(
         Part(
             *place,
-            sum(each.rows for each in some),
-            min(each.first for each in some),
-            max(each.last for each in some),
+            sum(each[2] for each in some),
+            min(each[3] for each in some),
+            max(each[4] for each in some),
         )
         for place, some in sorted(places.items())
     )
@@ -204,7 +206,7 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         nbytes=0,
         total=sum(each.rows for each in lake.files()),
         starts=0,
-        gaps=tuple(lake.gaps()),
+        gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
         dry_run=True,
     )

@@ -1,29 +1,30 @@
 """Small files of a lake into larger ones, beside whoever reads and writes it.
 
-Executors write the new files, which nobody sees; a manifest then puts them in the place of the old
-ones in one step. The old ones stay for as long as somebody may read them who looked before.
+Merging and removing are the library's: the merged files take the place of the others in one commit,
+and those stay on disk for whoever reads an older version, for as long as was asked.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.spark.jobs.rounds import in_rounds
-from anabranch.spark.lake import Lake, LakeError, LakeFile, neighbours
-from anabranch.spark.lake_files import merge
+from anabranch.spark.lake import Lake, LakeError, LakeFile
+from anabranch.spark.lake_files import examine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Compacted", "compact", "plan", "sweep"]
+__all__ = ["RETAIN_HOURS", "Compacted", "compact"]
 
 TARGET_BYTES: Final = 128 << 20
-GRACE_S: Final = 3600.0
-_ROUND: Final = 16  # new files in one manifest: what a run that dies has to do again
+RETAIN_HOURS: Final = 168
+_UNCOMMITTED_HOURS: Final = 168  # what no version has may belong to a batch that is repeated
+_ROUND: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,116 +34,114 @@ class Compacted:
     merged: int
     """Files that were replaced."""
     made: int
-    """Files that took their place."""
+    """Files that took their place; in a dry run at least so many."""
     nbytes_before: int
     nbytes_after: int
-    """Of the files made; in a dry run not known, and 0."""
+    """Of the lake; in a dry run not known, and 0."""
     removed: int
-    """Files removed: replaced by this run or earlier ones, longer ago than the grace time, and
-    beginnings of files whose tasks died."""
+    """Files that no version within the retention time has."""
     problems: tuple[str, ...]
-    """Files that are not what they were when they were published, and were left alone."""
+    """Files that are not what they were when they were committed: their day was left alone."""
     dry_run: bool
 
 
-def plan(files: Iterable[LakeFile], target_bytes: int) -> list[tuple[LakeFile, ...]]:
-    """Which files to merge: neighbours in one directory, up to the target together.
-
-    Files of at least half the target stay as they are, so that no entry is rewritten again and
-    again as its stream grows. Files with a gap between them are not merged: a gap stays visible.
-    """
-    found: list[list[LakeFile]] = []
-    size = 0
-    ordered = list(files)
-    follows = {
-        each.path: before
-        for before, each in neighbours(ordered)
-        if each.first == before.last + 1 and _directory(before) == _directory(each)
-    }
-    for each in ordered:
-        if each.nbytes * 2 >= target_bytes:
-            continue
-        before = follows.get(each.path)
-        if found and before is found[-1][-1] and size + each.nbytes <= target_bytes:
-            found[-1].append(each)
-            size += each.nbytes
-        else:
-            found.append([each])
-            size = each.nbytes
-    return [tuple(each) for each in found if len(each) > 1]
-
-
 def compact(
-    spark: SparkSession,
+    spark: SparkSession | None,
     lake: str | Path,
     *,
     target_bytes: int = TARGET_BYTES,
-    grace_s: float = GRACE_S,
+    retain_hours: int = RETAIN_HOURS,
     streams: Sequence[str] | None = None,
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Compacted:
-    """Merge neighbouring files up to `target_bytes`, and remove those replaced `grace_s` ago.
+    """Merge the files of each stream and day up to `target_bytes`; remove what nobody reads.
 
-    It may be killed at any moment and run again, and run beside readers that take less than
-    `grace_s` seconds, beside `archive` and beside itself. `progress` gets how many files were made
-    so far, and how many there will be. Raises `LakeError` and what Spark raises.
+    It may be killed at any moment and run again, and run beside `archive`, beside itself and beside
+    readers of versions not older than `retain_hours`. Files are examined before they are merged,
+    by `spark` if it is given. `progress` gets how many days were merged so far, and how many there
+    are. Raises `LakeError` and what Spark raises.
     """
     root = Path(lake).absolute()
     found = Lake(root)
-    if not (files := found.files()):
-        raise LakeError(f"{root} has no published file: is this a lake?")
-    groups = plan((each for each in files if not streams or each.stream in streams), target_bytes)
+    found.table()
+    files = found.files(streams)
+    small = [each for each in files if each.nbytes < target_bytes]
+    counts = Counter((each.stream, each.date) for each in small)
+    small = [each for each in small if counts[each.stream, each.date] > 1]
     if dry_run:
         return Compacted(
-            merged=sum(map(len, groups)),
-            made=len(groups),
-            nbytes_before=sum(each.nbytes for group in groups for each in group),
+            merged=len(small),
+            made=len({(each.stream, each.date) for each in small}),
+            nbytes_before=sum(each.nbytes for each in files),
             nbytes_after=0,
-            removed=len(_outdated(found, grace_s)),
+            removed=len(_vacuumed(found, retain_hours, dry_run=True)),
             problems=(),
             dry_run=True,
         )
 
-    def work(group: tuple[LakeFile, ...]) -> dict[str, Any]:
-        try:
-            return asdict(merge(root, group))
-        except LakeError as problem:
-            return {"problem": str(problem)}
+    def work(file: LakeFile) -> list[str]:
+        return [f"{file.path}: {what}" for _, what in examine(root, file).problems]
 
     problems: list[str] = []
-    done: list[tuple[Sequence[LakeFile], LakeFile]] = []
-    for number, results in enumerate(in_rounds(spark, groups, work, _ROUND)):
-        pairs = zip(groups[number * _ROUND :], results, strict=False)
-        problems += [said["problem"] for said in results if "problem" in said]
-        done += found.replace(
-            [(old, LakeFile(**new)) for old, new in pairs if "problem" not in new]
-        )
+    wrong: set[tuple[str, str | None]] = set()
+    results = (each for some in in_rounds(spark, small, work, _ROUND) for each in some)
+    for file, said in zip(small, results, strict=True):
+        if said:
+            problems += said
+            wrong.add((file.stream, file.date))
+    days = dict.fromkeys((each.stream, each.date) for each in small)
+    places = [each for each in days if each not in wrong]
+    merged = made = 0
+    for number, place in enumerate(places, 1):
+        gone, came = _merged(found, place, target_bytes)
+        merged += gone
+        made += came
         if progress is not None:
-            progress(number * _ROUND + len(results), len(groups))
+            progress(number, len(places))
     return Compacted(
-        merged=sum(len(old) for old, _ in done),
-        made=len(done),
-        nbytes_before=sum(each.nbytes for old, _ in done for each in old),
-        nbytes_after=sum(new.nbytes for _, new in done),
-        removed=sweep(found, grace_s),
+        merged=merged,
+        made=made,
+        nbytes_before=sum(each.nbytes for each in files),
+        nbytes_after=sum(each.nbytes for each in found.files(streams)),
+        removed=len(_vacuumed(found, retain_hours, dry_run=False)),
         problems=tuple(problems),
         dry_run=False,
     )
 
 
-def sweep(lake: Lake, grace_s: float) -> int:
-    """Remove what nobody reads or writes any more; how many files that were."""
-    outdated = _outdated(lake, grace_s)
-    for path in outdated:
-        path.unlink(missing_ok=True)
-    return len(outdated)
+def _merged(lake: Lake, place: tuple[str, str | None], target_bytes: int) -> tuple[int, int]:
+    from deltalake import WriterProperties  # noqa: PLC0415 - an extra
+    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
+
+    stream, date = place
+    table = lake.table()
+    try:
+        said = table.optimize.compact(
+            partition_filters=[("stream", "=", stream), ("date", "=", date or "")],
+            target_size=target_bytes,
+            writer_properties=WriterProperties(compression="ZSTD"),
+        )
+    except CommitFailedError:
+        return 0, 0  # another one merged the same meanwhile
+    except DeltaError as problem:
+        raise LakeError(f"{lake.root}: {problem}") from None
+    return said["numFilesRemoved"], said["numFilesAdded"]
 
 
-def _outdated(lake: Lake, grace_s: float) -> list[Path]:
-    before_ms = int((time.time() - grace_s) * 1000)
-    return lake.superseded(before_ms) + lake.drafts(before_ms)
+def _vacuumed(lake: Lake, retain_hours: int, *, dry_run: bool) -> list[str]:
+    """Remove replaced files, and those of commits that never came; which ones they are."""
+    gone: list[str] = []
+    for hours, full in ((retain_hours, False), (max(retain_hours, _UNCOMMITTED_HOURS), True)):
 
+        def vacuumed(*, dry: bool, hours: int = hours, full: bool = full) -> list[str]:
+            return lake.table().vacuum(
+                retention_hours=hours, dry_run=dry, enforce_retention_duration=False, full=full
+            )
 
-def _directory(file: LakeFile) -> Path:
-    return Path(file.path).parent
+        # What is gone already is listed as well, and a vacuum without work is still two commits.
+        some = [each for each in vacuumed(dry=True) if (lake.root / each).exists()]
+        if some and not dry_run:
+            vacuumed(dry=False)
+        gone += [each for each in some if each not in gone]
+    return gone

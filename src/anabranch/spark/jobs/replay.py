@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.spark.growth import growth_told
-from anabranch.spark.lake import Lake, LakeError
+from anabranch.spark.lake import Lake, LakeError, LakeFile
 from anabranch.spark.options import WriteOptions
 from anabranch.spark.pacing import PACE, PacedSink
 
@@ -35,17 +36,39 @@ class Replayed:
     dry_run: bool
 
 
+_COLUMNS: Final = (
+    "region string, id string, ts timestamp, seq bigint, position bigint, "
+    "fields array<struct<field:binary,value:binary>>"
+)
+
+
 def table_of(spark: SparkSession, lake: str | Path, streams: list[str] | None = None) -> DataFrame:
-    """The published files as a table, with the columns of a read; raises `LakeError`."""
+    """The newest version of a lake as a table, with the columns of a read; raises `LakeError`.
+
+    It is read from a plain list of files: Spark itself needs no jar of Delta for that.
+    """
     root = Path(lake).absolute()
-    return spark.read.parquet(*_files(root, streams))
+    return _table(spark, root, _files(root, streams))
 
 
-def _files(root: Path, streams: list[str] | None) -> list[str]:
-    files = [each for each in Lake(root).files() if not streams or each.stream in streams]
+def _files(root: Path, streams: list[str] | None) -> list[LakeFile]:
+    files = Lake(root).files(streams)
     if not files:
         raise LakeError(f"{root} has no file of {', '.join(streams or ['any stream'])}")
-    return [str(root / each.path) for each in files]
+    return files
+
+
+def _table(spark: SparkSession, root: Path, files: list[LakeFile]) -> DataFrame:
+    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
+
+    read = spark.read.schema(_COLUMNS).parquet(*(str(root / each.path) for each in files))
+    # Names of files are unique; partitions stand in the log alone.
+    named = [(Path(each.path).name, each.stream) for each in files]
+    streams = spark.createDataFrame(named, "file string, stream string")
+    joined = read.withColumn("file", f.col("_metadata.file_name")).join(
+        f.broadcast(streams), "file"
+    )
+    return joined.select("stream", "region", "id", "ts", "seq", "position", "fields")
 
 
 def replay(
@@ -92,7 +115,7 @@ def replay(
     if speed is not None and not 0 <= speed < math.inf:
         raise ValueError(f"a speed is a number from 0 on, not {speed}")
     files = _files(Path(lake).absolute(), streams)
-    table = spark.read.parquet(*files)
+    table = _table(spark, Path(lake).absolute(), files)
     # An ID's halves are unsigned: decimals hold them, longs do not.
     halves = f.split(table["id"], "-")
     table = table.withColumns(
@@ -168,6 +191,8 @@ def _id(halves: tuple[object, ...] | None) -> str | None:
 
 def _name(lake: Lake, prefix: str, since_ms: int | None) -> str:
     """Who replays: the same for as long as the lake grows, and wherever it is."""
-    first = lake.manifests()[0]  # it stays, whatever becomes of its files
-    origin = (first.query, first.batch, first.at_ms, prefix, since_ms)
+    about = lake.table().metadata()
+    # A migrated lake goes on under the name that it had.
+    first = json.loads(about.description) if about.description else [str(about.id)]
+    origin = (*first, prefix, since_ms)
     return f"replay-{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"

@@ -1,29 +1,20 @@
-"""Does a lake hold what its manifests promise? Every file is read again."""
+"""Does a lake hold what its log says? Every file is read again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.spark.jobs.rounds import in_rounds
-from anabranch.spark.lake import (
-    Gap,
-    Lake,
-    LakeError,
-    LakeFile,
-    Manifest,
-    gaps,
-    neighbours,
-    visible,
-)
-from anabranch.spark.lake_files import examine
+from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps
+from anabranch.spark.lake_files import Run, examine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Finding", "Verified", "contradictions", "verify"]
+__all__ = ["Finding", "Verified", "verify"]
 
 _ROUND: Final = 64  # files between two words of progress
 
@@ -33,10 +24,10 @@ class Finding:
     """One thing that is wrong."""
 
     kind: str
-    """``manifest``, ``missing``, ``altered``, ``unreadable``, ``count``, ``order``, ``place``,
-    ``overlap``, ``gap`` or ``replacement``."""
+    """``log``, ``missing``, ``altered``, ``unreadable``, ``count``, ``place``, ``overlap`` or
+    ``gap``."""
     where: str
-    """A file's path, relative to the lake; the lake itself; or, of gaps, stream and region."""
+    """A file's path, relative to the lake; the lake itself; or stream and region."""
     what: str
 
 
@@ -49,60 +40,58 @@ class Verified:
     """As promised."""
     nbytes: int
     undigested: int
-    """Files of manifests that do not tell a digest: their values may have been altered unseen."""
-    unlisted: int
-    """Files that no manifest names, of batches under way or of tasks that died: never read."""
+    """Merged files: their names have no digest, and a value altered on disk may stay unseen."""
     gaps: tuple[Gap, ...]
-    """Positions missing between files: entries that were deleted, or trimmed before they were
-    read."""
+    """Positions that no entry has: deleted, or trimmed before they were read."""
     findings: tuple[Finding, ...]
 
 
 def verify(
-    spark: SparkSession,
+    spark: SparkSession | None,
     lake: str | Path,
     *,
     allow_gaps: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verified:
-    """Compare all published files with their manifests, and these with each other.
+    """Read all files of the newest version, and compare them with the log and with each other.
 
-    Gaps are findings unless they are allowed. Safe beside `archive` and `compact`. `progress` gets
-    how many files were read so far, and how many there are. Raises what Spark raises.
+    Gaps are findings unless they are allowed. Safe beside `archive` and `compact`. Files are read
+    here, by Arrow, or by `spark`. `progress` gets how many files were read so far, and how many
+    there are. Raises what Spark raises.
     """
     root = Path(lake).absolute()
     found = Lake(root)
     try:
-        manifests = found.manifests()
+        found.table()
+        files = found.files()
     except LakeError as problem:
-        return Verified(0, 0, 0, 0, 0, (), (Finding("manifest", str(root), str(problem)),))
-    if not manifests:
-        nothing = Finding("manifest", str(root), "there is no manifest: is this a lake?")
-        return Verified(0, 0, 0, 0, 0, (), (nothing,))
-    files = visible(manifests)
+        return Verified(0, 0, 0, 0, (), (Finding("log", str(root), str(problem)),))
 
-    def work(file: LakeFile) -> list[tuple[str, str]]:
-        return list(examine(root, file))
+    def work(file: LakeFile) -> list[Any]:
+        seen = examine(root, file)
+        return [seen.problems, seen.runs]
 
     findings: list[Finding] = []
+    runs: list[tuple[str, Run]] = []
     read = 0
     for results in in_rounds(spark, files, work, _ROUND):
-        for file, wrong in zip(files[read:], results, strict=False):
-            findings += [Finding(kind, file.path, what) for kind, what in wrong]
+        for file, (problems, some) in zip(files[read:], results, strict=False):
+            findings += [Finding(kind, file.path, what) for kind, what in problems]
+            runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
         read += len(results)
         if progress is not None:
             progress(read, len(files))
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in found.files()}
     findings = [each for each in findings if each.where in still]
-    missing = tuple(gaps(files))
-    findings += contradictions(manifests, files)
+    findings += _overlaps(runs)
+    missing = tuple(gaps(runs))
     if not allow_gaps:
         findings += [
             Finding(
                 "gap",
                 f"{each.stream} {each.region}".rstrip(),
-                f"no file holds positions {each.after + 1} to {each.before - 1}",
+                f"no entry has positions {each.after + 1} to {each.before - 1}",
             )
             for each in missing
         ]
@@ -111,28 +100,16 @@ def verify(
         entries=sum(each.rows for each in files),
         nbytes=sum(each.nbytes for each in files),
         undigested=sum(not each.digest for each in files),
-        unlisted=len(found.unlisted()),
         gaps=missing,
         findings=tuple(findings),
     )
 
 
-def contradictions(manifests: Iterable[Manifest], files: Iterable[LakeFile]) -> Iterator[Finding]:
-    """What manifests say that cannot all be true, whatever is in the files."""
-    for before, each in neighbours(files):
-        if each.first <= before.last:
-            what = f"holds positions from {each.first} on, and {before.path} up to {before.last}"
-            yield Finding("overlap", each.path, what)
-    known: dict[str, LakeFile] = {}
-    for manifest in manifests:
-        old = [known.get(path) for path in manifest.supersedes]
-        if None in old:
-            what = "replaces a file that was never published"
-            yield Finding("replacement", f"_log/{manifest.number:010d}.json", what)
-        elif manifest.supersedes:
-            gone = sum(each.rows for each in old if each is not None)
-            come = sum(each.rows for each in manifest.files)
-            if gone != come:
-                what = f"replaces {gone} entries by {come}"
-                yield Finding("replacement", f"_log/{manifest.number:010d}.json", what)
-        known.update((each.path, each) for each in manifest.files)
+def _overlaps(runs: Iterable[tuple[str, Run]]) -> Iterator[Finding]:
+    before: tuple[str, str, int] | None = None
+    for stream, (region, first, last) in sorted(runs):
+        if before is not None and before[:2] == (stream, region) and first <= before[2]:
+            what = f"two files hold positions {first} to {min(last, before[2])}"
+            yield Finding("overlap", f"{stream} {region}".rstrip(), what)
+            last = max(last, before[2])
+        before = (stream, region, last)

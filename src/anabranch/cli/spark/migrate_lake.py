@@ -1,0 +1,32 @@
+"""``anabranch spark migrate-lake``: a lake of an earlier version into a Delta table."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from anabranch.cli.spark.shared import run_alone
+
+__all__ = ["migrate_lake"]
+
+
+@click.command(
+    name="migrate-lake",
+    help="""Turn a LAKE of an earlier version, with manifests, into a Delta table in its place.
+
+Let nothing else write meanwhile. It can be interrupted and run again; 'archive' and 'replay' then
+go on where they were.
+""",
+)
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def migrate_lake(lake: Path, as_json: bool) -> None:
+    """A lake of an earlier version into a Delta table."""
+    from anabranch.spark.jobs.migrate import migrate  # noqa: PLC0415 - an extra
+
+    def progress(read: int, files: int) -> None:
+        print(f"{read} of {files} files rewritten", file=sys.stderr)
+
+    run_alone(lambda: migrate(lake, progress=progress), as_json=as_json)
