@@ -46,6 +46,12 @@ __all__ = ["COMMANDS"]
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
 """What one AB.EXPORT copies: a millisecond or so in which nobody else is served."""
 
+EXPORT_BYTES_MAX: Final = 8 << 20
+"""More is not copied at once, whatever MAXBYTES asks for: compressed it takes some 20 ms."""
+
+IMPORT_ROWS_MAX: Final = 10_000
+"""Rows of one AB.IMPORT, which are added as one: they take some 15 ms."""
+
 _PACKING: Final = 3
 """Bytes of blocks that have to be packed first count so many times more: they take as long."""
 
@@ -63,6 +69,9 @@ _SWAP: Final = sys.byteorder != "little"
 
 _compress: Final = zstandard.ZstdCompressor(level=1).compress
 
+_TOO_MANY_ROWS: Final = (
+    f"ERR the payload has more than {IMPORT_ROWS_MAX} rows: bring it in several commands"
+)
 _NO_CODEC: Final = "ERR unknown codec, it is NONE or ZSTD"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
 
@@ -238,7 +247,7 @@ def _export_options(args: list[bytes]) -> tuple[int, int]:
     for at in range(5, len(args), 2):
         word = args[at].upper()
         if word == b"MAXBYTES" and at + 1 < len(args):
-            bytes_max = integer(args[at + 1])
+            bytes_max = min(integer(args[at + 1]), EXPORT_BYTES_MAX)
         elif word == b"CODEC" and at + 1 < len(args):
             found = _CODECS.get(args[at + 1].upper())
             if found is None:
@@ -317,6 +326,8 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
     key, payload = args[1], args[-1]
     producer, rule = _import_options(ctx, args)
     ends, data = content_of(payload)
+    if len(ends) > IMPORT_ROWS_MAX:
+        raise CommandError(_TOO_MANY_ROWS)
     rows = rows_in(ends, data) if ends else ()
     stream = ctx.stream(key)
     known = None

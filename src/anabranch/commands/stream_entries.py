@@ -38,10 +38,12 @@ def entries_ascending(spans: Iterable[Span]) -> bytes:
 
 def entries_descending(spans: Iterable[Span]) -> bytes:
     """An array of entries, newest first, from spans that come newest first."""
+    count = 0
     parts: list[bytes] = [b""]
     for block, low, high in spans:
+        count += high - low
         fragments = block.fragments(low, high)
         fragments.reverse()
-        parts += fragments
-    parts[0] = array_header(len(parts) - 1)
+        parts.append(b"".join(fragments))  # of a span: what was just made is still at hand
+    parts[0] = array_header(count)
     return b"".join(parts)

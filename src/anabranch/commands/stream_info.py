@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
 from anabranch.commands.context import Context
 from anabranch.commands.help import help_row, wrong_subcommand
+from anabranch.commands.pending_rows import pending_rows
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_entries import entries_ascending
 from anabranch.errors import CommandError
+from anabranch.resp.encode import array_header, bulk
 from anabranch.resp.values import Map, Raw
 from anabranch.stream.counters import entries_read, lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.group import Consumer, Group
+from anabranch.stream.pending import PendingEntry
 from anabranch.stream.stream import Stream
 
 __all__ = ["COMMANDS"]
@@ -114,12 +119,6 @@ def _full(stream: Stream, count: int) -> Map:
 
 
 def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
-    pending: list[Any] = []
-    for entry in group.between(MIN_ID, MAX_ID):
-        if len(pending) == limit:
-            break
-        owner = b"" if entry.consumer is None else entry.consumer.name
-        pending.append([text(entry.entry_id), owner, entry.delivery_ms, entry.delivery_count])
     return Map(
         [
             ("name", name),
@@ -128,7 +127,7 @@ def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
             ("lag", lag(stream, group)),
             ("pel-count", group.pending_count),
             ("nacked-count", len(group.released)),
-            ("pending", pending),
+            ("pending", _pending(group.between(MIN_ID, MAX_ID), limit, _owned_tail, 4)),
             (
                 "consumers",
                 [_full_consumer(group.consumers[n], limit) for n in sorted(group.consumers)],
@@ -138,20 +137,33 @@ def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
 
 
 def _full_consumer(consumer: Consumer, limit: int) -> Map:
-    pending: list[Any] = []
-    for entry in consumer.between(MIN_ID, MAX_ID):
-        if len(pending) == limit:
-            break
-        pending.append([text(entry.entry_id), entry.delivery_ms, entry.delivery_count])
     return Map(
         [
             ("name", consumer.name),
             ("seen-time", consumer.seen_ms),
             ("active-time", consumer.active_ms),
             ("pel-count", consumer.pending_count),
-            ("pending", pending),
+            ("pending", _pending(consumer.between(MIN_ID, MAX_ID), limit, _tail, 3)),
         ]
     )
+
+
+def _pending(
+    entries: Iterable[PendingEntry],
+    limit: int,
+    tail_of: Callable[[PendingEntry], bytes],
+    fields: int,
+) -> Raw:
+    rows = pending_rows(entries if limit < 0 else islice(entries, limit), tail_of, fields)
+    return Raw(b"".join([array_header(len(rows)), *rows]))
+
+
+def _tail(entry: PendingEntry) -> bytes:
+    return b":%d\r\n:%d\r\n" % (entry.delivery_ms, entry.delivery_count)
+
+
+def _owned_tail(entry: PendingEntry) -> bytes:
+    return bulk(b"" if entry.consumer is None else entry.consumer.name) + _tail(entry)
 
 
 def groups_info(ctx: Context, args: list[bytes]) -> bytes:

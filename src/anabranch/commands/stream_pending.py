@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, id_list, integer, integer_or_none
 from anabranch.commands.context import Context
+from anabranch.commands.pending_rows import pending_rows
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import (
     interval_end,
@@ -159,15 +163,34 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes:
         entries = consumer.between(start, end)
     else:
         entries = group.between(start, end)
-    rows = []
-    if count > 0:
-        for entry in entries:
-            row = _pending_row(entry, ctx.now_ms, min_idle)
-            if row is not None:
-                rows.append(row)
-                if len(rows) == count:
-                    break
-    return ctx.reply(rows)
+    chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
+    rows = pending_rows(islice(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
+    return b"".join([array_header(len(rows)), *rows])
+
+
+def _idle_for(
+    entries: Iterable[PendingEntry], now_ms: int, min_idle: int
+) -> Iterator[PendingEntry]:
+    """Those that nobody touched for so long, and those that are nobody's."""
+    for entry in entries:
+        if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
+            yield entry
+
+
+def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
+    def tail(entry: PendingEntry) -> bytes:
+        if entry.consumer is None:
+            return b"$0\r\n\r\n:-1\r\n:%d\r\n" % entry.delivery_count
+        idle_ms = max(now_ms - entry.delivery_ms, 0)
+        name = entry.consumer.name
+        return b"$%d\r\n%b\r\n:%d\r\n:%d\r\n" % (
+            len(name),
+            name,
+            idle_ms,
+            entry.delivery_count,
+        )
+
+    return tail
 
 
 def _pending_summary(group: Group) -> list[object]:
@@ -180,15 +203,6 @@ def _pending_summary(group: Group) -> list[object]:
         if consumer.pending_count
     ]
     return [group.pending_count, text(first.entry_id), text(last.entry_id), consumers]
-
-
-def _pending_row(entry: PendingEntry, now_ms: int, min_idle: int) -> list[object] | None:
-    if entry.consumer is None:
-        return [text(entry.entry_id), b"", -1, entry.delivery_count]
-    idle = max(now_ms - entry.delivery_ms, 0)
-    if idle < min_idle:
-        return None
-    return [text(entry.entry_id), entry.consumer.name, idle, entry.delivery_count]
 
 
 # -- XCLAIM -----------------------------------------------------------------------------------
@@ -340,14 +354,22 @@ class _Claim:
         ctx.changes += 1
         self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
 
+    def take_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
+        """The same for many that have different IDs: their rows, and what lists them."""
+        ctx = self._ctx
+        if not rows:
+            return
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, rows))
+        ctx.emit(
+            kinds.SeeConsumer(db, self._key, self._name, self._consumer, ctx.now_ms, active=True)
+        )
+        ctx.changes += len(rows)
+        self._parts += parts
+
     def reply(self) -> bytes:
         """The claimed entries (or their IDs) as an array."""
         return b"".join([array_header(len(self._parts)), *self._parts])
-
-    @property
-    def count(self) -> int:
-        """How many entries were taken."""
-        return len(self._parts)
 
 
 # -- XAUTOCLAIM -------------------------------------------------------------------------------
@@ -364,13 +386,15 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     attempts = count * AUTOCLAIM_ATTEMPTS
     ghosts: list[PendingEntry] = []
     next_start = 0
+    rows: list[tuple[int, int, int, int]] = []
+    parts: list[bytes] = []
     window = []
     for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
         window.append(entry)
         if len(window) > attempts:
             break
     for entry in window:
-        if attempts == 0 or claim.count + len(ghosts) == count:
+        if attempts == 0 or len(rows) + len(ghosts) == count:
             next_start = entry.entry_id
             break
         attempts -= 1
@@ -383,7 +407,10 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
         deliveries = (
             entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
         )
-        claim.take(found, entry.entry_id, ctx.now_ms, deliveries, justid=justid)
+        region, block, index = found
+        rows.append((entry.entry_id, region, ctx.now_ms, deliveries))
+        parts.append(bulk(text(entry.entry_id)) if justid else block.fragment(index))
+    claim.take_all(rows, parts)
     if ghosts:
         ctx.emit(_forgotten(ctx, key, name, group, ghosts))
         ctx.changes += len(ghosts)

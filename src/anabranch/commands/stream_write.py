@@ -59,8 +59,7 @@ def xdel(ctx: Context, args: list[bytes]) -> bytes:
     stream = ctx.stream(key)
     if stream is None:
         return ZERO
-    ids = id_list(args[2:])
-    doomed = [entry_id for entry_id in dict.fromkeys(ids) if stream.find(entry_id) is not None]
+    doomed = stream.live_among(list(dict.fromkeys(id_list(args[2:]))))
     if not doomed:
         return ZERO
     before = stream.length

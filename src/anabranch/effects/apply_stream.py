@@ -124,10 +124,11 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
 def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     """See :class:`kinds.Remove`."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    for entry_id in effect.ids:
-        if stream.remove(entry_id) and effect.counted and entry_id > stream.max_deleted_id:
-            stream.max_deleted_id = entry_id
-        if effect.dereferenced:
+    gone = stream.remove_all(effect.ids)
+    if effect.counted and gone:
+        stream.max_deleted_id = max([stream.max_deleted_id, *gone])
+    if effect.dereferenced:
+        for entry_id in effect.ids:
             stream.drop_references(entry_id)
     keyspace.databases[effect.db].touch(effect.key)
 

@@ -128,7 +128,7 @@ class _Taken:
     def records(self) -> Iterator[list[Any]]:
         yield self.head
         if self.stream is not None:
-            for columns in self.stream.pending:
+            for columns in self.stream.pending():
                 yield [PENDING, *columns]
             for blocks in self.stream.blocks():
                 yield [BLOCKS, *blocks]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Snapshots"]
 
 SLICE_NS: Final = 2_000_000
-"""Work on a snapshot that clients wait for at most, save for one key with very many pending
-entries: they are taken at once."""
+"""Work on a snapshot that clients wait for at most."""
 
 PAUSE_S: Final = 0.002
 """Between two slices: clients get at least half of the time."""

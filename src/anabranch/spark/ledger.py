@@ -33,6 +33,8 @@ CHUNK_BYTES: Final = 1 << 20
 
 _FLIGHTS_MAX: Final = 32
 _FLIGHTS_OF_A_STREAM: Final = 2  # one is applied while the next one travels
+_ROWS_MAX: Final = 10_000
+"""Rows that a server takes in one AB.IMPORT."""
 _FLIGHT_BYTES_MAX: Final = 4 << 20
 
 
@@ -113,7 +115,7 @@ class Ledger:
         self._producer = producer
         self._batch = batch
         self._trim = tuple(trim)
-        self._rows_max = rows_max
+        self._rows_max = min(rows_max, _ROWS_MAX)
         self._retries = retries
         self._pause_ms = pause_ms
         self._skip_old = skip_old

@@ -182,12 +182,9 @@ class Block:
         if self.parts is not None:
             return self.parts[low:high]
         data = self.data
-        begin = self.ends[low - 1] if low else 0
-        found = []
-        for end in self.ends[low:high]:
-            found.append(data[begin:end])
-            begin = end
-        return found
+        ends = self.ends[low:high]
+        begins = [self.ends[low - 1] if low else 0, *ends]
+        return [data[begin:end] for begin, end in zip(begins, ends, strict=False)]
 
     def slice(self, low: int, high: int) -> bytes:
         """The wire bytes of the entries ``[low, high)``, which must all be live."""
@@ -256,6 +253,16 @@ class Block:
             self.dead = {index}
         else:
             self.dead.add(index)  # type: ignore[union-attr]
+        if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
+            self._rewrite()
+
+    def kill_all(self, indexes: list[int]) -> None:
+        """Remove live entries, each named once; the same as one after the other."""
+        self.digest = None
+        if self.dead is _NONE:
+            self.dead = set(indexes)
+        else:
+            self.dead.update(indexes)  # type: ignore[union-attr]
         if len(self.dead) >= _REWRITE_DEAD_MIN and len(self.dead) > self.live:
             self._rewrite()
 

@@ -2,14 +2,15 @@
 
 Freezing takes the small parts at once (counters, groups, producers, the newest block) and marks
 every other block as *shared*: it never changes but by dying entries, and a region log that has to
-change a shared block puts a copy in its place. So a stream of any length is frozen in a moment and
+change a shared block puts a copy in its place. Pending lists hand over what they are about to
+change (:class:`FrozenPending`). So a stream of any length is frozen in a moment and
 read at leisure.
 
 The records are plain arrays (integers, bytes, lists), ready for msgpack:
 
 - the head ``[counters, producers, logs, groups, ledger, shared]``, once, the last being what
   several regions share, if there are any;
-- ``[group index, region, ...]`` columns of pending entries, per group and region;
+- ``[group index, region, ...]`` columns of pending entries, some thousand of one group and region;
 - ``[region, blocks]``, a few blocks at a time, ascending.
 
 Unlike :class:`StreamImage`, which shows what Redis knows of a stream, nothing is left out here.
@@ -23,7 +24,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from anabranch.stream.block import Block
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, MIN_ID, SEQ_BITS
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
@@ -72,8 +74,8 @@ class FrozenStream:
             [[pid, *record] for pid, record in stream.ledger.records.items()],
             _shared_array(stream.shared),
         ]
-        self.pending = [
-            [index, region, *_pending_columns(group, pending)]
+        self._pending = [
+            (index, region, list(group.consumers), FrozenPending(pending))
             for index, (_, group) in enumerate(groups)
             for region, pending in group.pending.items()
             if pending.entries
@@ -87,6 +89,12 @@ class FrozenStream:
                 else:
                     block.shared += 1
                     self._blocks.append((region, block))
+
+    def pending(self) -> Iterator[list[Any]]:
+        """The records of pending entries, some thousand each."""
+        for index, region, names, frozen in self._pending:
+            for piece in frozen.pieces():
+                yield [index, region, *_pending_columns(names, piece)]
 
     def blocks(self) -> Iterator[list[Any]]:
         """The block records; what has been read need not be kept as it was any longer."""
@@ -108,6 +116,8 @@ class FrozenStream:
         for _, block in self._blocks:
             block.shared -= 1
         self._blocks.clear()
+        for *_, frozen in self._pending:
+            frozen.release()
 
 
 class StreamBuilder:
@@ -171,13 +181,15 @@ class StreamBuilder:
                 own[owner][entry_id] = entry
             fresh[entry_id] = entry
         if released:  # who was released later has a higher stamp
-            everyone = [*group.released, *released]
-            group.released = dict.fromkeys(sorted(everyone, key=lambda entry: entry.stamp))
+            released.sort(key=_stamp)
+            before = next(reversed(group.released), None)
+            group.released.update(dict.fromkeys(released))
+            if before is not None and before.stamp > released[0].stamp:
+                group.released = dict.fromkeys(sorted(group.released, key=_stamp))
         group.pending.setdefault(region, PendingList()).extend(fresh)
         for consumer, entries in zip(consumers, own, strict=True):
             if entries:
-                consumer.pending[region] = PendingList()
-                consumer.pending[region].extend(entries)
+                consumer.pending.setdefault(region, PendingList()).extend(entries)
 
     def add_blocks(self, record: list[Any]) -> None:
         """A record of blocks."""
@@ -185,6 +197,10 @@ class StreamBuilder:
         log = self.stream.logs[region]
         for block in arrays:
             log.restore(_block_of(block))
+
+
+def _stamp(entry: PendingEntry) -> int:
+    return entry.stamp
 
 
 def _split(entry_id: int) -> list[int]:
@@ -215,12 +231,10 @@ def _log_head(region: int, log: RegionLog) -> list[Any]:
     return head
 
 
-def _pending_columns(group: Group, pending: PendingList) -> list[Any]:
+def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[Any]:
     """Owners' names, then a column per property; an owner is an index, -1 for none."""
-    names = list(group.consumers)
     index_of: dict[bytes | None, int] = {name: index for index, name in enumerate(names)}
     index_of[None] = _RELEASED
-    entries = list(pending.between(MIN_ID, MAX_ID))
     return [
         names,
         [entry.entry_id >> SEQ_BITS for entry in entries],

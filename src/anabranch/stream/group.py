@@ -91,10 +91,15 @@ class Group:
         if consumer is None:
             return 0
         # By region: where several write, another consumer may hold an entry with the same ID.
-        return sum(
-            self._acknowledge_of(region, list(own.entries))
-            for region, own in consumer.pending.items()
-        )
+        count = 0
+        for region, own in consumer.pending.items():
+            gone = self.pending[region].pop_all(own.entries)
+            count += len(gone)
+            if self.by_age is not None:
+                for entry in gone:
+                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+        consumer.pending.clear()
+        return count
 
     # -- the pending entries ------------------------------------------------------------------
 
@@ -187,10 +192,15 @@ class Group:
             entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
             pending.add(entry)
         else:
-            self._detach(region, entry)
+            pending.will_change(entry)
+            stays = entry.consumer is consumer and consumer is not None and self.by_age is None
+            if not stays:
+                self._detach(region, entry)
             entry.delivery_ms = delivery_ms
             entry.delivery_count = count
             entry.stamp = stamp
+            if stays:  # in both lists at its place, as when a consumer reads its history
+                return entry
         entry.consumer = consumer
         if consumer is None:
             self.released[entry] = None

@@ -8,16 +8,18 @@ An out-of-order insert (XCLAIM FORCE, SETID backwards) costs a bisection and a m
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch.stream.frozen_pending import FrozenPending
     from anabranch.stream.group import Consumer
 
 __all__ = ["PendingEntry", "PendingList"]
 
 _SWEEP_MIN = 64
+_PIECE = 256  # IDs looked up together
 
 
 class PendingEntry:
@@ -45,14 +47,26 @@ class PendingEntry:
         self.stamp = stamp
         self.number = number  # of the effect that added the entry, with several regions
 
+    def copy(self) -> PendingEntry:
+        """The entry as it is now."""
+        return PendingEntry(
+            self.entry_id,
+            self.consumer,
+            self.delivery_ms,
+            self.delivery_count,
+            self.stamp,
+            self.number,
+        )
+
 
 class PendingList:
     """Pending entries by ID, ordered."""
 
-    __slots__ = ("_order", "entries")
+    __slots__ = ("_order", "entries", "frozen")
 
     def __init__(self) -> None:
         self.entries: dict[int, PendingEntry] = {}
+        self.frozen: tuple[FrozenPending, ...] = ()  # who reads us as we were at some moment
         self._order: list[int] = []
 
     def __len__(self) -> int:
@@ -68,6 +82,8 @@ class PendingList:
     def add(self, entry: PendingEntry) -> None:
         """Insert an entry whose ID is not pending; O(1) at the end, a memory move elsewhere."""
         entry_id = entry.entry_id
+        for frozen in self.frozen:
+            frozen.keep(entry_id, None)
         self.entries[entry_id] = entry
         order = self._order
         if not order or entry_id > order[-1]:
@@ -76,6 +92,11 @@ class PendingList:
         index = bisect_left(order, entry_id)
         if index == len(order) or order[index] != entry_id:  # it may still stand there from before
             insort(order, entry_id)
+
+    def will_change(self, entry: PendingEntry) -> None:
+        """An entry of ours is about to be changed in place."""
+        for frozen in self.frozen:
+            frozen.keep(entry.entry_id, entry)
 
     def extend(self, fresh: dict[int, PendingEntry]) -> None:
         """Insert entries given in ascending order, none of which is pending."""
@@ -98,22 +119,35 @@ class PendingList:
         """Remove the entries with these IDs; returns those there were."""
         take = self.entries.pop
         gone = [entry for entry_id in ids if (entry := take(entry_id, None)) is not None]
+        for frozen in self.frozen:
+            for entry in gone:
+                frozen.keep(entry.entry_id, entry)
         if len(self._order) > 2 * len(self.entries) + _SWEEP_MIN:
             entries = self.entries
-            self._order = [entry_id for entry_id in self._order if entry_id in entries]
+            self._order = list(filter(entries.__contains__, self._order)) if entries else []
         return gone
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""
-        entries = self.entries
+        find = self.entries.get
         order = self._order
-        for index in range(bisect_left(order, start), len(order)):
-            entry_id = order[index]
-            if entry_id > end:
-                return
-            entry = entries.get(entry_id)
-            if entry is not None:
-                yield entry
+        low = bisect_left(order, start)
+        while low < len(order) and order[low] <= end:
+            high = min(low + _PIECE, len(order))
+            if order[high - 1] > end:
+                high = bisect_right(order, end, low, high)
+            yield from filter(None, map(find, order[low:high]))
+            low = high
+
+    def some_between(self, start: int, end: int, count: int) -> tuple[list[PendingEntry], int]:
+        """The first entries of the interval, ``count`` at most, and up to which ID they are all."""
+        order = self._order
+        low = bisect_left(order, start)
+        ids = order[low : low + count]
+        upto = end if len(ids) < count else min(ids[-1], end)
+        if ids and ids[-1] > end:
+            del ids[bisect_right(ids, end) :]
+        return list(filter(None, map(self.entries.get, ids))), upto
 
     def first(self) -> PendingEntry | None:
         """The entry with the smallest ID."""

@@ -6,7 +6,7 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from anabranch.stream.block import Block
@@ -210,6 +210,12 @@ class Stream:
                 return region, *found
         return None
 
+    def live_among(self, ids: Sequence[int]) -> list[int]:
+        """Which of these IDs live entries have, in the order given."""
+        if len(self.logs) == 1:
+            return self.local.live_among(ids)
+        return [entry_id for entry_id in ids if self.find(entry_id) is not None]
+
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
         """The same for all live entries with this ID; concurrent writers may have used it twice."""
         return [
@@ -268,26 +274,32 @@ class Stream:
                 return True
         return False
 
+    def remove_all(self, ids: Sequence[int]) -> list[int]:
+        """Remove the live entries among these distinct IDs; the IDs of those there were."""
+        if len(self.logs) == 1:
+            return self.local.remove_all(ids)
+        return [entry_id for entry_id in ids if self.remove(entry_id)]
+
     def trim(self, region: int, below_position: int) -> int:
         """Remove a region's entries with positions below the given one; returns how many."""
         log = self.logs[region]
         log.trimmed = max(log.trimmed, below_position)
         before = log.length
-        while log.tail is not None:
-            block = log.blocks[0]
-            if block.first_position >= below_position:
+        whole = 0
+        for block in log.blocks:
+            if block.position(len(block.ids) - 1) >= below_position:
                 break
-            if block.position(len(block.ids) - 1) < below_position:
-                log.drop_oldest_block()
-                continue
-            doomed = []
+            whole += 1
+        if whole:
+            log.drop_oldest_blocks(whole)
+        if log.tail is not None and log.blocks[0].first_position < below_position:
+            block = log.blocks[0]
+            doomed: list[int] = []
             for first, stop in block.runs(0, len(block.ids)):
-                doomed += [i for i in range(first, stop) if block.position(i) < below_position]
-            for entry_id in [block.ids[index] for index in doomed]:
-                found = log.find(entry_id)
-                assert found is not None
-                log.remove(*found)
-            break
+                doomed += [
+                    block.ids[i] for i in range(first, stop) if block.position(i) < below_position
+                ]
+            log.remove_all(doomed)
         return before - log.length
 
     def set_last_id(self, last_id: int) -> None:

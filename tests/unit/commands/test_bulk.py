@@ -570,3 +570,20 @@ def test_import_options_are_checked(server: Streams) -> None:
     assert "exhausted" in server.error("AB.IMPORT", "s", good)
     server.do("SET", "k", "v")
     assert server.error("AB.IMPORT", "k", good).startswith("WRONGTYPE")
+
+
+def test_an_import_of_too_many_rows_is_refused_whole(server: Streams) -> None:
+    row = [b"f", b"v"]
+    refusal = "ERR the payload has more than 10000 rows: bring it in several commands"
+    assert server.error("AB.IMPORT", "s", payload(*[row] * 10_001)) == refusal
+    assert server.do("EXISTS", "s") == 0
+    assert server.do("AB.IMPORT", "s", payload(*[row] * 10_000))[:2] == [1, 10_000]
+
+
+def test_an_export_gives_no_more_than_its_bound_and_says_where_to_go_on(server: Streams) -> None:
+    for _ in range(20):
+        server.do("XADD", "s", "*", "f", b"x" * (1 << 20))
+    reached, rows = exported(server, "s", "", 0, 20, "MAXBYTES", 1 << 30)
+    assert 0 < reached < 20
+    assert len(rows) == reached
+    assert sum(len(fields[1]) for *_, fields in rows) <= 9 << 20

@@ -7,6 +7,7 @@ from collections import deque
 from hiredis import pack_command
 
 from anabranch.effects.apply_stream import append_entry
+from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.rdb.payload import decode_payload, encode_payload
@@ -30,7 +31,13 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     data = fragment(entry_id, *pairs)
     weight = len(pack_command(pairs)) + 4 - 4 * len(pairs)
     append_entry(
-        Database(0, {}, deque(), Incarnations()), b"k", stream, entry_id, data, weight, opens
+        Database(0, {}, deque(), Incarnations(), Account(deque())),
+        b"k",
+        stream,
+        entry_id,
+        data,
+        weight,
+        opens,
     )
     return entry_id
 

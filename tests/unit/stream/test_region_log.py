@@ -13,7 +13,7 @@ from tests.support.engine_model import ModelledLog, contents, contents_reversed,
 ACTS = st.sampled_from(
     ["append"] * 5
     + ["remove"] * 3
-    + ["remove some", "remove newest", "drop block", "lower last id", "copy"]
+    + ["remove some", "remove many", "remove newest", "drop block", "lower last id", "copy"]
 )
 STEPS = st.lists(
     st.tuples(ACTS, st.integers(0, 1000), st.integers(0, 1000), id_steps()),
@@ -46,13 +46,24 @@ def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> Non
     elif act == "remove some":
         for entry_id in live[one % len(live) :: 1 + other % 2]:
             subject.remove(entry_id)
+    elif act == "remove many":  # neighbours, a jump back, IDs of no entry
+        some = live[one % len(live) :: 1 + other % 3]
+        wanted = [*some, *live[: other % 5], live[-1] + 1, MAX_ID]
+        wanted = list(dict.fromkeys(wanted))
+        expected = [entry_id for entry_id in wanted if entry_id in subject.live]
+        assert subject.log.live_among(wanted) == expected
+        assert subject.log.remove_all(wanted) == expected
+        for entry_id in expected:
+            del subject.live[entry_id]
     elif act == "remove newest":
         subject.remove(live[-1])
     else:
-        block = subject.log.drop_oldest_block()
-        for low, high in block.runs(0, len(block.ids)):
-            for entry_id in block.ids[low:high]:
-                del subject.live[entry_id]
+        blocks = subject.log.blocks[: 1 + other % 3]
+        subject.log.drop_oldest_blocks(1 + other % 3)
+        for block in blocks:
+            for low, high in block.runs(0, len(block.ids)):
+                for entry_id in block.ids[low:high]:
+                    del subject.live[entry_id]
 
 
 def _bound(subject: ModelledLog, choice: int) -> int:

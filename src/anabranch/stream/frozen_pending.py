@@ -1,0 +1,77 @@
+"""A pending list as it was at one moment, to be read in pieces while it goes on changing.
+
+Making one takes no time, however long the list is: nothing is copied. The list hands over each
+entry that it is about to lose or to change, unless that was read already, and names those that are
+new (:meth:`FrozenPending.keep`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from anabranch.stream.pending import PendingEntry, PendingList
+
+__all__ = ["FrozenPending"]
+
+_PIECE: Final = 1000
+"""Entries of a piece: it has no more of those that stayed and no more of those that changed."""
+
+
+class FrozenPending:
+    """What a pending list held when this was made. To be read, or released, soon."""
+
+    __slots__ = ("_end", "_kept", "_list", "_next")
+
+    def __init__(self, pending: PendingList) -> None:
+        last = pending.last()
+        self._list = pending
+        self._next = 0  # everything below this ID was read
+        self._end = -1 if last is None else last.entry_id
+        self._kept: SortedDict[int, PendingEntry | None] = SortedDict()  # None: was not there
+        pending.frozen += (self,)
+
+    def keep(self, entry_id: int, entry: PendingEntry | None) -> None:
+        """The list is about to change here; ``entry`` is what it has, None if it has none."""
+        if self._next <= entry_id <= self._end and entry_id not in self._kept:
+            self._kept[entry_id] = None if entry is None else entry.copy()
+
+    def pieces(self) -> Iterator[list[PendingEntry]]:
+        """All entries, ascending; each piece has some, and is to be read before the list changes.
+
+        The list is free again at the end, or when the iterator is closed.
+        """
+        try:
+            while self._next <= self._end:
+                piece = self._take()
+                if piece:
+                    yield piece
+        finally:
+            self.release()
+
+    def _take(self) -> list[PendingEntry]:
+        """The entries of the next interval of IDs, which may be none."""
+        found, upto = self._list.some_between(self._next, self._end, _PIECE)
+        kept = list(islice(self._kept.irange(self._next, upto), _PIECE))
+        if kept:
+            if len(kept) == _PIECE:
+                upto = kept[-1]
+            entries = {entry.entry_id: entry for entry in found if entry.entry_id <= upto}
+            for entry_id in kept:
+                entry = self._kept.pop(entry_id)
+                if entry is None:
+                    entries.pop(entry_id, None)
+                else:
+                    entries[entry_id] = entry
+            found = [entries[entry_id] for entry_id in sorted(entries)]
+        self._next = upto + 1
+        return found
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        self._list.frozen = tuple(each for each in self._list.frozen if each is not self)
+        self._next = self._end + 1
+        self._kept.clear()
