@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.shared.program import Measurement
 
-from . import auditing, reading, serving, starting, streaming, weight, writing
+from . import alone, auditing, reading, serving, starting, streaming, weight, writing
 
 
 def catalogue() -> list[Measurement]:
@@ -14,6 +14,7 @@ def catalogue() -> list[Measurement]:
     """
     return [
         Measurement("start", starting.cold),
+        Measurement("without Java", alone.commands),
         Measurement("serving", serving.cost),
         Measurement("stalls", serving.stalls),
         Measurement("reading", reading.batch),

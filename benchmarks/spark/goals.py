@@ -21,6 +21,9 @@ GOALS = {
     "maxEntriesPerTrigger, per batch": Goal(5.0),
     "audit of two regions": Goal(5.0),
     "first result of a command": Goal(12.0),
+    "verify without Java": Goal(3.0),
+    "compact without Java": Goal(3.0),
+    "lag without Java": Goal(3.0),
     # Ten times the entries; a heap is never quite as large as it was.
     "memory of a longer read": Goal(1.25),
 }

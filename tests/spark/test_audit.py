@@ -13,7 +13,7 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.effects import kinds
-from anabranch.spark.jobs.audit import audit
+from anabranch.spark.jobs.audit import TooLarge, audit
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.presence import ITSELF, has_lasted
 from anabranch.spark.replicas import ReplicaError, Replicas
@@ -80,6 +80,10 @@ def test_what_differs_is_found_with_its_id(spark, ours, other):
     assert not done.converged
     assert done.streams == 3
     assert done.buckets_differing < done.buckets
+    here = audit(None, region_urls=urls(ours, other), bucket_ms=5_000)
+    assert (here.entries, here.buckets, shown(here)) == (done.entries, done.buckets, shown(done))
+    with pytest.raises(TooLarge):
+        audit(None, alone_max=10, region_urls=urls(ours, other))
     few = audit(spark, region_urls=urls(ours, other), limit=1, bucket_ms=100)
     assert len(few.findings) == 1
     assert few.more

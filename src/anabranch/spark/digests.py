@@ -5,13 +5,14 @@ A bucket is a span of time of the IDs. Its digest is how many entries it has and
 Entries travel as the server keeps them (AB.EXPORT); an entry's bytes hold its ID and its fields, so
 they are what is hashed.
 
-Executors do this (`anabranch.spark.digest_source`); what comes back is a row for each bucket of
-each piece.
+Executors do this (`anabranch.spark.digest_source`), with a row for each bucket of each piece, or
+threads of one process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -20,12 +21,14 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from anabranch.spark.client import Client
+from anabranch.spark.client import Client, connect
 from anabranch.spark.exports import Export, parse_export
 from anabranch.spark.heads import stream_key
+from anabranch.spark.options import ServerOptions
 
 __all__ = [
-    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "entries_between", "summary", "tasks_of",
+    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests_here", "entries_between", "summary",
+    "tasks_of",
 ]  # fmt: skip
 
 Id = tuple[int, int]
@@ -35,6 +38,7 @@ Place = tuple[int, str]
 """Which of the streams that are looked at, and whose log of it: an origin."""
 
 _EXPORT_BYTES: Final = 2 << 20
+_THREADS: Final = 4
 _MASK: Final = (1 << 64) - 1
 LEFT_OUT: Final = -1
 """Stands for a bucket: entries outside the IDs that are compared."""
@@ -102,6 +106,27 @@ def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
             room -= stop - at
             at = stop
     return [each for each in shared if each]
+
+
+def digests_here(
+    servers: Sequence[ServerOptions], pieces: Sequence[Piece]
+) -> tuple[list[dict[tuple[Place, int], Bucket]], int]:
+    """As `anabranch.spark.digest_source.digests`, by threads of this process."""
+
+    def read(piece: Piece) -> dict[int, Bucket]:
+        with connect(servers[piece.replica]) as client:
+            return summary(piece, client)
+
+    found: list[dict[tuple[Place, int], Bucket]] = [{} for _ in servers]
+    left_out = 0
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for piece, buckets in zip(pieces, threads.map(read, pieces), strict=True):
+            for number, each in buckets.items():
+                if number == LEFT_OUT:
+                    left_out += each.entries
+                else:
+                    found[piece.replica][(piece.stream, piece.origin), number] = each
+    return found, left_out
 
 
 def summary(piece: Piece, client: Client) -> dict[int, Bucket]:

@@ -9,10 +9,12 @@ import click
 
 from anabranch.cli.spark.shared import (
     common,
+    fail,
     given,
     region_urls,
     regions_option,
     run,
+    run_alone,
     source_options,
 )
 
@@ -26,7 +28,8 @@ __all__ = ["audit"]
     help="""Compare what all regions have; exit 1 if there is a finding.
 
 Entries that are under way are not compared. Without --region-urls the regions are found by asking
-the server; this takes it that clients are served 10000 ports below the gossip port.
+the server; this takes it that clients are served 10000 ports below the gossip port. Spark is
+started for more than five million entries only.
 
 \b
 Example:
@@ -63,7 +66,11 @@ def audit(
     **more: Any,
 ) -> None:
     """Compare, and tell by the exit code."""
-    from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
+    try:
+        from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415
+        from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
+    except ImportError as problem:
+        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
 
     arguments = {
         "region_urls": region_urls(urls),
@@ -72,7 +79,17 @@ def audit(
         "progress": _tell,
         **more,
     }
-    done = run(master, lambda spark: job(spark, **arguments), as_json=as_json, in_words=_in_words)
+    try:
+        done = run_alone(
+            lambda: job(None, alone_max=ALONE_MAX, **arguments),
+            as_json=as_json,
+            in_words=_in_words,
+            let=TooLarge,
+        )
+    except TooLarge:
+        done = run(
+            master, lambda spark: job(spark, **arguments), as_json=as_json, in_words=_in_words
+        )
     raise SystemExit(1 if done.findings else 0)
 
 

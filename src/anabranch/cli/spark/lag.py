@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.spark.shared import (
-    common,
+    connected,
     given,
     region_urls,
     regions_option,
-    run,
     run_alone,
     source_options,
 )
@@ -27,8 +26,6 @@ __all__ = ["lag"]
 
 @click.command(
     help="""Sample the lag of consumer groups, say whether they catch up; exit 1 if one does not.
-
-A Spark session is started for --table only.
 
 \b
 Example:
@@ -56,10 +53,9 @@ Example:
 )
 @click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
 @source_options
-@common
+@connected
 def lag(
     url: str,
-    master: str,
     as_json: bool,
     urls: str | None,
     streams: str | None,
@@ -79,15 +75,12 @@ def lag(
         **more,
     }
 
-    def job(spark: Any) -> Lagged:
+    def job() -> Lagged:
         from anabranch.spark.jobs.lag import lag as job_  # noqa: PLC0415 - heavy
 
-        return job_(spark, **arguments)
+        return job_(**arguments)
 
-    if table is not None and not more["dry_run"]:
-        done = run(master, job, as_json=as_json, in_words=_in_words)
-    else:
-        done = run_alone(lambda: job(None), as_json=as_json, in_words=_in_words)
+    done = run_alone(job, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if any(each.never for each in done.groups) else 0)
 
 

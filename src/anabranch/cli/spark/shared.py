@@ -140,13 +140,19 @@ def run_alone(
     *,
     as_json: bool,
     in_words: Callable[[_Result], str] | None = None,
+    let: type[AnabranchError] | None = None,
 ) -> _Result:
-    """The same for a job that needs no session. It may import what comes with Spark."""
+    """The same for a job that needs no session. It may import what comes with Spark.
+
+    Errors of kind `let` are the caller's.
+    """
     try:
         result = job()
     except ImportError as problem:
         fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
     except (AnabranchError, OSError) as problem:
+        if let is not None and isinstance(problem, let):
+            raise
         fail(str(problem))
     _tell(result, in_words, as_json=as_json)
     return result

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.digest_source import digests
+from anabranch.errors import AnabranchError
 from anabranch.spark.digests import (
     Bucket,
     Id,
     Piece,
     Place,
+    digests_here,
     entries_between,
     tasks_of,
 )
@@ -35,13 +36,21 @@ from anabranch.spark.standings import NOWHERE, Log, Standing, group_state, stand
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Audited", "Finding", "audit"]
+__all__ = ["ALONE_MAX", "Audited", "Finding", "TooLarge", "audit"]
+
+ALONE_MAX: Final = 5_000_000
+"""Entries of all regions together that are compared without Spark in a few seconds."""
+
 
 _BUCKET_ENTRIES: Final = 1_000
 _BUCKETS_MAX: Final = 100_000  # of all streams together: so many rows the driver can hold
 _COMPARED_AT_ONCE: Final = 200_000  # entries of all replicas that the driver holds
 _TASKS_PER_SHUFFLE_PARTITION: Final = 2
 _TASK_POSITIONS_MIN: Final = 20_000
+
+
+class TooLarge(AnabranchError):
+    """There is more to compare than was allowed without a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +107,9 @@ _Differing = list[tuple[Place, int]]
 
 
 def audit(
-    spark: SparkSession,
+    spark: SparkSession | None,
     *,
+    alone_max: int | None = None,
     region_urls: Mapping[str, str] | None = None,
     streams: Sequence[str] = (),
     pattern: str | None = None,
@@ -112,6 +122,8 @@ def audit(
 ) -> Audited:
     """Compare all regions' replicas of streams.
 
+    Replicas are read by `spark`, or without it by threads of this process; if that would be more
+    than `alone_max` entries, `TooLarge` is raised.
     `region_urls`: name to address, as executors reach it; without it the regions are found by
     asking the server of the option ``url``. `streams`: keys; all that match `pattern`, or all, if
     none is named. `bucket_ms`: span of a digest; by default such that it has about a thousand
@@ -130,12 +142,19 @@ def audit(
         heard = replicas.settle(replicas.tokens(), settle_s)
         now = [standings(each, names) for each in replicas.all]
         pieces = _plan(names, before, now, heard, bucket_ms)
-        partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "4") or "4")
         positions = sum(each.stop - each.first for each in pieces)
-        tasks = min(partitions * _TASKS_PER_SHUFFLE_PARTITION, positions // _TASK_POSITIONS_MIN + 1)
-        found, left_out = digests(
-            spark, [each.options for each in replicas.all], tasks_of(pieces, tasks)
-        )
+        servers = [each.options for each in replicas.all]
+        if spark is None:
+            if alone_max is not None and positions > alone_max:
+                raise TooLarge(f"{positions} entries are to be compared")
+            found, left_out = digests_here(servers, pieces)
+        else:
+            from anabranch.spark.digest_source import digests  # noqa: PLC0415 - heavy
+
+            partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "4") or "4")
+            most = partitions * _TASKS_PER_SHUFFLE_PARTITION
+            tasks = min(most, positions // _TASK_POSITIONS_MIN + 1)
+            found, left_out = digests(spark, servers, tasks_of(pieces, tasks))
         places = set().union(*found)
         differing = sorted(each for each in places if len(_kinds(found, each)) > 1)
         compared = tuple(sum(each.entries for each in some.values()) for some in found)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from anabranch.spark.client import Client, connect
 from anabranch.spark.heads import Survey, stream_key
 from anabranch.spark.lag_plot import check_plot, draw_lag
+from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
-from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.options import ReadOptions
 from anabranch.spark.replicas import facts_of, text_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["GroupLag", "Lagged", "Sample", "lag", "sample", "table_of"]
 
-_COLUMNS: Final = (
-    "at timestamp, region string, stream string, group string, lag bigint, pending bigint, "
-    "pending_age_ms bigint, pending_idle_ms bigint"
+_SCHEMA: Final = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        *((name, pa.string()) for name in ("region", "stream", "group")),
+        *((name, pa.int64()) for name in ("lag", "pending", "pending_age_ms", "pending_idle_ms")),
+    ]
 )
 
 
@@ -87,7 +92,6 @@ class Lagged:
 
 
 def lag(
-    spark: SparkSession | None,
     *,
     samples: int = 10,
     interval_s: float = 1.0,
@@ -105,11 +109,11 @@ def lag(
 
     `region_urls`: name to address of several servers, since each region delivers for itself; by
     default there is the one of the option ``url``. `streams`: keys; all that match `pattern`, or
-    all, if none is named; `groups`: only these. `table`: a directory of Parquet files to append the
-    samples to, which needs `spark`. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it
+    all, if none is named; `groups`: only these. `table`: a directory of Parquet files to add a file
+    with the samples to. `plot`: a picture, ``.svg`` or ``.png``. With `dry_run` it
     looks once and writes neither. `progress` gets each round. An interrupt ends the sampling early.
     `options` are connection options of a read. Raises `ServerUnreachable`, `ServerRefused`,
-    `OptionError`, `PlotError` and what Spark raises.
+    `OptionError`, `PlotError`.
     """
     if plot is not None:
         check_plot(Path(plot))
@@ -119,8 +123,6 @@ def lag(
             progress(once)
         groups_now = tuple(_judged([each]) for each in sorted(once, key=_group_of))
         return Lagged(samples * len(once), (samples - 1) * interval_s, groups_now, dry_run=True)
-    if table is not None and spark is None:
-        raise OptionError("a table of samples needs a Spark session")
     found: list[Sample] = []
     rounds = sample(samples, interval_s, region_urls, streams, pattern, groups, options)
     try:
@@ -131,8 +133,8 @@ def lag(
     except KeyboardInterrupt:
         if not found:
             raise
-    if table is not None and spark is not None:
-        table_of(spark, found).write.mode("append").parquet(str(table))
+    if table is not None:
+        _append(found, Path(table))
     if plot is not None:
         draw_lag(found, Path(plot))
     by_group: dict[tuple[str, str, str], list[Sample]] = {}
@@ -151,17 +153,18 @@ def _group_of(each: Sample) -> tuple[str, str, str]:
     return each.region, each.stream, each.group
 
 
-def table_of(spark: SparkSession, samples: Sequence[Sample]) -> DataFrame:
+def table_of(samples: Sequence[Sample]) -> pa.Table:
     """Samples as a table, ``at`` being the time of each."""
-    rows = [
-        (
-            datetime.fromtimestamp(each.at_ms / 1000, UTC),
-            *(each.region, each.stream, each.group, each.lag),
-            *(each.pending, each.pending_age_ms, each.pending_idle_ms),
-        )
-        for each in samples
-    ]
-    return spark.createDataFrame(rows, _COLUMNS)
+    rows = [asdict(each) for each in samples]
+    for row in rows:
+        row["at"] = datetime.fromtimestamp(row.pop("at_ms") / 1000, UTC)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _append(samples: Sequence[Sample], directory: Path) -> None:
+    with draft_in(directory) as draft:
+        pq.write_table(table_of(samples), draft)
+        draft.rename(directory / f"{uuid.uuid4().hex}.parquet")
 
 
 # --------------------------------------------------------------------------------------- sampling
