@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from anabranch.spark.jobs.lag import Sample
 
-__all__ = ["SUFFIXES", "PlotError", "check_plot", "colours_of", "draw_lag"]
+__all__ = ["SUFFIXES", "PlotError", "check_plot", "colours_of", "draw_lag", "label_axes"]
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
@@ -82,8 +82,8 @@ def draw_lag(samples: Sequence[Sample], path: Path) -> None:
             lags: list[Any] = [float("nan") if each.lag is None else each.lag for each in some]
             handles += upper.plot(times, lags, label=name, **look)
             lower.plot(times, [each.pending for each in some], **look)
-        _label(upper, "Waiting to be delivered")
-        _label(lower, "Delivered, not yet acknowledged")
+        label_axes(upper, "Waiting to be delivered", "entries")
+        label_axes(lower, "Delivered, not yet acknowledged", "entries")
         figure.suptitle(_title(samples), fontsize=13, fontweight="bold", x=0.01, ha="left")
         if handles:
             figure.legend(
@@ -107,13 +107,14 @@ def _title(samples: Sequence[Sample]) -> str:
     return f"Lag of consumer groups, {first:%Y-%m-%d %H:%M:%S} to {end} UTC"
 
 
-def _label(axes: Axes, text: str) -> None:
+def label_axes(axes: Axes, text: str, unit: str) -> None:
+    """A title, whole numbers from 0 on, and a clock (UTC)."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 - an extra
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415 - an extra
 
     axes.set_title(text, loc="left", fontsize=11)
-    axes.set_ylabel("entries")
-    axes.set_ylim(bottom=0)
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=min(0.0, float(axes.dataLim.y0)))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     locator: Any = AutoDateLocator(minticks=3, maxticks=9)  # type: ignore[no-untyped-call]

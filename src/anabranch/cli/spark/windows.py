@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, given, run, source_options
+from anabranch.cli.spark.shared import common, fail, given, run, source_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.windows import Step
@@ -53,6 +53,11 @@ Example:
     show_default=True,
     help="End when all there is has been read, or go on until interrupted.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help='Draw all that --lake has then: .svg or .png. Needs: pip install "anabranch[plot]"',
+)
 @click.option("--dry-run", is_flag=True, help="Count what there is, and write nothing.")
 @source_options
 @common
@@ -64,6 +69,7 @@ def windows(
     percentiles: str,
     regions: str | None,
     pairs: tuple[str, ...],
+    plot: Path | None,
     **more: Any,
 ) -> None:
     """Counts, sums and percentiles for each window and key."""
@@ -72,6 +78,8 @@ def windows(
     except ValueError:
         raise click.UsageError(f"--percentiles takes numbers, not {percentiles!r}") from None
     options = given(pairs)
+    if plot is not None:
+        _check(plot, more)
     grouping = {
         name: more.pop(name)
         for name in ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
@@ -93,6 +101,22 @@ def windows(
         )
 
     run(master, job, as_json=as_json)
+    if plot is not None and not more["dry_run"]:
+        from anabranch.spark.window_plot import draw_windows  # noqa: PLC0415 - an extra
+
+        draw_windows(more["lake"], plot, grouping["size"])
+
+
+def _check(plot: Path, given: dict[str, Any]) -> None:
+    """Before Spark starts."""
+    from anabranch.spark.lag_plot import PlotError, check_plot  # noqa: PLC0415 - an extra
+
+    if given["lake"] is None:
+        raise click.UsageError("--plot draws what --lake has: give that")
+    try:
+        check_plot(plot)
+    except PlotError as problem:
+        fail(str(problem))
 
 
 def _tell(step: Step) -> None:
