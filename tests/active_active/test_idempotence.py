@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import pytest
 
 from anabranch.effects import kinds
+from tests.active_active import retries
 from tests.support.mesh import Mesh, Node
 
 
@@ -310,3 +311,16 @@ def test_a_conflict_found_before_a_crash_is_resolved_after_it() -> None:
     two.restart()
     two.tick()
     assert contents(two) == [1]
+
+
+@pytest.mark.parametrize("first", range(1, 301, 50))
+def test_random_retries(first: int) -> None:
+    failed, _ = retries.failures(range(first, first + 50))
+    assert failed == {}, "python -m tests.active_active.retries --seeds ..."
+
+
+def test_random_retries_reach_what_they_are_for() -> None:
+    failed, reached = retries.failures(range(1001, 1051))
+    assert failed == {}
+    least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "state": 30, "epoch": 5}
+    assert {name: reached[name] for name, count in least.items() if reached[name] < count} == {}

@@ -21,9 +21,8 @@ import pytest
 
 from anabranch.commands import stream_add
 from anabranch.effects import kinds, merge, merge_conflicts, merge_stream
-from anabranch.keyspace import conflicts
 from anabranch.keyspace.conflicts import Conflicts
-from anabranch.keyspace.held_tags import HeldTag, HeldTags
+from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog import origins, recovery
 from anabranch.oplog.segment import sound_batch_after
@@ -40,6 +39,7 @@ from anabranch.stream import joining, regional_id
 from anabranch.stream.shared_group import Run, SharedGroup
 from anabranch.stream.shared_log import SharedLog
 from tests.active_active.histories import History
+from tests.active_active.retries import RetryHistory
 
 __all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
 
@@ -60,7 +60,7 @@ class Mistake:
     build_in: Callable[[Patch], None]
     within: int
     """So many seeds find it."""
-    by: Literal["histories", "simulator"] = "histories"
+    by: Literal["histories", "retries", "simulator"] = "histories"
     faults: tuple[str, ...] = ()
     """What has to go wrong in the simulator for it to matter."""
 
@@ -82,8 +82,9 @@ def first_seed(mistake: Mistake) -> int | None:
 def _goes_wrong(mistake: Mistake, seed: int) -> bool:
     if mistake.by == "simulator":
         return simulate(seed, minutes=MINUTES, faults=mistake.faults).problem is not None
+    kind = RetryHistory if mistake.by == "retries" else History
     try:
-        History(seed).run()
+        kind(seed).run()
     except Exception:
         return True
     return False
@@ -277,12 +278,6 @@ def winner_not_told(patch: Patch) -> None:
     patch.setattr(merge_conflicts, "_answer_with", lambda stream, effect: None)
 
 
-def sequential_tags_conflict(patch: Patch) -> None:
-    patch.setattr(conflicts, "are_concurrent", lambda one, other: one.origin != other.origin)
-    find = HeldTags.find
-    patch.setattr(HeldTags, "find", lambda self, tag, after: find(self, tag, 0))
-
-
 def tags_forgotten_before_stable(patch: Patch) -> None:
     forget = Conflicts.forget
     patch.setattr(Conflicts, "forget", lambda self, stable: forget(self, _Everything()))
@@ -296,6 +291,10 @@ def better_winner_ignored(patch: Patch) -> None:
             note(self, goes, stays)
 
     patch.setattr(Conflicts, "_note", noted)
+
+
+def processed_forgotten(patch: Patch) -> None:
+    patch.setattr(Conflicts, "was_processed", lambda self, *arguments: False)
 
 
 class _Everything(dict[int, int]):
@@ -400,6 +399,14 @@ MISTAKES: Final = (
     Mistake("epochs do not differ in their IDs", epochs_share_ids, 200),
     Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 1000),
     Mistake("nobody removes what another region accepted, too", no_collapse, 50),
+    # idempotent IDs
+    Mistake("tags are forgotten at the limit", tags_forgotten_at_the_limit, 100, "retries"),
+    Mistake("tags are left out of states", tags_left_out_of_states, 100, "retries"),
+    Mistake("tags are left out of snapshots", tags_left_out_of_snapshots, 200, "retries"),
+    Mistake("unstable tags are forgotten", tags_forgotten_before_stable, 50, "retries"),
+    Mistake("other regions are not told which entry stays", winner_not_told, 500, "retries"),
+    Mistake("who has lost once cannot lose again", better_winner_ignored, 500, "retries"),
+    Mistake("what was processed is not carried over", processed_forgotten, 200, "retries"),
     # exchange
     Mistake(
         "effects do not wait for their causes", no_causal_wait, 10, "simulator",

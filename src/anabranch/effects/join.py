@@ -6,7 +6,9 @@ is lost; our own part of consumer groups (what was delivered here, who holds wha
 
 from __future__ import annotations
 
+from anabranch.effects.merge_conflicts import note_processed
 from anabranch.effects.merge_stream import (
+    known_stream,
     renew_producers,
     replica_of,
     settle,
@@ -66,7 +68,11 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             other.vector,
         )
     mine.renew_members()
-    mine.conflicts.join(other.conflicts, mine.vector, mine.resolves_for)
+    for goes, stays in mine.conflicts.join(other.conflicts, mine.vector, mine.resolves_for):
+        resolved = known_stream(ours, goes.db, goes.key)
+        if resolved is not None:
+            place = goes.db, goes.key
+            note_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)

@@ -12,7 +12,7 @@ from anabranch.stream.shared import Dot, Tag, forget_covered
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__: list[str] = []
+__all__ = ["note_processed"]
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
@@ -79,7 +79,8 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     if stream is None:  # deleted, and forgotten by all
         return
     _answer_with(stream, effect)
-    _note_processed(replica, effect, stream)
+    place = effect.db, effect.key
+    note_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
     origin, number = effect.goes
     if effect.counted:
         log = stream.shared_logs.get(origin)
@@ -107,17 +108,23 @@ def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
         stream.remember(effect.pid, effect.iid, is_new=False)
 
 
-def _note_processed(replica: Replica, effect: kinds.ResolveConflict, stream: Stream) -> None:
+def note_processed(
+    replica: Replica,
+    stream: Stream,
+    place: tuple[int, bytes],
+    goes: Dot,
+    stays: Dot,
+    entry_id: int,
+) -> None:
     """Groups that have processed the entry that goes in this region need not be given the other."""
-    goes, stays = effect.goes, effect.stays
     if not goes[1] or not stays[1]:
         return
     for name, group in stream.groups.items():
         assert isinstance(group, SharedGroup)
-        where = effect.db, effect.key, name
+        where = *place, name
         if (
             replica.conflicts.was_processed(*where, goes)
             and group.has_processed(*goes)
             and not group.is_settled(*stays)
         ):
-            replica.seen.processed.append((*where, stays, effect.entry_id))
+            replica.seen.processed.append((*where, stays, entry_id))

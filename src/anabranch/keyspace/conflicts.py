@@ -224,10 +224,17 @@ class Conflicts:
         other: Conflicts,
         ours: Mapping[int, int],
         cares: Callable[[int], bool],
-    ) -> None:
-        """Take over what another state holds beyond what we have applied (``ours``)."""
+    ) -> list[tuple[HeldTag, HeldTag]]:
+        """Take over what another state holds beyond what we have applied (``ours``).
+
+        What comes back are conflicts that were resolved there and are news here: what goes, and
+        what stays.
+        """
         self.heard += 1
+        news = []
         for dot, rank in other.beaten.items():
+            if self.beaten.get(dot) != rank:
+                news.append((dot, rank[2:]))
             self.note_beaten(dot, rank)
         for origin, count in other.counts.items():
             self.counts[origin] = max(self.counts.get(origin, 0), count)
@@ -235,3 +242,10 @@ class Conflicts:
             for tag in held.after(ours.get(origin, 0)):
                 self.hold(tag)
                 self.meet(tag, cares)
+        pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in news]
+        return [(goes, stays) for goes, stays in pairs if goes is not None and stays is not None]
+
+    def tag_of(self, dot: Dot) -> HeldTag | None:
+        """The held tag of an effect, or None."""
+        held = self.held.get(dot[0])
+        return None if held is None else held.of_number(dot[1])

@@ -186,7 +186,7 @@ class HeldTags:
         if is_all or (newest and newest[0].number <= after):
             return [each for each in newest if each.number > after and each[2:6] == wanted]
         numbers = self._looked_up(hash(wanted), after)
-        found = [self._of_number(number) for number in numbers if number > after]
+        found = [self.of_number(number) for number in numbers if number > after]
         return [each for each in found if each is not None and each[2:6] == wanted]
 
     def chunks(self) -> list[bytes]:
@@ -232,7 +232,8 @@ class HeldTags:
                 several = known if isinstance(known, list) else [known]
                 table[key] = [*several, tag.number]
 
-    def _of_number(self, number: int) -> HeldTag | None:
+    def of_number(self, number: int) -> HeldTag | None:
+        """The tag with this number, or None."""
         for chunk in self._chunks:
             if chunk.last >= number:
                 tags = self._unpacked(chunk)

@@ -1,0 +1,331 @@
+"""Producers that retry: ``python -m tests.active_active.retries --seeds 1-1000``, random histories.
+
+Producers send messages and repeat them in other regions, over cuts that outlast every limit of what
+is remembered. What must come of it is worked out from the replies alone: of all entries that were
+accepted for a message the one with the smallest ID is left, unless somebody deleted it. Regions are
+cut off, get effects piece by piece or whole states, restart, and open new epochs meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from anabranch.commands.table import COMMANDS
+from anabranch.stream.stream import Stream
+from tests.support.mesh import Mesh, Node
+
+__all__ = ["RetryHistory", "failures"]
+
+KEYS: Final = (b"a", b"b")
+
+STEPS: Final = 60
+"""Events before everything is healed."""
+
+_WORDS: Final = {
+    "xadd", "xack", "xackdel", "xcfgset", "xdel", "xgroup", "xrange", "xreadgroup", "xtrim",
+}  # fmt: skip
+_USED: Final = [command for command in COMMANDS if command.name in _WORDS]
+
+Message = tuple[bytes, bytes, bytes]
+"""Key, producer, idempotent ID."""
+
+
+def _id(text: bytes) -> tuple[int, int]:
+    ms, _, seq = text.partition(b"-")
+    return int(ms), int(seq)
+
+
+class RetryHistory:
+    """The history of a seed. AssertionError if anything is wrong."""
+
+    def __init__(self, seed: int) -> None:
+        chance = self.chance = random.Random(seed)
+        self.keeps = chance.random() < 0.15
+        self.mesh = Mesh(
+            chance.choice([2, 3, 3, 4, 5]),
+            _USED,
+            databases=1,
+            stream_idmp_maxsize=chance.choice([1, 2, 3, 5, 100]),
+            stream_idmp_duration=chance.choice([1, 2, 100]),
+            idmp_conflict="keep" if self.keeps else "collapse",
+        )
+        self.nodes = list(self.mesh.nodes.values())
+        self.accepted: dict[Message, list[tuple[bytes, int, int]]] = {}
+        """By message, ``(entry ID, origin, number)`` of every acceptance."""
+        self.deleted: set[tuple[bytes, bytes]] = set()
+        self.processed: set[tuple[bytes, bytes]] = set()
+        """Entries that were acknowledged, by key and ID."""
+        self.reached: Counter[str] = Counter()
+        self._messages = chance.choice([3, 8, 20])
+        self._deletes = chance.random() < 0.4
+        self._groups = chance.random() < 0.6
+        self._states = chance.random() < 0.6
+        self._restarts = chance.random() < 0.5
+        self._limits = chance.random() < 0.2
+
+    def run(self) -> None:
+        """All of it."""
+        chance = self.chance
+        if self._groups:
+            for key in KEYS:
+                self.nodes[0].do("XGROUP", "CREATE", key, "g", "0", "MKSTREAM")
+            self._settle()
+        for _ in range(STEPS):
+            self._step(chance.choice(self.nodes))
+        self._finish()
+
+    # -- events -------------------------------------------------------------------------------
+
+    def _step(self, node: Node) -> None:
+        chance = self.chance
+        dice = chance.random()
+        if dice < 0.55:
+            self._send(node)
+        elif dice < 0.62:
+            node.clock.us += chance.choice([1, 50, 900, 1500, 4000]) * 1000
+            node.tick()
+        elif dice < 0.80:
+            self._exchange(node)
+        elif dice < 0.85:
+            one, other = chance.sample(list(self.mesh.nodes), 2)
+            self.mesh.cut_links ^= {frozenset((one, other))}
+        elif dice < 0.88:
+            node.sync()
+            self.mesh.send_row(node.number, chance.choice(self._others(node)))
+        elif dice < 0.92 and self._groups:
+            self._read(node)
+        elif dice < 0.95 and self._deletes:
+            self._delete(node)
+        elif dice < 0.98 and self._restarts:
+            self._restart(node)
+        elif self._limits:
+            key = chance.choice(KEYS)
+            if self._stream(node, key) is not None:
+                node.do("XCFGSET", key, "IDMP-MAXSIZE", chance.choice([1, 2, 4, 50]))
+
+    def _others(self, node: Node) -> list[int]:
+        return [number for number in self.mesh.nodes if number != node.number]
+
+    @staticmethod
+    def _stream(node: Node, key: bytes) -> Stream | None:
+        found: Any = node.region.keyspace.databases[0].values.get(key)
+        return found
+
+    def _send(self, node: Node) -> None:
+        """Send a message, if this region has not heard of it: else the limits may be over."""
+        chance = self.chance
+        message = (
+            chance.choice(KEYS),
+            chance.choice([b"p", b"q"]),
+            b"m%d" % chance.randrange(self._messages),
+        )
+        known = self.accepted.setdefault(message, [])
+        if any(node.vector.get(origin, 0) >= number for _, origin, number in known):
+            return
+        key, pid, iid = message
+        reply = node.do("XADD", key, "IDMP", pid, iid, "*", "m", pid + iid)
+        assert not any(reply == each for each, _, _ in known), "answered with an unknown ID"
+        known.append((reply, node.origin, node.vector[node.origin]))
+        self.reached["accepted again"] += len(known) > 1
+
+    def _exchange(self, node: Node) -> None:
+        chance = self.chance
+        other = chance.choice(self._others(node))
+        if not self.mesh.is_up(node.number, other):
+            return
+        target = self.mesh.nodes[other]
+        if self._states and chance.random() < 0.3:
+            if chance.random() < 0.5:
+                for origin in list(node.vector):
+                    node.forget(origin, node.vector[origin])
+            self.mesh.send_state(node.number, other)
+            self.reached["state"] += 1
+        elif node.can_serve(target.vector):
+            missing = node.missing(target.vector)
+            self.mesh.send(node.number, other, missing[: chance.randint(0, len(missing))])
+
+    def _read(self, node: Node) -> None:
+        key = self.chance.choice(KEYS)
+        stream = self._stream(node, key)
+        if stream is None or b"g" not in stream.groups:
+            return
+        reply = node.do("XREADGROUP", "GROUP", "g", "c", "COUNT", 3, "STREAMS", key, ">")
+        for entry_id, _ in reply[0][1] if reply else ():
+            dice = self.chance.random()
+            if dice < 0.6:
+                if node.do("XACK", key, "g", entry_id):
+                    self.processed.add((key, entry_id))
+            elif dice < 0.7 and self._deletes:
+                words = ("XACKDEL", key, "g", "DELREF", "IDS", 1, entry_id)
+                some = {(key, entry_id)} if node.do(*words) == [1] else set()
+                self.processed |= some
+                self.deleted |= some
+
+    def _delete(self, node: Node) -> None:
+        key = self.chance.choice(KEYS)
+        rows = node.do("XRANGE", key, "-", "+")
+        if rows:
+            entry_id = self.chance.choice(rows)[0]
+            if node.do("XDEL", key, entry_id):
+                self.deleted.add((key, entry_id))
+
+    def _restart(self, node: Node) -> None:
+        dice = self.chance.random()
+        if dice < 0.3:
+            node.snapshot()
+        elif dice < 0.8:
+            node.sync()
+            node.restart()
+        else:
+            node.sync()
+            node.fail()
+            self.reached["epoch"] += 1
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        self.mesh.settle()
+        self.mesh.settle()
+
+    def _finish(self) -> None:
+        self.mesh.cut_links.clear()
+        self._settle()
+        now_us = max(node.clock.us for node in self.nodes)
+        for node in self.nodes:
+            node.clock.us = now_us
+            node.tick()
+        self._settle()
+        most = sum(max(len(known) - 1, 0) for known in self.accepted.values())
+        for node in self.nodes:
+            assert node.replica.conflicts.total == most, (
+                f"region {node.number} counts {node.replica.conflicts.total} conflicts of {most}"
+            )
+            assert not node.replica.conflicts.held, "stable tags are held"
+            for key in KEYS:
+                self._check_entries(node, key)
+        self.reached["conflict"] += most
+        self._check_answers()
+        if self._groups:
+            self._check_groups()
+
+    def _stay(self, known: list[tuple[bytes, int, int]]) -> list[bytes]:
+        """The entries for a message that are left."""
+        ids = [entry_id for entry_id, _, _ in known]
+        return ids if self.keeps else [min(ids, key=_id)]
+
+    def _check_entries(self, node: Node, key: bytes) -> None:
+        due = sorted(
+            (_id(entry_id), pid + iid)
+            for (where, pid, iid), known in self.accepted.items()
+            if where == key and known
+            for entry_id in self._stay(known)
+            if (key, entry_id) not in self.deleted
+        )
+        rows = node.do("XRANGE", key, "-", "+")
+        found = [(_id(entry_id), fields[1]) for entry_id, fields in rows]
+        assert found == due, f"{key!r} of region {node.number} has {found}, not {due}"
+
+    def _check_answers(self) -> None:
+        """A retry is answered alike everywhere, with the entry that stays."""
+        now_ms = self.nodes[0].clock.us // 1000
+        for (key, pid, iid), known in self.accepted.items():
+            if not known:
+                continue
+            streams = [self._stream(node, key) for node in self.nodes]
+            answers = {
+                None if stream is None else stream.producers.find(pid, iid, now_ms)
+                for stream in streams
+            }
+            smallest = min((entry_id for entry_id, _, _ in known), key=_id)
+            ms, seq = _id(smallest)
+            what = f"{pid!r} {iid!r} of {key!r} is answered with {answers}"
+            assert answers <= {None, ms << 64 | seq}, what
+            if None in answers:
+                # A region forgets by the limits that it knows of.
+                assert len(answers) == 1 or self._limits, what
+                self.reached["forgotten"] += 1
+                continue
+            for node in self.nodes:
+                assert node.do("XADD", key, "IDMP", pid, iid, "*", "m", "again") == smallest
+            self.reached["answered alike"] += len(known) > 1
+
+    def _check_groups(self) -> None:
+        """What was acknowledged as an entry that went is not handed out as the one that stays."""
+        done = set()
+        for (key, _, _), known in self.accepted.items():
+            if len(known) > 1 and not self.keeps:
+                (stays,) = self._stay(known)
+                if any((key, each) in self.processed for each, _, _ in known if each != stays):
+                    done.add((key, stays))
+        self.reached["processed as what went"] += len(done)
+        for node in self.nodes:
+            for key in KEYS:
+                stream = self._stream(node, key)
+                if stream is None or b"g" not in stream.groups:
+                    continue
+                reply = node.do("XREADGROUP", "GROUP", "g", "z", "STREAMS", key, ">")
+                got = {(key, entry_id) for entry_id, _ in (reply[0][1] if reply else ())}
+                assert not got & done, f"handed out again: {got & done}"
+
+
+def failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
+    """What goes wrong in the histories of these seeds, and what they come to."""
+    failed: dict[int, str] = {}
+    reached: Counter[str] = Counter()
+    for seed in seeds:
+        history = RetryHistory(seed)
+        try:
+            history.run()
+        except Exception as problem:
+            failed[seed] = f"{type(problem).__name__}: {problem}"
+        reached.update(history.reached)
+    return failed, reached
+
+
+def _failures(seeds: range) -> tuple[dict[int, str], Counter[str]]:
+    gc.disable()
+    return failures(seeds)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="1-1000", help="A-B, both included")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
+    chosen = parser.parse_args(arguments)
+    low, _, high = chosen.seeds.partition("-")
+    first, last = int(low), int(high or low)
+    ranges = [range(at, min(at + 200, last + 1)) for at in range(first, last + 1, 200)]
+    failed: dict[int, str] = {}
+    reached: Counter[str] = Counter()
+    done = 0
+    started = time.monotonic()
+    with multiprocessing.get_context("fork").Pool(chosen.jobs, maxtasksperchild=1) as pool:
+        for number, (some, more) in enumerate(pool.imap(_failures, ranges)):
+            failed |= some
+            reached.update(more)
+            done += len(ranges[number])
+            for seed, sentence in some.items():
+                say(f"seed {seed}: {sentence}")
+            if not number % 25:
+                say(f"{done} histories, {len(failed)} failed, {time.monotonic() - started:.0f} s")
+    for name, times in sorted(reached.items()):
+        say(f"{times:8} {name}")
+    say(f"{done} histories, {len(failed)} failed, {time.monotonic() - started:.0f} s")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
