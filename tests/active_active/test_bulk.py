@@ -98,12 +98,31 @@ def test_a_stream_that_began_anew_has_higher_positions() -> None:
         assert end == first + 1
 
 
+def test_positions_begin_where_the_key_was_deleted() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    for node in (eu, us):
+        for _ in range(5):
+            node.do("XADD", "s", "*", "f", "v")
+    mesh.settle()
+    read = {name: row[2] for name, row in offsets(us, "s").items()}
+    eu.do("XADD", "s", "*", "f", "unread")
+    mesh.settle()
+    us.do("DEL", "s")
+    us.do("XADD", "s", "*", "f", "new")
+    mesh.settle()
+    for node in (eu, us):
+        rows = {row[0].decode(): row[1:] for row in node.do("AB.OFFSETS", "STREAMS", "s")[0]}
+        assert rows["1"][0] == rows["1"][2] == rows["1"][5] == read["1"] + 1, "one was not read"
+        assert rows["2"][:3] == [read["2"], read["2"], read["2"] + 1], "all was read"
+
+
 # -- so many entries at a time ----------------------------------------------------------------
 
 
 def stops(node: Node, vector: dict[str, int], limit: int) -> dict[str, list[Any]]:
     words = ("FROM", json.dumps([vector]), "LIMIT", limit, "STREAMS", "s")
-    return {row[0].decode(): row[-2:] for row in node.do("AB.OFFSETS", *words)[0]}
+    return {row[0].decode(): row[7:9] for row in node.do("AB.OFFSETS", *words)[0]}
 
 
 def test_a_limit_is_shared_among_regions_so_that_none_waits() -> None:

@@ -20,7 +20,7 @@ import zstandard
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
-from anabranch.commands.bulk_limit import Head, Limit
+from anabranch.commands.bulk_limit import Limit
 from anabranch.commands.bulk_rows import content_of, rows_in
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
@@ -137,31 +137,30 @@ def _region_row(stream: Stream, region: int) -> list[object]:
     last_id = stream.last_id if region == LOCAL_REGION else log.last_id
     return [
         _name_of(region),
-        base,
+        base + log.base,
         base + first,
         base + log.next_position,
         text(last_id),
         log.length,
-        base + log.trimmed,
+        base + max(log.trimmed, log.base),
     ]
 
 
 def _bound(
     streams: Sequence[Stream | None], rows: Sequence[list[list[Any]] | None], limit: Limit
 ) -> None:
-    """Add to each row how far a reader gets: a position, and the ID of the entry below it."""
-    heads = [
-        {} if some is None else {row[0]: Head(row[2], row[3]) for row in some} for some in rows
+    """Add to each row how far a reader gets, and what is there for it."""
+    logs = [
+        {}
+        if stream is None
+        else {_name_of(each): (stream.incarnation, log) for each, log in stream.logs.items()}
+        for stream in streams
     ]
-    stops = limit.stops(heads)
-    for stream, some, stop in zip(streams, rows, stops, strict=True):
+    for some, found in zip(rows, limit.reaches(logs), strict=True):
         for row in some or ():
-            assert stream is not None
-            log = _log_of(stream, row[0])
-            assert log is not None
-            position = stop[row[0]]
-            below = row[4] if position == row[3] else text(log.id_below(position - row[1]))
-            row += [position, below]
+            reach = found[row[0]]
+            below = row[4] if reach.until == row[3] else text(reach.until_id)
+            row += [reach.until, below, reach.left, reach.kept, text(reach.before_id)]
 
 
 def _name_of(origin: int) -> bytes:

@@ -1,8 +1,8 @@
 """FROM vector LIMIT n: how far a reader gets that takes so many entries at once.
 
 The vector is JSON, ``[{"region": position, ...}, ...]`` with an object for each stream: everything
-below these positions was read. What lies between there and the heads is shared out among all
-regions of all streams, in proportion, so that none of them keeps a reader from the others.
+below these positions was read. The live entries from there on are shared out among all regions of
+all streams, in proportion, so that none of them keeps a reader from the others.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import msgspec
 
 from anabranch.errors import CommandError
 from anabranch.sharing import share
+from anabranch.stream.region_log import RegionLog
 
-__all__ = ["Head", "Limit"]
+__all__ = ["Limit", "Reach"]
 
 _NO_VECTOR: Final = (
     'ERR Invalid vector: it is JSON, [{"region": position, ...}, ...] with an object for each key'
@@ -23,15 +24,23 @@ _NO_VECTOR: Final = (
 
 _decode: Final = msgspec.json.Decoder(list[dict[str, int]]).decode
 
-Place = tuple[int, bytes]
-"""Which stream, and the name of a region."""
+Logs = Mapping[bytes, tuple[int, RegionLog]]
+"""The logs of a stream by the names of their regions, and where their positions begin."""
 
 
-class Head(NamedTuple):
-    """Positions of a log: of its first live entry, and of the next to come."""
+class Reach(NamedTuple):
+    """How far a reader gets in one log, and what is there for it."""
 
-    first: int
-    next: int
+    until: int
+    """It reads up to below this position."""
+    until_id: int
+    """Of the newest live entry below `until`; 0 if there is none."""
+    left: int
+    """Live entries from the reader's position on."""
+    kept: int
+    """Those of them below the position up to which entries were trimmed."""
+    before_id: int
+    """Of the newest live entry below the reader's position; 0 if there is none."""
 
 
 class Limit:
@@ -47,31 +56,29 @@ class Limit:
             raise CommandError("ERR LIMIT must be a positive integer")
         self._entries = entries
 
-    def stops(self, heads: Sequence[Mapping[bytes, Head]]) -> list[dict[bytes, int]]:
-        """For each stream and region the position up to which a reader may go."""
-        if len(heads) != len(self._cursors):
+    def reaches(self, streams: Sequence[Logs]) -> list[dict[bytes, Reach]]:
+        """For each stream and region how far a reader gets.
+
+        A reader begins at the first entry of a log that it does not know. In front of a reader
+        that is beyond the end of a log there is nothing.
+        """
+        if len(streams) != len(self._cursors):
             raise CommandError(_NO_VECTOR)
-        starts = {
-            (index, name): _start(self._cursors[index].get(name.decode()), head)
-            for index, regions in enumerate(heads)
-            for name, head in regions.items()
-        }
-        backlogs = {
-            place: heads[place[0]][place[1]].next - start for place, start in starts.items()
-        }
-        shares = share(backlogs, self._entries)
-        return [
-            {name: starts[index, name] + shares[index, name] for name in regions}
-            for index, regions in enumerate(heads)
-        ]
-
-
-def _start(cursor: int | None, head: Head) -> int:
-    """Where a reader goes on.
-
-    What it does not know it reads from the first entry on. So it does with a log that began anew
-    since, or lost its end: positions below all entries or beyond the end are of another life.
-    """
-    if cursor is None or cursor > head.next:
-        return head.first
-    return max(cursor, head.first)
+        starts: dict[tuple[int, bytes], int] = {}
+        left: dict[tuple[int, bytes], int] = {}
+        for index, logs in enumerate(streams):
+            for name, (base, log) in logs.items():
+                position = self._cursors[index].get(name.decode(), 0) - base
+                starts[index, name] = position = min(max(position, 0), log.next_position)
+                left[index, name] = log.length - log.live_below(position)
+        shares = share(left, self._entries)
+        found: list[dict[bytes, Reach]] = []
+        for index, logs in enumerate(streams):
+            found.append({})
+            for name, (base, log) in logs.items():
+                start, there = starts[index, name], left[index, name]
+                until = log.position_behind_live(start, shares[index, name])
+                below = log.live_below(max(log.trimmed, start)) - (log.length - there)
+                before, until_id = log.id_below(start), log.id_below(until)
+                found[-1][name] = Reach(base + until, until_id, there, below, before)
+        return found

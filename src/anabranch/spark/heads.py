@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
 
 from anabranch.spark.client import Client
 from anabranch.spark.exports import parse_export
@@ -39,6 +40,17 @@ PAGE: Final = 10_000
 
 _REACH: Final = 64  # positions of the first AB.EXPORT that looks for one entry
 _TRIES: Final = 10
+_BEHIND_ALL: Final = (1 << 63) - 1
+
+
+class Reach(NamedTuple):
+    """How far a reader gets in a log."""
+
+    end: Cursor
+    left: int
+    """Live entries from the reader's cursor on."""
+    kept: int
+    """Those of them below the position up to which others were trimmed."""
 
 
 class Survey:
@@ -90,6 +102,15 @@ class Survey:
             found.update(key.decode("utf-8", "surrogateescape") for key in keys)
             if at == b"0":
                 return sorted(found)
+
+    def subscribes(self, stream: str) -> bool:
+        """Whether the options ask for a stream, there or not."""
+        if self._options.pattern is None:
+            return stream in (self._options.assign or self._options.subscribe)
+        pattern = self._options.pattern
+        if "\\" in pattern:  # fnmatch knows no escapes; then a stream that is gone is just gone
+            return True
+        return fnmatchcase(stream, pattern.replace("[^", "[!"))
 
     def selects(self, stream: str, region: str) -> bool:
         """Whether the options ask for a region of a stream, by its number or its name."""
@@ -226,16 +247,8 @@ class Survey:
                 return Cursor(BY_ID, head.next - count, previous_id(entry_id))
             at = next_id(page[-1][0].decode())
 
-    def advance(
-        self, stream: str, region: str, head: Head, begin: Cursor, end: Cursor, count: int
-    ) -> Cursor:
-        """The cursor `count` entries further than `begin`, but not beyond `end`."""
-        if not self.by_id:
-            position = min(begin.position + count, end.position)
-            if position == end.position:
-                return end
-            last_id = self.id_below(stream, region, head, position)
-            return Cursor(end.incarnation, position, last_id if last_id != "0-0" else begin.last_id)
+    def advance(self, stream: str, begin: Cursor, end: Cursor, count: int) -> Cursor:
+        """By ID: the cursor `count` entries further than `begin`, but not beyond `end`."""
         left, at = count, begin.last_id
         while left:
             page = self._client.command(
@@ -247,6 +260,41 @@ class Survey:
             at = page[-1][0].decode()
             left -= len(page)
         return Cursor(BY_ID, begin.position + count, at) if at != end.last_id else end
+
+    def kept(self, stream: str, region: str, cursor: Cursor) -> int:
+        """Live entries from a cursor on, below the position up to which others were trimmed."""
+        if cursor.by_id:
+            return 0
+        found = self.reaches({stream: {region: cursor}}, 1)
+        return found[stream][region].kept if region in found.get(stream, {}) else 0
+
+    def reaches(
+        self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
+    ) -> dict[str, dict[str, Reach]]:
+        """How far a reader gets from these cursors with so many live entries; by position.
+
+        Only what `cursors` has is shared out to.
+        """
+        names = [each for each in cursors if cursors[each]]
+        vector = [
+            dict.fromkeys(self._present, _BEHIND_ALL)
+            | {region: each.position for region, each in cursors[name].items()}
+            for name in names
+        ]
+        reply = self._client.command(
+            *("AB.OFFSETS", "FROM", json.dumps(vector), "LIMIT", limit, "STREAMS"),
+            *map(stream_key, names),
+            repeatable=True,
+        )
+        return {
+            name: {
+                row[0].decode(): Reach(Cursor(row[1], row[7], row[8].decode()), row[9], row[10])
+                for row in rows
+                if row[0].decode() in cursors[name]
+            }
+            for name, rows in zip(names, reply, strict=True)
+            if rows is not None
+        }
 
     # ------------------------------------------------------------------------------------- places
 

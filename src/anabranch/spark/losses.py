@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.offsets import Cursor, Head, Heads, Vector, next_id, parse_id
+from anabranch.spark.offsets import Begin, Cursor, Head, Heads, Vector, next_id, parse_id
 
 if TYPE_CHECKING:
     from anabranch.spark.heads import Survey
 
 __all__ = [
     "ADVICE",
+    "ADVICE_BEHIND",
     "ADVICE_SHORT",
     "DataLossError",
+    "Found",
+    "ServerBehindError",
+    "assess",
     "ends_missing",
     "losses",
     "place_of",
+    "unsubscribed",
 ]
 
 ADVICE: Final = "Raise retention, or set failOnDataLoss=false to go on without what is lost."
@@ -27,6 +33,17 @@ ADVICE_SHORT: Final = (
     "failOnDataLoss=false to go on without them."
 )
 """The same where a log ends too early."""
+
+
+ADVICE_BEHIND: Final = (
+    "Start the query again when the server has caught up, or read from one that has them. Nothing "
+    "is read twice; catchUpTimeout says how long to wait."
+)
+"""The same where what was read is not there (yet): no option makes a query read it again."""
+
+
+class ServerBehindError(AnabranchError):
+    """A server has less than was read already; the text says of what and what to do."""
 
 
 class DataLossError(AnabranchError):
@@ -49,7 +66,7 @@ def ends_missing(end: Vector, heads: Heads, survey: Survey) -> list[str]:
             place = place_of(stream, region)
             if head is None:
                 found.append(f"{place}: its log is gone")
-            elif head.incarnation != cursor.incarnation:
+            elif head.incarnation > cursor.position:
                 found.append(f"{place}: it was deleted and made again after endingOffsets")
             elif head.end.behind(cursor):
                 found.append(
@@ -60,13 +77,39 @@ def ends_missing(end: Vector, heads: Heads, survey: Survey) -> list[str]:
     return found
 
 
+@dataclass(slots=True)
+class Found:
+    """What a look at the streams says about a vector."""
+
+    lost: list[str] = field(default_factory=list)
+    """What is gone unread, one sentence each."""
+    behind: list[str] = field(default_factory=list)
+    """Logs that end before what was read of them, one sentence each."""
+    begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
+    """Where to go on behind what is lost."""
+
+
 def losses(start: Vector, heads: Heads, survey: Survey) -> list[str]:
-    """What is gone that `start` had not read, one sentence each; empty if nothing is."""
-    found = []
+    """What is gone that `start` had not read, or ends before it; empty if nothing is."""
+    found = assess(start, heads, survey)
+    return found.lost + found.behind
+
+
+def unsubscribed(start: Vector, survey: Survey) -> list[str]:
+    """Streams of a vector that the options do not ask for any more."""
+    return sorted(each for each in start.cursors if not survey.subscribes(each))
+
+
+def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
+    """Compare what was read with what there is."""
+    found = Found()
     for stream, regions in start.cursors.items():
+        if not survey.subscribes(stream):
+            continue
         if stream not in heads:
             if any(survey.selects(stream, region) for region in regions):
-                found.append(f"stream {stream} is gone")
+                yet = ", or this server has yet to receive it" if any(regions) else ""
+                found.lost.append(f"stream {stream} is gone{yet}")
             continue
         for region, cursor in regions.items():
             if not survey.selects(stream, region):
@@ -74,43 +117,58 @@ def losses(start: Vector, heads: Heads, survey: Survey) -> list[str]:
             place = place_of(stream, region)
             head = heads[stream].get(region)
             if head is None:
-                found.append(f"{place}: its log is gone")
-            else:
-                lost = _lost(cursor, head)
-                if lost is not None:
-                    found.append(f"{place}: {_told(lost, cursor, head, stream, region, survey)}")
+                found.lost.append(
+                    f"{place}: its log is gone; what it had left unread, if anything, is lost"
+                )
+            elif head.end.behind(cursor) or head.incarnation < cursor.incarnation:
+                found.behind.append(_behind(place, cursor, head))
+            elif horizon := _horizon(cursor, head):
+                found.lost.append(
+                    f"{place}: {_told(horizon, cursor, head, stream, region, survey)}"
+                )
+                begin = head.begin
+                last_id = begin.last_id if begin.by_id else cursor.last_id
+                at = begin.position if begin.by_id else max(begin.position, cursor.position)
+                found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
 
 
+def _behind(place: str, cursor: Cursor, head: Head) -> str:
+    lacking = cursor.position - head.next
+    what = f"{lacking} fewer entries than were read" if lacking > 0 else "less than was read"
+    return (
+        f"{place}: this server has {what} (it ends at {head.last_id}, position {head.next}; read "
+        f"up to {cursor.last_id}, position {cursor.position}). It has yet to receive them from "
+        "another region, was restored from an older state, or lost its newest entries"
+    )
+
+
 def _told(
-    lost: str | int, cursor: Cursor, head: Head, stream: str, region: str, survey: Survey
+    horizon: int, cursor: Cursor, head: Head, stream: str, region: str, survey: Survey
 ) -> str:
-    if isinstance(lost, str):
-        return lost
+    if cursor.position < head.incarnation:
+        return (
+            "it was deleted and made again; what was left unread of the old one, from position "
+            f"{cursor.position} on, is lost"
+        )
     kept = survey.id_at(stream, region, head)
+    lost = horizon - cursor.position - survey.kept(stream, region, cursor)
     entries = "1 entry" if lost == 1 else f"{lost} entries"
     was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"
     return (
         f"{entries} after {cursor.last_id} (positions {cursor.position}"
-        f"\N{EN DASH}{cursor.position + lost - 1}) {was} read; "
+        f"\N{EN DASH}{horizon - 1}) {was} read; "
         + (f"first kept is {kept}" if kept is not None else "none is kept")
     )
 
 
-def _lost(cursor: Cursor, head: Head) -> str | int | None:
-    """What happened, or how many entries are lost, or None."""
-    if cursor.incarnation != head.incarnation:
-        return "it was deleted and made again; what the old one had left is lost"
-    if head.end.behind(cursor):
-        return (
-            f"it ends at {head.last_id}, before {cursor.last_id} which was read already: it was "
-            "made again, or the server lost its newest entries"
-        )
+def _horizon(cursor: Cursor, head: Head) -> int:
+    """Entries below this position are lost, 0 if none are."""
     if cursor.by_id:
-        missing = head.first - cursor.position
         unread = parse_id(cursor.last_id) < parse_id(head.last_id)
         # Deletions count like trimming here, so the next possible entry must be gone as well.
         following = parse_id(next_id(cursor.last_id))
         gone = head.first_id is None or parse_id(head.first_id) > following
-        return missing if missing > 0 and unread and gone else None
-    return head.trimmed - cursor.position if head.trimmed > cursor.position else None
+        return head.first if head.first > cursor.position and unread and gone else 0
+    horizon = max(head.trimmed, head.incarnation)
+    return horizon if horizon > cursor.position else 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, Self
 
@@ -24,6 +24,7 @@ from anabranch.errors import AnabranchError
 
 __all__ = [
     "BY_ID",
+    "Begin",
     "Cursor",
     "Head",
     "Heads",
@@ -142,6 +143,8 @@ class Range:
     stop: int
     after: str
     upto: str
+    told: int = 0
+    """What is missing below this position was told when the batch was planned."""
 
     @property
     def by_id(self) -> bool:
@@ -156,6 +159,16 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """Where a batch begins in a log if not where the one before ended."""
+
+    position: int
+    last_id: str
+    told: int
+    """Losses below this position were told when the batch was planned."""
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """Cursors of all regions of all streams, and into how many pieces to cut the way there."""
 
@@ -164,6 +177,8 @@ class Vector:
     origin: Vector | None = None
     """Where the query began, in the offsets up to the end of its first batch. Checkpoints keep only
     ends of batches, and ``latest`` is another place when the first batch is repeated."""
+    begins: Mapping[str, Mapping[str, Begin]] = field(default_factory=dict)
+    """Where this batch begins in the logs in which it passes over what is lost."""
 
     def get(self, stream: str, region: str) -> Cursor | None:
         """The cursor of one region, None if the vector does not know it."""
@@ -173,6 +188,14 @@ class Vector:
         """The form that Spark keeps; equal vectors give dictionaries in equal order."""
         streams = {stream: self.cursors[stream] for stream in sorted(self.cursors)}
         begin = {} if self.origin is None else {"b": self.origin.to_dict()}
+        if self.begins:
+            begin["f"] = {
+                stream: {
+                    region: [each.position, each.last_id, each.told]
+                    for region, each in sorted(regions.items())
+                }
+                for stream, regions in sorted(self.begins.items())
+            }
         return begin | {
             "k": {
                 stream: {region: regions[region].incarnation for region in sorted(regions)}
@@ -212,7 +235,14 @@ class Vector:
                 for stream, regions in found["s"].items()
             }
             origin = cls.parse(found["b"]) if "b" in found else None
-            return cls(cursors, int(found["p"]), origin)
+            begins = {
+                stream: {
+                    region: Begin(int(position), _id(last_id), int(told))
+                    for region, (position, last_id, told) in regions.items()
+                }
+                for stream, regions in found.get("f", {}).items()
+            }
+            return cls(cursors, int(found["p"]), origin, begins)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OffsetError(
                 f"this is no offset of an anabranch source: {source!r} ({error!r})"
@@ -221,16 +251,19 @@ class Vector:
     def ranges(self, start: Vector) -> list[Range]:
         """What lies between `start` and this vector, by stream and region.
 
-        What `start` does not know, or knows from an earlier life of the log (another incarnation,
-        or an end before the start), is read from its first position on: nothing that exists is
-        ever skipped.
+        What `start` does not know is read from its first position on, and so is a log that began
+        anew behind it: nothing that exists is ever skipped. A log that ends before `start` has
+        nothing to read. `begins` go before `start`.
         """
         found = []
         for stream in sorted(self.cursors):
             for region in sorted(self.cursors[stream]):
                 end = self.cursors[stream][region]
                 begin = start.get(stream, region)
-                if begin is None or begin.incarnation != end.incarnation or end.behind(begin):
+                jump = self.begins.get(stream, {}).get(region)
+                if jump is not None:
+                    begin = Cursor(end.incarnation, jump.position, jump.last_id)
+                elif begin is None or begin.by_id != end.by_id or begin.position < end.incarnation:
                     begin = Cursor(end.incarnation, 0 if end.by_id else end.incarnation)
                 if begin.behind(end):
                     found.append(
@@ -242,6 +275,7 @@ class Vector:
                             end.position,
                             begin.last_id,
                             end.last_id,
+                            0 if jump is None else jump.told,
                         )
                     )
         return found
@@ -252,7 +286,7 @@ class Vector:
         for stream, regions in cursors.items():
             for region, end in regions.items():
                 begin = start.get(stream, region)
-                if begin is not None and begin.incarnation == end.incarnation and end.behind(begin):
+                if begin is not None and begin.by_id == end.by_id and end.behind(begin):
                     regions[region] = begin
         return replace(self, cursors=cursors)
 

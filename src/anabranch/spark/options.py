@@ -72,6 +72,8 @@ class ReadOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
+    catch_up_timeout_ms: int = 60_000
+    allow_subscription_change: bool = False
     poll_timeout_ms: int = 200
     discovery_interval_ms: int = 10_000
     commit_group: str | None = None
@@ -270,6 +272,8 @@ _READ: Final = (
     _Option("minPartitions", "min_partitions", _whole(1)),
     _Option("maxRecordsPerPartition", "max_records_per_partition", _whole(1)),
     _Option("failOnDataLoss", "fail_on_data_loss", _boolean),
+    _Option("catchUpTimeout", "catch_up_timeout_ms", _duration_ms),
+    _Option("allowSubscriptionChange", "allow_subscription_change", _boolean),
     _Option("pollTimeoutMs", "poll_timeout_ms", _whole(0)),
     _Option("discoveryIntervalMs", "discovery_interval_ms", _whole(0)),
     _Option("commitGroup", "commit_group", _text),

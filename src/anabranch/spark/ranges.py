@@ -17,7 +17,14 @@ from anabranch.spark.client import Client, ServerRefused, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.exports import Export, parse_export
 from anabranch.spark.heads import PAGE, head_of, stream_key
-from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, place_of
+from anabranch.spark.losses import (
+    ADVICE,
+    ADVICE_BEHIND,
+    ADVICE_SHORT,
+    DataLossError,
+    ServerBehindError,
+    place_of,
+)
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 
@@ -77,10 +84,13 @@ def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) 
         _lose(f"stream {piece.stream} was deleted while it was read", options)
         return
     horizon = min(row[6], export.next_position)
-    missing = horizon - at - int((export.positions < horizon).sum())
+    low = max(at, piece.told)
+    there = (export.positions >= low) & (export.positions < horizon)
+    missing = horizon - low - int(there.sum())
     if missing > 0:
         _lose(
-            f"stream {piece.stream}: {missing} entries between positions {at} and {horizon - 1} "
+            f"{place_of(piece.stream, piece.region)}: {missing} entries between positions {low} "
+            f"and {horizon - 1} "
             "were trimmed before they were read",
             options,
         )
@@ -92,13 +102,14 @@ def _lose_end(piece: Range, options: ReadOptions) -> None:
     if row is None:
         _lose(f"stream {piece.stream} was deleted while it was read", options)
         return
-    _lose(
+    text = (
         f"{place_of(piece.stream, piece.region)} ends at position {row[3]}, and should be read up "
         f"to {piece.stop}: the server lost its newest entries, was restored from a backup, or has "
-        "not received them yet from another region",
-        options,
-        ADVICE_SHORT,
+        "not received them yet from another region"
     )
+    if piece.region:  # they come from the others; to go on without them would leave them out
+        raise ServerBehindError(f"{text}. {ADVICE_BEHIND}")
+    _lose(text, options, ADVICE_SHORT)
 
 
 def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
@@ -107,7 +118,7 @@ def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
     with connect(options.server) as client:  # the next entries are under way on the other one
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     for row in rows or ():
-        if row[0].decode() == piece.region and row[1] == piece.incarnation:
+        if row[0].decode() == piece.region and row[1] < piece.stop:
             found: list[Any] = row
             return found
     return None

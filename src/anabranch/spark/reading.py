@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -30,11 +30,23 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.sharing import share
+from anabranch.spark.audible import audible
 from anabranch.spark.client import Client, connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
 from anabranch.spark.heads import Survey
-from anabranch.spark.losses import ADVICE, ADVICE_SHORT, DataLossError, ends_missing, losses
+from anabranch.spark.losses import (
+    ADVICE,
+    ADVICE_BEHIND,
+    ADVICE_SHORT,
+    DataLossError,
+    Found,
+    ServerBehindError,
+    assess,
+    ends_missing,
+    losses,
+    unsubscribed,
+)
 from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.ranges import read_range
@@ -43,6 +55,7 @@ from anabranch.spark.starting import tell_start
 __all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
 
 _log = logging.getLogger(__name__)
+_TELL_S: Final = 5.0  # between two lines while a server is waited for
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -350,23 +363,29 @@ class _Watch:
         """The end of the next batch, None if there is nothing to read yet."""
         survey = self._looking(start)
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
+        self._check_subscription(start, survey)
         self._heads = survey.heads(wait_ms, start)
-        lost = losses(start, self._heads, survey)
+        seen = assess(start, self._heads, survey)
+        if seen.behind:
+            seen = self._caught_up(seen, start, survey)
+        lost = seen.lost
         if lost and self._options.fail_on_data_loss:
             raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
         # What is gone stays gone while the query waits, and every look finds it again.
         if news := [each for each in lost if each not in self._lost]:
             _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
         self._lost = lost
-        end = self._reachable(start)
+        end = replace(self._reachable(start), begins=seen.begins)
         ranges = end.ranges(start)
         backlog = sum(len(each) or 1 for each in ranges)
-        self._quiet = not ranges or self._too_few(backlog)
+        # A hole is passed once, and told once, even if nothing is behind it.
+        self._quiet = not seen.begins and (not ranges or self._too_few(backlog))
         if self._quiet:
             return None
         self._advanced_at = time.monotonic()
         if limit is not None and backlog > limit:
-            end = self._limited(end, ranges, limit, survey)
+            cursors = self._limited(end, ranges, limit, survey)
+            end = replace(end, cursors=cursors)
         begun = start.origin is None or start.origin.cursors != start.cursors
         return replace(
             end,
@@ -380,8 +399,8 @@ class _Watch:
         cursors: dict[str, dict[str, Cursor]] = {}
         for stream, regions in start.cursors.items():
             for region, cursor in regions.items():
-                kept = self._heads.get(stream, {}).get(region)
-                if kept is not None or not survey.selects(stream, region):
+                kept = region in self._heads.get(stream, {}) or bool(region)
+                if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
                     cursors.setdefault(stream, {})[region] = cursor
         for stream, found in self._heads.items():
             for region, head in found.items():
@@ -393,11 +412,8 @@ class _Watch:
                     if frozen.incarnation == end.incarnation and frozen.end.behind(end):
                         end = frozen.end
                 begin = start.get(stream, region)
-                remade = begin is not None and head.end.behind(begin)
-                if begin is None or remade or begin.incarnation != end.incarnation:
+                if begin is None or begin.behind(end):
                     cursors.setdefault(stream, {})[region] = end
-                elif begin.behind(end):
-                    cursors[stream][region] = end
         return Vector(cursors)
 
     def _too_few(self, backlog: int) -> bool:
@@ -407,20 +423,75 @@ class _Watch:
         waited_ms = (time.monotonic() - self._advanced_at) * 1000
         return waited_ms < self._options.max_trigger_delay_ms
 
-    def _limited(self, end: Vector, ranges: list[Range], limit: int, survey: Survey) -> Vector:
+    def _check_subscription(self, start: Vector, survey: Survey) -> None:
+        if self._options.allow_subscription_change:
+            return
+        if gone := unsubscribed(start, survey):
+            raise OptionError(
+                f"the subscription changed: the checkpoint has read {', '.join(gone)}, which the "
+                "options do not name any more. Name it again (subscribe, subscribePattern or "
+                "assign), or give allowSubscriptionChange=true: it is left where it was then, and "
+                "other streams are read from their first entry"
+            )
+
+    def _caught_up(self, seen: Found, start: Vector, survey: Survey) -> Found:
+        """Wait until the server has what was read; raises `ServerBehindError` if it never has.
+
+        A server of its own is not waited for: nobody brings what it lacks.
+        """
+        seconds = self._options.catch_up_timeout_ms / 1000
+        if all(region == "" for regions in start.cursors.values() for region in regions):
+            seconds = 0.0
+        deadline = time.monotonic() + seconds
+        told = 0.0
+        audible()
+        while seen.behind:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ServerBehindError(
+                    f"{'; '.join(seen.behind)}. Waited for {seconds:g} s. {ADVICE_BEHIND}"
+                )
+            if time.monotonic() - told >= _TELL_S:
+                told = time.monotonic()
+                _log.warning("%s; waiting up to %.0f s more", "; ".join(seen.behind), left)
+            self._heads = survey.heads(max(1, int(min(left, 1.0) * 1000)), start)
+            seen = assess(start, self._heads, survey)
+        return seen
+
+    def _limited(
+        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
+    ) -> dict[str, dict[str, Cursor]]:
+        if not survey.by_id:
+            return self._reached(end, ranges, limit, survey)
         shares = share({(each.stream, each.region): len(each) or 1 for each in ranges}, limit)
         cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
         for each in ranges:
             stop = end.cursors[each.stream][each.region]
             cursors[each.stream][each.region] = survey.advance(
                 each.stream,
-                each.region,
-                self._heads[each.stream][each.region],
                 Cursor(stop.incarnation, each.first, each.after),
                 stop,
                 shares[each.stream, each.region],
             )
-        return Vector(cursors)
+        return cursors
+
+    def _reached(
+        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
+    ) -> dict[str, dict[str, Cursor]]:
+        """As far as so many live entries go, but not beyond `end`."""
+        begins: dict[str, dict[str, Cursor]] = {}
+        for each in ranges:
+            begin = Cursor(each.incarnation, each.first, each.after)
+            begins.setdefault(each.stream, {})[each.region] = begin
+        cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
+        for stream, reached in survey.reaches(begins, limit).items():
+            for region, reach in reached.items():
+                stop = reach.end
+                if stop.last_id == "0-0":
+                    stop = replace(stop, last_id=begins[stream][region].last_id)
+                if stop.behind(cursors[stream][region]):
+                    cursors[stream][region] = stop
+        return cursors
 
     def commit(self, end: Vector) -> None:
         if self._options.commit_group is not None:

@@ -105,7 +105,7 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
             origin = raw.decode()
             first_id = _first_id(next(firsts)) if first < stop else None
             logs[origin] = Log(
-                first, stop, trimmed - incarnation, newest.get(origin, NOWHERE), first_id
+                first, stop, max(trimmed - incarnation, 0), newest.get(origin, NOWHERE), first_id
             )
         groups = {
             text_of(each["name"]): frozenset(tuple(place) for *place, _ in each["creations"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -29,6 +29,7 @@ class RegionLog:
     __slots__ = (
         "_gone",
         "_live_sums",
+        "base",
         "blocks",
         "first_ids",
         "next_position",
@@ -42,6 +43,7 @@ class RegionLog:
         self.blocks: list[Block] = []
         self.first_ids: list[int] = []
         self.tail: Block | None = None
+        self.base = 0  # entries with lower positions went with the key when it was deleted
         self.next_position = first_position
         self._gone = first_position  # positions without a live entry
         self.trimmed = first_position  # trimming has removed what was below this position
@@ -279,6 +281,35 @@ class RegionLog:
 
     # -- counting -----------------------------------------------------------------------------
 
+    def live_below(self, position: int) -> int:
+        """Live entries with lower positions; O(log n), amortised."""
+        at = bisect_left(self.blocks, position, key=_first_position) - 1
+        return 0 if at < 0 else self._live_before(at, _index_of(self.blocks[at], position))
+
+    def position_behind_live(self, position: int, count: int) -> int:
+        """Where ``count`` live entries from a position on end; the log's end if those are all.
+
+        Also if there are none. O(log n + the blocks of these entries).
+        """
+        if not count:
+            return self.next_position
+        blocks = self.blocks
+        at = max(bisect_right(blocks, position, key=_first_position) - 1, 0)
+        for block in islice(blocks, at, None):
+            for low, high in block.runs(_index_of(block, position), len(block.ids)):
+                if count <= high - low:
+                    last = block.position(low + count - 1)
+                    return last + 1 if block is not self.tail else self._end_behind(last)
+                count -= high - low
+        return self.next_position
+
+    def _end_behind(self, position: int) -> int:
+        """Where to go on behind a live entry: the log's end, if it is the last one."""
+        tail = self.tail
+        assert tail is not None
+        is_last = position == tail.position(tail.last_live())
+        return self.next_position if is_last else position + 1
+
     def count(self, start: int, end: int) -> int:
         """Live entries with ``start <= ID <= end``; O(log n), amortised."""
         return self._live_below(end + 1) - self._live_below(start) if start <= end else 0
@@ -416,6 +447,7 @@ class RegionLog:
         other.blocks = [block.copy() for block in self.blocks]
         other.first_ids = self.first_ids.copy()
         other.tail = other.blocks[-1] if other.blocks else None
+        other.base = self.base
         other._gone = self._gone
         other.trimmed = self.trimmed
         return other

@@ -24,7 +24,6 @@ class SharedLog(RegionLog):
     """The entries that one origin added to one key."""
 
     __slots__ = (
-        "base",
         "deleted_id",
         "deleted_number",
         "floor",
@@ -275,7 +274,6 @@ class SharedLog(RegionLog):
         other = SharedLog()
         for name in RegionLog.__slots__:
             setattr(other, name, getattr(plain, name))
-        other.base = self.base
         other.floor = self.floor
         other.newest_number, other.newest_id = self.newest_number, self.newest_id
         other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id

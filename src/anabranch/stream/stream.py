@@ -346,7 +346,8 @@ class Stream:
     def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
         """Drop marks that every member has, then logs that nothing is left of.
 
-        Whether any mark is left.
+        While the stream exists they stay: readers by position learn from them whether they had
+        read everything when the key was deleted. Whether any mark is left.
         """
         shared = self.shared
         assert shared is not None
@@ -355,7 +356,7 @@ class Stream:
         if shared.marks:
             return True
         for origin, log in list(self.shared_logs.items()):
-            if log.is_blank:
+            if log.is_blank and not (self.exists and log.next_position):
                 self.added_surplus += log.base
                 del self.logs[origin]
         self.write_as(own)

@@ -1,0 +1,76 @@
+"""A reader that moves between regions, and keys that are deleted while it is away."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from anabranch.spark.losses import DataLossError, ServerBehindError
+from tests.spark.reading import talking
+from tests.spark.test_regions import add, part
+from tests.spark.test_stream_read import read, reader_of
+from tests.support.inspection import wait_until
+
+NAMES = ("eu", "us")
+
+
+@pytest.mark.parametrize("lossy", ["true", "false"])
+def test_a_region_that_lags_is_waited_for_and_nothing_is_read_twice(regions, lossy):
+    eu, us = regions.servers
+    add(eu, 0, 300)
+    add(us, 1_000, 10)
+    wait_until(regions.converged, "all have applied the same", 30)
+    part(regions)
+    add(eu, 300, 100)
+    reader = reader_of(eu)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert len(read(reader, reader.initialOffset(), end)) == 410
+    reader.stop()
+    hasty = reader_of(us, failOnDataLoss=lossy, catchUpTimeout="300ms")
+    with pytest.raises(ServerBehindError, match=r"100 fewer entries.*Waited for 0\.3 s") as caught:
+        hasty.latestOffset(end, ReadAllAvailable())
+    assert "failOnDataLoss" not in str(caught.value)
+    hasty.stop()
+    add(us, 1_010, 5)
+    moved = reader_of(us, failOnDataLoss=lossy)
+    found = []
+    waiting = threading.Thread(
+        target=lambda: found.append(moved.latestOffset(end, ReadAllAvailable()))
+    )
+    waiting.start()
+    regions.heal()
+    waiting.join(60)
+    assert sorted(read(moved, end, found[0])) == [*range(1_010, 1_015)]
+    moved.stop()
+
+
+def test_a_deleted_key_is_a_loss_of_what_was_not_read_and_of_nothing_else(regions):
+    eu, us = regions.servers
+    add(eu, 0, 20)
+    add(us, 100, 20)
+    wait_until(regions.converged, "all have applied the same", 30)
+    reader = reader_of(us)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with talking(us) as client:
+        client.delete("s")
+    add(us, 200, 3)
+    wait_until(regions.converged, "all have applied the same", 30)
+    # all of it was read
+    newest = reader.latestOffset(end, ReadAllAvailable())
+    assert read(reader, end, newest) == [200, 201, 202]
+    add(eu, 20, 7)
+    wait_until(regions.converged, "all have applied the same", 30)
+    with talking(us) as client:
+        client.delete("s")
+    add(us, 300, 2)
+    wait_until(regions.converged, "all have applied the same", 30)
+    with pytest.raises(DataLossError, match="region 1: it was deleted") as caught:
+        reader.latestOffset(newest, ReadAllAvailable())
+    assert "region 2" not in str(caught.value)
+    reader.stop()
+    going_on = reader_of(us, failOnDataLoss="false")
+    after = going_on.latestOffset(newest, ReadAllAvailable())
+    assert read(going_on, newest, after) == [300, 301]
+    going_on.stop()
