@@ -321,9 +321,10 @@ class Ledger:
         return ChangedReplay(
             f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
             f"{_shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
-            "written twice. Either the source changed in between, or its order is not fixed (try "
-            "deterministicOrder=sort, or idempotence=content), or two sinks of one query write to "
-            "this stream (give each its sinkId)"
+            "written twice. Either the source changed in between, or the order of its rows is not "
+            "fixed, or two sinks of one query write to this stream. deterministicOrder=sort, "
+            "idempotence=content and a sinkId for each sink prevent that from the next new stream "
+            "and checkpoint on; changed for this batch, they would write its first rows twice"
         )
 
     def _superseded(self, tally: _Tally) -> Superseded:

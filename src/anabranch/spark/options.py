@@ -10,13 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
 from anabranch.errors import ConfigError
 
-__all__ = ["OptionError", "ReadOptions", "ServerOptions", "WriteOptions"]
+__all__ = ["OptionError", "ReadOptions", "ServerOptions", "WriteOptions", "check_names"]
 
 
 class OptionError(ConfigError):
@@ -43,7 +43,12 @@ class ServerOptions:
     retry_interval_ms: int = 200
 
     def __post_init__(self) -> None:
-        """Raises `OptionError` for files of TLS and an address that goes without."""
+        """An address without a scheme is one of TCP.
+
+        Raises `OptionError` for files of TLS and an address that goes without.
+        """
+        if "://" not in self.url:
+            object.__setattr__(self, "url", f"redis://{self.url}")
         files = {"tls.ca": self.tls_ca, "tls.cert": self.tls_cert, "tls.key": self.tls_key}
         given = [name for name, value in files.items() if value is not None]
         if given and not self.url.lower().startswith("rediss://"):
@@ -345,6 +350,17 @@ def _split(
         ServerOptions(**{name: value for name, value in values.items() if name in of_server}),
         {name: value for name, value in values.items() if name in own},
     )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise `OptionError` for the name of no option, whether of a read or of a write."""
+    sides = (*_READ, *_WRITE)
+    known = {
+        name.lower() for option in (*_SERVER, *sides) for name in (option.name, *option.aliases)
+    }
+    for name in names:
+        if name.lower() not in known:
+            raise OptionError(_unknown(name, sides))
 
 
 def _unknown(name: str, side: tuple[_Option, ...]) -> str:

@@ -97,3 +97,19 @@ def test_files_of_tls_need_an_address_that_asks_for_tls(name):
             with pytest.raises(OptionError, match=f"option {name} is for TLS.* begin with rediss:"):
                 kind.parse({name: "/file", **url, **more})
         assert kind.parse({name: "/file", "url": "rediss://there", **more})
+
+
+def test_an_address_without_a_scheme_is_one_of_tcp():
+    options = ReadOptions.parse({"url": "127.0.0.1:6379", "subscribe": "s"})
+    assert options.server.url == "redis://127.0.0.1:6379"
+
+
+def test_the_command_line_refuses_a_mistyped_option_before_anything_starts():
+    from click.testing import CliRunner
+
+    from anabranch.cli.spark import command
+
+    words = ["windows", "s", "--into", "t", "--checkpoint", "c", "-o", "failOnDataLos=false"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 2
+    assert "did you mean failOnDataLoss?" in done.output

@@ -77,6 +77,12 @@ def given(pairs: tuple[str, ...]) -> dict[str, str]:
         if not equals:
             raise click.UsageError(f"-o takes name=value, not {pair!r}")
         options[name] = value
+    from anabranch.spark.options import OptionError, check_names  # noqa: PLC0415 - an extra
+
+    try:
+        check_names(options)
+    except OptionError as problem:
+        raise click.UsageError(f"-o {problem}") from None
     return options
 
 
