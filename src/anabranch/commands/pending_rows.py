@@ -1,41 +1,55 @@
-"""Pending entries as rows of a reply, written at once as bytes: a group may have millions."""
+"""Pending entries as an array of rows, written at once as bytes: a group may have millions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
 
+from anabranch.resp.encode import array_header
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.pending import PendingEntry
 
 __all__ = ["pending_rows"]
 
+_PIECE: Final = 1000
+"""Rows joined at a time, while the processor still has them at hand."""
+
 
 def pending_rows(
     entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes], fields: int = 4
-) -> list[bytes]:
-    """An array of ``fields`` for each entry: its ID and what ``tail_of`` writes behind it.
+) -> bytes:
+    """An array with an array of ``fields`` for each entry: its ID and what ``tail_of`` writes.
 
     Neighbours usually have the owner, time and count in common, and the millisecond of the ID: what
-    these become is written once.
+    these become is written once. Rows are put together as text, a character for each byte, as that
+    is quicker in CPython.
     """
-    rows: list[bytes] = []
-    append = rows.append
-    owner: object = rows  # nobody's
+    source = iter(entries)
+    pieces = [b""]
+    total = 0
+    owner: object = pieces  # nobody's
     time_ms = count = high = base = -1
-    tail = prefix = b""
-    for entry in entries:
-        if (
-            entry.consumer is not owner
-            or entry.delivery_ms != time_ms
-            or entry.delivery_count != count
-        ):
-            owner, time_ms, count = entry.consumer, entry.delivery_ms, entry.delivery_count
-            tail = tail_of(entry)
-        entry_id = entry.entry_id
-        if entry_id >> SEQ_BITS != high:
-            high = entry_id >> SEQ_BITS
-            base = high << SEQ_BITS
-            prefix = b"%d-" % high
-        shown = b"%b%d" % (prefix, entry_id - base)
-        append(b"*%d\r\n$%d\r\n%b\r\n%b" % (fields, len(shown), shown, tail))
-    return rows
+    tail = prefix = ""
+    while piece := list(islice(source, _PIECE)):
+        rows: list[str] = []
+        append = rows.append
+        for entry in piece:
+            if (
+                entry.consumer is not owner
+                or entry.delivery_ms != time_ms
+                or entry.delivery_count != count
+            ):
+                owner, time_ms, count = entry.consumer, entry.delivery_ms, entry.delivery_count
+                tail = tail_of(entry).decode("latin-1")
+            entry_id = entry.entry_id
+            if entry_id >> SEQ_BITS != high:
+                high = entry_id >> SEQ_BITS
+                base = high << SEQ_BITS
+                prefix = f"{high}-"
+            shown = f"{prefix}{entry_id - base}"
+            append(f"*{fields}\r\n${len(shown)}\r\n{shown}\r\n{tail}")
+        total += len(rows)
+        pieces.append("".join(rows).encode("latin-1"))
+    pieces[0] = array_header(total)
+    return b"".join(pieces)

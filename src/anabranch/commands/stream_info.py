@@ -14,7 +14,7 @@ from anabranch.commands.pending_rows import pending_rows
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_entries import entries_ascending
 from anabranch.errors import CommandError
-from anabranch.resp.encode import array_header, bulk
+from anabranch.resp.encode import bulk
 from anabranch.resp.values import Map, Raw
 from anabranch.stream.counters import entries_read, lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
@@ -154,8 +154,8 @@ def _pending(
     tail_of: Callable[[PendingEntry], bytes],
     fields: int,
 ) -> Raw:
-    rows = pending_rows(entries if limit < 0 else islice(entries, limit), tail_of, fields)
-    return Raw(b"".join([array_header(len(rows)), *rows]))
+    some = entries if limit < 0 else islice(entries, limit)
+    return Raw(pending_rows(some, tail_of, fields))
 
 
 def _tail(entry: PendingEntry) -> bytes:

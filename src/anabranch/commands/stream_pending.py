@@ -164,8 +164,7 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes:
     else:
         entries = group.between(start, end)
     chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
-    rows = pending_rows(islice(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
-    return b"".join([array_header(len(rows)), *rows])
+    return pending_rows(islice(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
 
 
 def _idle_for(

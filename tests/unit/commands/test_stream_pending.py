@@ -295,3 +295,20 @@ def test_xpending_touches_nothing() -> None:
     s.advance(10)
     s.run("XPENDING s g", "XPENDING s g - + 10 c")
     assert s.full_group() == before
+
+
+def test_many_rows_show_owners_of_any_bytes_and_ids_of_any_millisecond() -> None:
+    streams = Streams()
+    names = [b"a", b"\xff\x00\xe2\r\n", "\u00fc".encode(), b""]
+    expected = []
+    streams.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    for index in range(2500):  # more than are joined at a time
+        entry_id = b"%d-%d" % (1 + index // 7, index % 7 * 10**9)
+        owner = names[index // 3 % len(names)]
+        streams.do("XADD", "s", entry_id, "f", "v")
+        streams.do("XREADGROUP", "GROUP", "g", owner, "STREAMS", "s", ">")
+        expected.append([entry_id, owner, 0, 1])
+    assert streams.do("XPENDING", "s", "g", "-", "+", 9999) == expected
+    assert streams.do("XPENDING", "s", "g", "-", "+", 1001) == expected[:1001]
+    own = streams.do("XPENDING", "s", "g", "-", "+", 9999, names[1])
+    assert own == [row for row in expected if row[1] == names[1]]
