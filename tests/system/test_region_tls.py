@@ -188,7 +188,9 @@ def test_a_secret_is_asked_for_on_top(tmp_path: Path, authority: trustme.CA) -> 
     for name in ("eu", "us"):
         write(place(tmp_path, name), authority, authority, name)
     servers = start(
-        tmp_path, (*DIRECTIVES, "--gossip-secret", "a"), (*DIRECTIVES, "--gossip-secret", "b")
+        tmp_path,
+        (*DIRECTIVES, "--gossip-secret", "a" * 16),
+        (*DIRECTIVES, "--gossip-secret", "b" * 16),
     )
     wait_until(lambda: "the secrets differ" in servers[1].log_text(), "it is told")
     assert peer(servers[1]) == {}

@@ -312,7 +312,7 @@ def test_a_region_without_memory_takes_no_more_until_there_is_some(cluster: Clus
 
 def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
     eu, us = cluster.clients
-    eu.config_set("gossip-secret", "new")
+    eu.config_set("gossip-secret", "a new secret of some length")
     eu.xadd("s", {"f": "v"})
     wait_until(length(us, "s", 1), "the link that is up stays")
     eu.execute_command("AB.LINK", "us", "PAUSE")
@@ -323,7 +323,7 @@ def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
     eu.execute_command("AB.LINK", "us", "RESUME")
     wait_until(lambda: "region.refused" in cluster.servers[0].log_text(), "the old one is refused")
     assert cluster.peer(0, "us")["state"] == "unreachable"
-    us.config_set("gossip-secret", "new")
+    us.config_set("gossip-secret", "a new secret of some length")
     cluster.wait()
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Octal",
     "OutputLimits",
     "SavePoints",
+    "Secret",
     "Text",
     "Words",
     "YesNo",
@@ -217,6 +218,28 @@ class Text(Kind):
     def allowed(self) -> str:
         """Anything."""
         return "text"
+
+
+class Secret(Text):
+    """A text that must not be guessed: empty, or not short."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def parse(self, words: Sequence[str]) -> str:
+        """As given."""
+        value = super().parse(words)
+        if 0 < len(value) < self.least:
+            raise ValueError(
+                f"argument must be empty or have at least {self.least} characters; "
+                "'openssl rand -hex 32' makes a good one"
+            )
+        return value
+
+    @property
+    def allowed(self) -> str:
+        """Text of some length."""
+        return f"text of {self.least} characters or more, or none"
 
 
 class Words(Kind):

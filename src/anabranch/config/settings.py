@@ -24,6 +24,7 @@ from anabranch.config.kinds import (
     Octal,
     OutputLimits,
     SavePoints,
+    Secret,
     Text,
     Words,
     YesNo,
@@ -346,8 +347,9 @@ class Settings:
         "set.",
     )
     gossip_secret: str = row(
-        Text(), "", group="regions", secret=True,
-        sentence="What every region of the cluster must know; nothing is asked for unless set.",
+        Secret(16), "", group="regions", secret=True,
+        sentence="What every region of the cluster must know: they prove it to each other, and "
+        "seal what they send with it. Unless set, whoever reaches the gossip port is let in.",
     )
     gossip_window: int = row(
         Memory(), "8mb", group="regions",

@@ -5,6 +5,8 @@
     u32 length of what follows | u8 type | payload
                                            BATCH: the bytes of one batch, as they are in the log
                                            others: XXH3-64 of type and body | body
+                                           behind it, where a secret is set and both sides have
+                                           proved to know it: 16 bytes of :mod:`sealing`
 
 Integers are little-endian. A body is a msgpack array of the fields of a struct below, or for
 ``STATE`` bytes of a snapshot. Fields are only ever added at the end, and a type that is not known
@@ -30,6 +32,7 @@ __all__ = [
     "FRAME_BYTES_MAX",
     "HANDSHAKE_BYTES_MAX",
     "MODULUS",
+    "TAG_BYTES",
     "Behind",
     "Bye",
     "Credit",
@@ -68,7 +71,10 @@ __all__ = [
 MODULUS: Final = 256
 """IDs of a region are congruent to its number by this modulus; a cluster has one."""
 
-FRAME_BYTES_MAX: Final = (64 << 20) + HEADER_BYTES
+TAG_BYTES: Final = 16
+"""Of the seal of a frame."""
+
+FRAME_BYTES_MAX: Final = (64 << 20) + HEADER_BYTES + TAG_BYTES
 """Type and payload: the largest batch that is sent."""
 
 HANDSHAKE_BYTES_MAX: Final = 64 << 10
@@ -146,6 +152,8 @@ class Reason(IntEnum):
     """Another member gives new numbers away: ask that one."""
     SET_BACK = 17
     """Whoever is told this has issued numbers twice: it must stop writing."""
+    FORGED = 18
+    """A frame is not the one that the other side sent next."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -172,6 +180,8 @@ class Hello(_Message, frozen=True):
     nonce: Annotated[bytes, msgspec.Meta(max_length=64)]
     removed_you: bool = False
     """The other side does not belong to the speaker's cluster any more."""
+    has_secret: bool = False
+    """The speaker wants a proof, and seals its frames; from protocol version 2 on."""
 
     @property
     def origin(self) -> int:
@@ -180,14 +190,17 @@ class Hello(_Message, frozen=True):
 
 
 class Welcome(_Message, frozen=True):
-    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proof covers."""
+    """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover.
+
+    The proof is empty: who answers has to be shown one first. Version 1 sent it here.
+    """
 
     facts: bytes
     proof: bytes
 
 
 class Proof(_Message, frozen=True):
-    """The side that dialled knows the secret as well; empty if there is none."""
+    """The sender knows the secret; empty if there is none."""
 
     proof: bytes
 

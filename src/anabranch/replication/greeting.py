@@ -21,16 +21,20 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.handshake import (
+    SEALED_SINCE,
     UNKNOWN_RETRY_MS,
     check_facts,
     check_names,
     check_proof,
+    check_secrets,
     check_version,
     proof_of,
+    spoken,
 )
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session, Stage
+from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
 
 __all__ = ["Greeter"]
@@ -74,10 +78,10 @@ class Greeter:
     def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
-            *config.protocol, self._local.cluster_id, self._mesh.region, config.name,
+            *spoken(config), self._local.cluster_id, self._mesh.region, config.name,
             epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
-            removed_you,
+            removed_you, bool(config.secret),
         )  # fmt: skip
 
     def hello(self, session: Session, body: bytes, now_ms: float) -> None:
@@ -85,14 +89,19 @@ class Greeter:
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
         check_version(theirs, self._config)
+        self._check_secrets(theirs)
         self._mesh.refuse_if_set_back()
         session.hello = body
         removed_you = self._mesh.membership.was_removed(theirs.region)
         known_epoch = self._known_epoch(theirs, now_ms)
         session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
-        proof = proof_of(self._config.secret, b"welcome", session.hello, session.facts)
-        self._mesh.send(session, frames.Welcome(session.facts, proof))
+        self._mesh.send(session, frames.Welcome(session.facts, b""))
         session.stage = Stage.PROOF
+
+    def _check_secrets(self, theirs: Hello) -> None:
+        """Refuse a side of this version if only one of both has a secret; version 1 proves it."""
+        if theirs.protocol_high >= SEALED_SINCE:
+            check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
 
     def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
         """What to tell a region of itself; nothing of the life in which it asks again to join.
@@ -161,15 +170,33 @@ class Greeter:
         session.theirs = theirs
         session.facts = message.facts
         check_version(theirs, self._config)
+        self._check_secrets(theirs)
+        secret = self._config.secret
+        if not secret:
+            check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+            self._go_on(session, theirs, now_ms)
+            return
+        proof = proof_of(secret, b"proof", session.hello, session.facts)
+        self._mesh.send(session, frames.Proof(proof))
+        session.sealing = Seal(keys_of(secret, session.hello, session.facts)[0])
+        session.stage = Stage.CONFIRMATION
+
+    def confirmation(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+        """The side that we dialled has proved to know the secret."""
         secret = self._config.secret
         check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+        session.opening = Seal(keys_of(secret, session.hello, session.facts)[1])
+        assert session.theirs is not None
+        self._go_on(session, session.theirs, now_ms)
+
+    def _go_on(self, session: Session, theirs: Hello, now_ms: float) -> None:
+        """The side that we dialled may be believed what it says of itself."""
         expected = None if session.dialled is None else self.region_at(session.dialled)
         self._look_at_removals(theirs, now_ms)
         self._check_facts(session, theirs, expected, now_ms)
         self._check_own_life(theirs)
-        self._mesh.send(
-            session, frames.Proof(proof_of(secret, b"proof", session.hello, session.facts))
-        )
+        if not self._config.secret:
+            self._mesh.send(session, frames.Proof(b""))
         if self._local.cluster_id:
             self._on_up(session, now_ms)
         else:
@@ -192,6 +219,12 @@ class Greeter:
         cluster_id = self._local.cluster_id
         secret = self._config.secret
         check_proof(message.proof, secret, b"proof", session.hello, session.facts)
+        if secret:
+            dialled, answered = keys_of(secret, session.hello, session.facts)
+            session.opening = Seal(dialled)
+            proof = proof_of(secret, b"welcome", session.hello, session.facts)
+            self._mesh.send(session, frames.Proof(proof))
+            session.sealing = Seal(answered)
         self._check_facts(session, theirs, None, now_ms)
         if not cluster_id:
             raise Refusal(

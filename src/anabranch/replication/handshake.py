@@ -4,13 +4,19 @@
 
     the side that dialled            the other side
     HELLO facts, nonce        ──▶
-                              ◀──    WELCOME facts, nonce, proof
+                              ◀──    WELCOME facts, nonce
     PROOF proof               ──▶
+                              ◀──    PROOF proof, if there is a secret
                               ◀──    MEMBERS, if the side that dialled joins
 
 A proof is an HMAC-SHA256 over both halves as they were sent, so nothing in them can be exchanged,
-and differs by side, so none can be sent back. The secret itself is never sent. Only the protocol
-version is looked at before the proof.
+and differs by side, so none can be sent back. The secret itself is never sent. The side that
+dialled proves first: who only connects to us gets nothing that a secret could be guessed from. What
+follows the proofs is sealed (:mod:`sealing`). Only the protocol version, and whether there is a
+secret, are looked at before.
+
+Version 1 proved in the WELCOME and sealed nothing. Regions without a secret still speak it, those
+with one do not.
 """
 
 from __future__ import annotations
@@ -23,13 +29,19 @@ from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.membership import Membership
 
 __all__ = [
+    "SEALED_SINCE",
     "UNKNOWN_RETRY_MS",
     "check_facts",
     "check_names",
     "check_proof",
+    "check_secrets",
     "check_version",
     "proof_of",
+    "spoken",
 ]
+
+SEALED_SINCE = 2
+"""The first protocol version in which the side that dialled proves first, and frames are sealed."""
 
 UNKNOWN_RETRY_MS = 1000
 """An admission that is on its way to us takes no longer."""
@@ -47,18 +59,27 @@ def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: b
     """Refuse a side that does not know the secret, or knows one where none is set."""
     if hmac.compare_digest(proof, proof_of(secret, side, hello, facts)):
         return
-    if not secret:
-        text = "no secret is configured here, but the other side has one"
-    elif not proof:
-        text = "a secret is configured here, and the other side has none"
-    else:
-        text = "the secrets differ"
-    raise Refusal(Reason.SECRET, text)
+    check_secrets(theirs=bool(proof), ours=bool(secret))
+    raise Refusal(Reason.SECRET, "the secrets differ")
+
+
+def check_secrets(*, theirs: bool, ours: bool) -> None:
+    """Refuse a side if only one of both has a secret."""
+    if theirs and not ours:
+        raise Refusal(Reason.SECRET, "no secret is configured here, but the other side has one")
+    if ours and not theirs:
+        raise Refusal(Reason.SECRET, "a secret is configured here, and the other side has none")
+
+
+def spoken(config: ReplicationConfig) -> tuple[int, int]:
+    """The lowest and the highest protocol version that are spoken."""
+    low, high = config.protocol
+    return (max(low, SEALED_SINCE) if config.secret else low), high
 
 
 def check_version(theirs: Hello, config: ReplicationConfig) -> None:
     """Refuse a side with which no protocol version is common."""
-    low, high = config.protocol
+    low, high = spoken(config)
     if theirs.protocol_high < low or theirs.protocol_low > high:
         raise Refusal(
             Reason.VERSION,

@@ -206,7 +206,7 @@ class ReplicationConfig:
     secret: bytes = b""
     """What every member must prove to know; nothing is asked for if it is empty."""
     feature_level: int = 1
-    protocol: tuple[int, int] = (1, 1)
+    protocol: tuple[int, int] = (1, 2)
     """The lowest and the highest protocol version that are spoken."""
     window_bytes: int = 8 << 20
     """What a peer may send before we grant more."""

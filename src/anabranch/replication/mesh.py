@@ -81,6 +81,8 @@ class Mesh:
         self._send(session, framed(frame_type, payload), saved)
 
     def _send(self, session: Session, frame: bytes, saved: int = 0) -> None:
+        if session.sealing is not None:
+            frame = session.sealing.close(frame)
         self.transport.send(session.link, frame)
         if session.region:
             counters = self.peer(session.region).counters

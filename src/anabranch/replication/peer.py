@@ -14,6 +14,7 @@ from typing import Final
 from anabranch.replication.frames import Hello, Row
 from anabranch.replication.interface import Chance
 from anabranch.replication.lag import ReceiveLag
+from anabranch.replication.sealing import Seal
 from anabranch.replication.transfer import Transfer
 
 __all__ = [
@@ -82,6 +83,7 @@ class Stage(Enum):
     HELLO = "hello"
     WELCOME = "welcome"
     PROOF = "proof"
+    CONFIRMATION = "confirmation"
     MEMBERS = "members"
     UP = "up"
 
@@ -101,6 +103,10 @@ class Session:
     hello: bytes = b""
     facts: bytes = b""
     """The two halves of the handshake, as they were sent."""
+    sealing: Seal | None = None
+    """Of what we send from now on; None if nothing is sealed."""
+    opening: Seal | None = None
+    """Of what comes from now on."""
 
     theirs: Hello | None = None
     region: int = 0

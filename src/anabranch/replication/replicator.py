@@ -72,6 +72,7 @@ class Replicator:
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
             (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._greeter.welcome),
             (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._greeter.proof),
+            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, self._greeter.confirmation),
             (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._greeter.members),
             (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
             (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
@@ -243,6 +244,8 @@ class Replicator:
 
     def _handle(self, session: Session, frame_type: int, payload: bytes, now_ms: float) -> None:
         try:
+            if session.opening is not None:
+                payload = session.opening.open(frame_type, payload)
             body = frames.body_of(frame_type, payload)
         except Refusal:
             if session.region:

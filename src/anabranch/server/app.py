@@ -319,6 +319,14 @@ def _announce(loaded: Loaded) -> None:
             "security.open",
             note="anybody who reaches the port may do everything: set requirepass or bind",
         )
+    is_proved = settings.gossip_secret or settings.tls_replication
+    if settings.region_id and not is_proved and _reachable(settings.gossip_bind):
+        emit(
+            "warning",
+            "security.gossip_open",
+            note="anybody who reaches the gossip port may change all data in all regions: set "
+            "gossip-secret, or tls-replication, or gossip-bind",
+        )
 
 
 def _reachable(bind: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from anabranch.errors import ConfigError
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
 from anabranch.keyspace.touches import Place
 from anabranch.oplog.log import OpLog
@@ -18,6 +19,7 @@ from anabranch.replication.local import RegionLocal
 from anabranch.replication.marks import MarkWatch
 from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
+from anabranch.replication.sealing import stretched
 from anabranch.server.certificates import Certificates
 from anabranch.server.gossip import Fault, Gossip
 from anabranch.server.identity import (
@@ -60,6 +62,11 @@ CLOCK_IS_OFF: Final = (
     "IDs are not made from it, give milliseconds or write to another region"
 )
 
+HAS_NO_CLUSTER: Final = (
+    "this region belongs to no cluster: give the first region --cluster-create yes, and every "
+    "other one --join host:port with the gossip address of a member"
+)
+
 _QUIET: Final = frozenset(
     {
         *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_held_tags"),
@@ -92,6 +99,7 @@ class Regions(RegionLocal):
         self._refusing = False  # writes, because too few regions keep up
         self._certificates: Certificates | None = None
         self._config: ReplicationConfig
+        self._secret = ""
         self._is_newcomer = False  # and takes no writes yet
         self._was_removed = ""  # why others do not listen to us any more
         self._was_set_back = ""  # how they know
@@ -102,11 +110,15 @@ class Regions(RegionLocal):
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
-        """What was kept is recovered, and the log can be written. Raises :class:`OSError`.
+        """What was kept is recovered, and the log can be written.
+
+        Raises :class:`OSError`; :class:`ConfigError` if there is no cluster to belong to.
 
         ``was_cut``: recovery has cut off the end of the log.
         """
         settings = self._settings
+        if not (self.replica.cluster_id or settings.cluster_create or settings.join):
+            raise ConfigError(HAS_NO_CLUSTER)
         self.open_log(storage, log)
         self._lifetime = Lifetime(storage, boot_id())
         self._durability.on_taken = self.taken
@@ -181,7 +193,10 @@ class Regions(RegionLocal):
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000
         self._config.hold_bytes = self._settings.gossip_hold_bytes
-        self._config.secret = self._settings.gossip_secret.encode()
+        secret = self._settings.gossip_secret
+        if secret != self._secret:
+            self._secret = secret
+            self._config.secret = stretched(secret)
 
     def _pulse(self) -> None:
         self._tick = asyncio.get_running_loop().call_later(TICK_S, self._pulse)

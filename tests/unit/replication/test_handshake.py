@@ -98,8 +98,10 @@ def test_a_proof_depends_on_the_side_and_on_both_halves() -> None:
     assert all(len(proof) == 32 for proof in proofs)
 
 
-@pytest.mark.parametrize("frame_type", [FrameType.HELLO, FrameType.WELCOME, FrameType.PROOF])
-def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType) -> None:
+@pytest.mark.parametrize(
+    ("frame_type", "at"), [(FrameType.HELLO, -3), (FrameType.WELCOME, -5), (FrameType.PROOF, -1)]
+)
+def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: int) -> None:
     """Somebody in between who can make checksums, but does not know the secret."""
     nodes = pair({"secret": b"s"}, {"secret": b"s"})
 
@@ -107,7 +109,7 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType) -> No
         if frame[4] != frame_type:
             return frame
         body = bytearray(frame[13:])
-        body[-1] ^= 1  # in a nonce or a proof
+        body[at] ^= 1  # in a nonce or a proof
         return frames.framed(frame_type, bytes(body))
 
     nodes[0].world.on_frame = meddle
@@ -116,6 +118,43 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType) -> No
     assert not list(nodes[1].replicator._mesh.up())
     reasons = {reason for node in nodes for reason, _ in refusals(node)}
     assert reasons == {Reason.SECRET}
+
+
+def said_to_a_stranger(secret: bytes, *, version: int = 2) -> tuple[Node, list[bytes]]:
+    """What a region sends to somebody who dials it and says something, but proves nothing."""
+    nodes = pair({"secret": secret}, {"secret": secret})
+    world, node = nodes[0].world, nodes[0]
+    sent: list[bytes] = []
+    node.send = lambda link, frame: sent.append(frame)  # type: ignore[method-assign]
+    hello = frames.Hello(
+        1, version, "c", 2, "us", 0, "run", 1, frames.MODULUS, "us", 2, -1, bytes(32),
+        has_secret=version > 1,
+    )  # fmt: skip
+    node.replicator.link_up(900, world.now_ms, None)
+    for message in (hello, frames.Proof(bytes(32))):
+        frame = frames.encode(message)
+        node.replicator.receive(900, frame[4], frame[5:], world.now_ms)
+    return node, sent
+
+
+def test_a_stranger_gets_nothing_that_a_secret_could_be_guessed_from() -> None:
+    _, sent = said_to_a_stranger(b"one secret")
+    assert [frame[4] for frame in sent] == [FrameType.WELCOME, FrameType.BYE]
+    assert sent == said_to_a_stranger(b"another secret")[1]
+
+
+def test_a_region_with_a_secret_does_not_speak_the_version_that_seals_nothing() -> None:
+    node, sent = said_to_a_stranger(b"s", version=1)
+    assert [frame[4] for frame in sent] == [FrameType.BYE]
+    assert (Reason.VERSION, "no common protocol version: 2 to 2 here, 1 to 1 there") in refusals(
+        node
+    )
+
+
+def test_regions_without_a_secret_still_speak_version_1() -> None:
+    nodes = pair({}, {"protocol": (1, 1)})
+    nodes[0].world.run(1000)
+    assert nodes[0].peer(2).state == "in_sync"
 
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

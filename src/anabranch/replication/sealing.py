@@ -1,0 +1,79 @@
+"""Frames that nobody in between can change: a MAC on each, in the order in which they were sent.
+
+Where a secret is set, both sides derive two keys from it and from what both have said in the
+greeting, nonces included: one for each direction of this link. A sealed frame ends with a keyed
+BLAKE2b over its place in the order (8 bytes, little-endian, from 0), its type and its content. A
+frame that was changed, left out, repeated, or sent earlier than another does not fit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from typing import Final
+
+from anabranch.replication.frames import TAG_BYTES, Reason, Refusal
+
+__all__ = ["Seal", "keys_of", "stretched"]
+
+_HEAD: Final = struct.Struct("<IB")
+_PLACE: Final = struct.Struct("<QB")
+
+
+_SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1, "maxmem": 64 << 20}
+"""32 MiB and some 0.1 s for each guess."""
+
+
+def stretched(secret: str) -> bytes:
+    """What regions use in place of the secret: guessing it from what was sent takes longer so."""
+    if not secret:
+        return b""
+    return hashlib.scrypt(secret.encode(), salt=b"anabranch gossip 2", **_SCRYPT)
+
+
+def keys_of(secret: bytes, hello: bytes, facts: bytes) -> tuple[bytes, bytes]:
+    """The keys of one link: of what the side that dialled sends, and of what the other one sends.
+
+    ``hello`` and ``facts`` are what both said in the greeting, as it was sent.
+    """
+    said = hashlib.sha256(hello).digest() + hashlib.sha256(facts).digest()
+    root = hmac.new(secret, b"anabranch link" + said, hashlib.sha256).digest()
+    dialled, answered = (
+        hashlib.blake2b(key=root, person=side, digest_size=32).digest()
+        for side in (b"dialled", b"answered")
+    )
+    return dialled, answered
+
+
+class Seal:
+    """One direction of one link."""
+
+    def __init__(self, key: bytes) -> None:
+        self._keyed = hashlib.blake2b(key=key, digest_size=TAG_BYTES)
+        self._count = 0
+
+    def _tag(self, frame_type: int, content: memoryview) -> bytes:
+        mac = self._keyed.copy()
+        mac.update(_PLACE.pack(self._count, frame_type))
+        mac.update(content)
+        self._count += 1
+        return mac.digest()
+
+    def close(self, frame: bytes) -> bytes:
+        """The next frame to be sent, sealed."""
+        length, frame_type = _HEAD.unpack_from(frame)
+        content = memoryview(frame)[_HEAD.size :]
+        head = _HEAD.pack(length + TAG_BYTES, frame_type)
+        return b"".join((head, content, self._tag(frame_type, content)))
+
+    def open(self, frame_type: int, payload: bytes) -> bytes:
+        """The content of the next frame that has come; :class:`Refusal` if it does not fit."""
+        content = memoryview(payload)[: max(len(payload) - TAG_BYTES, 0)]
+        if not hmac.compare_digest(self._tag(frame_type, content), payload[len(content) :]):
+            raise Refusal(
+                Reason.FORGED,
+                f"a frame of type {frame_type} is not what the other side sent next: somebody in "
+                "between changes, repeats or leaves out frames",
+            )
+        return bytes(content)
