@@ -212,7 +212,7 @@ class Stream:
 
     def live_among(self, ids: Sequence[int]) -> list[int]:
         """Which of these IDs live entries have, in the order given."""
-        if len(self.logs) == 1:
+        if len(self.logs) == 1 and len(ids) > 1:
             return self.local.live_among(ids)
         return [entry_id for entry_id in ids if self.find(entry_id) is not None]
 
@@ -276,7 +276,7 @@ class Stream:
 
     def remove_all(self, ids: Sequence[int]) -> list[int]:
         """Remove the live entries among these distinct IDs; the IDs of those there were."""
-        if len(self.logs) == 1:
+        if len(self.logs) == 1 and len(ids) > 1:
             return self.local.remove_all(ids)
         return [entry_id for entry_id in ids if self.remove(entry_id)]
 
