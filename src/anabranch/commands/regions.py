@@ -145,7 +145,7 @@ def _member(replica: Replica, number: int, state: str) -> Map:
     return Map(
         [
             ("region", number),
-            ("name", "" if member is None else member.name),
+            ("name", replica.former_names.get(number, "") if member is None else member.name),
             ("address", "" if member is None else f"{member.host}:{member.port}"),
             ("epoch", epoch_of(max(origins, default=0))),
             ("state", state),

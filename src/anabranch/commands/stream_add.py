@@ -105,12 +105,12 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
                 if ctx.settings.xadd_id_uniqueness_mode == "strict":
                     raise CommandError(_FULL_ID)
             break
+    if options.pid and (options.given_id is not None or options.ms is not None):
+        raise CommandError(_IDMP_NOT_AUTO)
     settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
     if rule.maxlen is not None or rule.minid is not None:
         rule.policy = options.policy or Policy.KEEPREF
         options.trim = rule
-    if options.pid and (options.given_id is not None or options.ms is not None):
-        raise CommandError(_IDMP_NOT_AUTO)
     options.fields_at = index + 1
     return options
 

@@ -22,6 +22,10 @@ _KEY_NEEDED = (
     "use the MKSTREAM option to create an empty stream automatically."
 )
 
+_CREATE_ARGS_MAX = 8
+_SET_ID_ARGS_MAX = 7
+"""More arguments are an option given twice. Redis counts them behind its look at the key."""
+
 
 def _wrong_form(args: list[bytes]) -> CommandError:
     return CommandError(
@@ -47,8 +51,6 @@ def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool,
             index += 2
         else:
             raise _wrong_form(args)
-    if len(args) > (8 if mkstream_allowed else 7):  # an option given twice
-        raise _wrong_form(args)
     return mkstream, entries_read
 
 
@@ -77,6 +79,8 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
     stream = ctx.stream(key)
     if stream is None and not mkstream:
         raise CommandError(_KEY_NEEDED)
+    if len(args) > _CREATE_ARGS_MAX:
+        raise _wrong_form(args)
     start: int | None
     if raw == b"$":
         # With several regions: whatever this one has not seen, even if its ID is lower.
@@ -102,6 +106,8 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     """XGROUP SETID; unlike CREATE it takes ``-`` and ``+`` too, as Redis does."""
     _, entries_read = _start_and_read(args, mkstream_allowed=False)
     stream, _ = _existing_group(ctx, args)
+    if len(args) > _SET_ID_ARGS_MAX:
+        raise _wrong_form(args)
     raw = args[4]
     last_id: int | None
     if raw == b"$":

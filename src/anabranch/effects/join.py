@@ -60,6 +60,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
     join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
     for region, epoch in other.removed.items():
         mine.removed[region] = max(mine.removed.get(region, 0), epoch)
+    mine.former_names = {**other.former_names, **mine.former_names}
     for region in {**mine.admissions, **other.admissions}:
         join_dots(
             mine.admissions.setdefault(region, {}),

@@ -94,6 +94,8 @@ def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
 def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
     """See :class:`kinds.RemoveRegion`. An admission that it did not know of stays."""
     replica = replica_of(keyspace)
+    if (member := replica.members.get(effect.region)) is not None:
+        replica.former_names[effect.region] = member.name
     forget_covered(replica.admissions.get(effect.region, {}), replica.knows)
     replica.renew_members()
     replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)

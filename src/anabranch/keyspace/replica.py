@@ -92,6 +92,7 @@ class Replica:
         "context",
         "default_limits",
         "flushes",
+        "former_names",
         "hybrid_ms",
         "marked",
         "members",
@@ -115,6 +116,7 @@ class Replica:
         self.members: dict[int, Member] = {}  # by region number, from the admissions
         self.admissions: dict[int, dict[Dot, Member]] = {}
         self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
+        self.former_names: dict[int, str] = {}  # of removed regions, as far as they were known here
         # Of the effect being applied:
         self.origin = own
         self.number = 0
@@ -165,6 +167,7 @@ class Replica:
             self.cluster_id,
             self.touches.written() if keeps_touches else None,
             self.conflicts.written(),
+            list(self.former_names.items()),
         ]
 
     def read(self, written: list[Any]) -> None:
@@ -185,6 +188,7 @@ class Replica:
             self.admissions.setdefault(region, {})[origin, number] = Member(*rest)
         self.renew_members()
         self.removed = dict(removed)
+        self.former_names = dict(written[9]) if len(written) > 9 else {}
         self.flushes = {(origin, number): db for origin, number, db in flushes}
         self.unstable_marks.update(dict.fromkeys(self.flushes))
 

@@ -154,6 +154,8 @@ class Reason(IntEnum):
     """Whoever is told this has issued numbers twice: it must stop writing."""
     FORGED = 18
     """A frame is not the one that the other side sent next."""
+    HEARD = 19
+    """Another server with that number was heard of a moment ago, and may be gone: ask again."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):

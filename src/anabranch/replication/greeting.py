@@ -43,6 +43,8 @@ NONCE_BYTES: Final = 32
 
 ALIVE_MS: Final = 3000
 """Three heartbeats: who was heard of since then, by whatever way, is alive."""
+ASK_AGAIN_MS: Final = 1000
+"""After this long a server that is alive has been heard of again."""
 
 
 class Greeter:
@@ -55,6 +57,8 @@ class Greeter:
         self._local = mesh.local
         self._config = config
         self._on_up = on_up
+        self._asked: dict[int, tuple[str, float]] = {}
+        """Who asked last for a number that may be in use, and when first."""
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
@@ -148,21 +152,42 @@ class Greeter:
         self, session: Session, theirs: Hello, expected: int | None, now_ms: float
     ) -> None:
         membership = self._mesh.membership
-        taken = Refusal(
-            Reason.REGION,
-            f"the number {theirs.region} is taken by another server: choose one that is free",
-            ALIVE_MS,
-        )
         is_used = self._is_used_by_another(theirs, now_ms)
         try:
             check_facts(theirs, self._local.cluster_id, membership, expected)
         except Refusal as refusal:
             if refusal.reason == Reason.EPOCH and is_used:
-                raise taken from None
+                raise self._in_use(theirs, now_ms) from None
             raise
         check_names(theirs, session.names, membership)
         if is_used:
-            raise taken
+            raise self._in_use(theirs, now_ms)
+
+    def _in_use(self, theirs: Hello, now_ms: float) -> Refusal:
+        """Another server has this number; or had it, if nothing was heard of it since this asks.
+
+        Whoever comes back with an empty disk asks while its former process is still remembered.
+        """
+        region = theirs.region
+        run_id, asked_ms = self._asked.get(region, ("", 0.0))
+        if run_id != theirs.run_id:
+            asked_ms = now_ms
+            self._asked[region] = theirs.run_id, asked_ms
+        session = self._mesh.session_of(region)
+        heard_ms = max(
+            self._mesh.rows.heard_ms.get(region, 0.0), 0.0 if session is None else session.heard_ms
+        )
+        if heard_ms <= asked_ms:
+            return Refusal(
+                Reason.HEARD,
+                f"a server with the number {region} was heard of a moment ago",
+                ASK_AGAIN_MS,
+            )
+        return Refusal(
+            Reason.REGION,
+            f"the number {region} is taken by another server: choose one that is free",
+            ALIVE_MS,
+        )
 
     def welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
         """The other side says who it is."""
@@ -232,7 +257,7 @@ class Greeter:
             )
         self._check_own_life(theirs)
         if not theirs.cluster_id:
-            self._admit(session, theirs)
+            self._admit(session, theirs, now_ms)
         self._on_up(session, now_ms)
 
     def _check_own_life(self, theirs: Hello) -> None:
@@ -248,13 +273,13 @@ class Greeter:
                 f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
             )
 
-    def _admit(self, session: Session, theirs: Hello) -> None:
+    def _admit(self, session: Session, theirs: Hello, now_ms: float) -> None:
         """Make a region a member that has asked for it."""
         mesh, local = self._mesh, self._local
         peer = mesh.peer(theirs.region)
         if peer.run_id != theirs.run_id:
             if peer.session is not None:
-                raise Refusal(Reason.REGION, f"the number {theirs.region} is taken")
+                raise self._in_use(theirs, now_ms)
             known = mesh.membership.lived_epoch(theirs.region)
             registrar = self._registrar()
             if known < 0 and not theirs.epoch and registrar != mesh.region:

@@ -44,7 +44,9 @@ HALF_OPEN_MS: Final = 2000.0
 
 FRAME_TYPES: Final = frozenset(FrameType)
 
-UNSPOKEN: Final = frozenset({Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE})
+UNSPOKEN: Final = frozenset(
+    {Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE, Reason.SILENT, Reason.HEARD}
+)
 """Reasons of a BYE that nobody need hear of."""
 
 _Handler = Callable[[Session, Any, float], None]
@@ -201,6 +203,10 @@ class Replicator:
             name = mesh.membership.name(peer.region)
             mesh.local.note("unreachable", region=peer.region, name=name, why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
+            region = self._greeter.region_at(session.dialled)
+            if reason == Reason.SILENT and region is not None:
+                name = mesh.membership.name(region)
+                mesh.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
             self._dialler.wait(session.dialled, now_ms, retry_after_ms)
 
     def _note_refusal(

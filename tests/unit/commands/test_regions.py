@@ -178,7 +178,9 @@ def test_members_and_who_was_removed(server: Harness) -> None:
     replica = server.region.replica
     replica.vector[origin_of(2, 4)] = 7
     replica.removed[9] = 2
+    replica.former_names[9] = "ap"
     rows = server.do("AB.REGION", "LIST")
+    assert rows[3][b"name"] == b"ap"
     assert [(row[b"region"], row[b"state"], row[b"epoch"]) for row in rows] == [
         (1, b"myself", 0),
         (2, b"in_sync", 4),

@@ -41,6 +41,9 @@ def _five() -> Streams:
         ("XGROUP CREATE s h 0 MKSTREAM ENTRIESREAD 1 MKSTREAM", _wrong_form("CREATE")),
         ("XGROUP CREATE s h 0 ENTRIESREAD 1 ENTRIESREAD 1", _wrong_form("CREATE")),
         ("XGROUP SETID s g 0 MKSTREAM", _wrong_form("SETID")),
+        ("XGROUP CREATE none g 8-3 ENTRIESREAD 3 ENTRIESREAD 3", KEY_NEEDED),
+        ("XGROUP SETID s nobody 0 ENTRIESREAD 3 ENTRIESREAD 3", _nogroup("s", "nobody")),
+        ("XGROUP SETID s g 0 ENTRIESREAD 3 ENTRIESREAD 3", _wrong_form("SETID")),
         ("XGROUP SETID s g 0 ENTRIESREAD", _wrong_form("SETID")),
         ("XGROUP SETID s g 0 ENTRIESREAD 1 WHAT", _wrong_form("SETID")),
         ("xgroup setid s g 0 what", _wrong_form("setid")),
@@ -188,3 +191,10 @@ def test_help_is_a_list_of_status_lines() -> None:
         assert shown.startswith(f"[+{name} <subcommand> [<arg")
         assert "Subcommands are:, +" in shown
         assert "+HELP, +" in shown
+
+
+def test_a_wrong_type_is_named_before_an_option_that_is_there_twice() -> None:
+    s = Streams()
+    s.run("SET text v")
+    line = "XGROUP CREATE text g 0 MKSTREAM MKSTREAM ENTRIESREAD 1 ENTRIESREAD 1"
+    assert s.fails(line) == "WRONGTYPE Operation against a key holding the wrong kind of value"

@@ -65,6 +65,7 @@ IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gene
         ("XADD s NOMKSTREAM NOMKSTREAM IDMPAUTO", INVALID_ID),
         ("XADD s NOMKSTREAM NOMKSTREAM IDMP", INVALID_ID),
         ("XADD s NOMKSTREAM NOMKSTREAM IDMP p", INVALID_ID),
+        ("XADD s MINID = 6 LIMIT 5 IDMP p i 1-0 f v", IDMP_NOT_AUTO),
         # IDMP
         ("XADD s IDMP p i IDMP p i * f v", IDMP_TWICE),
         ("XADD s IDMP p i IDMPAUTO p * f v", IDMP_TWICE),

@@ -87,6 +87,8 @@ def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
     three.start()
     world.run_until(world.converged, 15_000)
     assert epoch_of(three.local.origin) >= 1
+    assert not any("taken" in facts["text"] for facts in three.local.noted("refused"))
+    assert not any("taken" in facts["text"] for facts in one.local.noted("refused"))
     assert three.local.vector[3] == 1  # of its former life, from the others
     three.write()
     world.run_until(world.converged)

@@ -279,6 +279,8 @@ def test_a_silent_link_is_given_up_and_dialled_again() -> None:
     assert one.local.noted("unreachable") == [
         {"region": 2, "name": "us", "why": "nothing was heard for 5 s"}
     ]
+    assert not one.local.noted("refused")
+    assert not two.local.noted("refused")
     one.write()
     world.heal()
     world.run_until(world.converged, 11_000)
