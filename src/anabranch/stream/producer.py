@@ -41,16 +41,19 @@ class Producers:
             return None
         return known[0]
 
-    def remember(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:
-        """Store a pair as the producer's newest; drops its oldest beyond ``maxsize``."""
+    def remember(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> bytes | None:
+        """Store a pair as the newest of its producer; what went beyond ``maxsize``, if any did."""
         table = self.tables.setdefault(pid, {})
         if table.pop(iid, None) is None:  # an expired one may still stand there
             self.tracked += 1
         table[iid] = (entry_id, inserted_ms)
         self.iids_added += 1
         if len(table) > self.maxsize:
-            del table[next(iter(table))]
+            oldest = next(iter(table))
+            del table[oldest]
             self.tracked -= 1
+            return oldest
+        return None
 
     def restore(self, pid: bytes, iid: bytes, entry_id: int, inserted_ms: int) -> None:
         """Store a pair that a payload carried; it was counted when it was added."""

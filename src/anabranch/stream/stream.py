@@ -409,10 +409,13 @@ class Stream:
             else:
                 table[iid] = dots[winner(dots)].answered, table[iid][1]
             return
-        tag = dots[winner(dots)] if len(dots) > 1 else next(iter(dots.values()))
-        producers.remember(pid, iid, tag.answered, _newest_ms(dots))
-        if len(tags) > len(table):
-            self.forget_tags(pid)
+        if len(dots) > 1:
+            dropped = producers.remember(pid, iid, dots[winner(dots)].answered, _newest_ms(dots))
+        else:
+            ((entry_id, at_ms, _, stays),) = dots.values()
+            dropped = producers.remember(pid, iid, stays or entry_id, at_ms)
+        if dropped is not None:
+            tags.pop(dropped, None)
 
     def _renew_table(self, pid: bytes) -> None:
         """Derive a producer's look-up table anew; its old one counts as gone."""
