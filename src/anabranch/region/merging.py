@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of
+from anabranch.effects.apply import numbers_of, total_numbers
+from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import join_keyspaces, take_key
+from anabranch.effects.merge import MERGE
 from anabranch.effects.merge_stream import known_stream, replica_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, Seen, origin_of
@@ -36,19 +38,22 @@ class Merging:
     def apply(self, batches: Sequence[Batch]) -> None:
         """Apply what another region did, as one; its causes must have been applied before.
 
-        The caller has written down what this region did before, and writes down the batches.
+        The caller has written down what this region did before, and writes down the batches. All
+        of them are read before the first effect: :class:`EffectFormatError`, and nothing has
+        changed, if one has what no region sends.
         """
+        effects = [_sent_effects(batch) for batch in batches]
         replica = replica_of(self._region.keyspace)
         ctx = self._region.context
         now_ms = self._region.clock.now_us() // 1000
         ctx.set_time(now_ms)
-        for batch in batches:
+        for batch, decided in zip(batches, effects, strict=True):
             origin = batch.origin
             context = batch.dependencies
             number = batch.first
             assert number == replica.vector.get(origin, 0) + 1
             assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
-            for effect in effects_in(batch):
+            for effect in decided:
                 replica.begin(origin, number, context)
                 ctx.carry_out(effect)
                 count = numbers_of(effect)
@@ -166,3 +171,23 @@ class Merging:
             if isinstance(group, SharedGroup) and not group.is_settled(origin, number):
                 ranges = [(origin, number - 1, number)]
                 emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))
+
+
+def _sent_effects(batch: Batch) -> list[kinds.Effect]:
+    """What a batch of another region does; :class:`EffectFormatError` if regions send no such."""
+    effects = effects_in(batch)
+    for effect in effects:
+        if effect.local or type(effect) not in MERGE:
+            raise EffectFormatError(f"{type(effect).__name__} is no effect that regions send")
+        if isinstance(effect, kinds.AddRun):
+            count = len(effect.ids)
+            columns = (effect.sizes, effect.weights)
+            if not count or any(len(each) != count for each in columns):
+                raise EffectFormatError("columns of entries differ in length")
+            if sum(effect.sizes) != len(effect.data) or min(effect.sizes) < 1:
+                raise EffectFormatError("entries are not as long as their data")
+    if total_numbers(effects) != batch.numbered:
+        raise EffectFormatError(
+            f"effects with {total_numbers(effects)} numbers where {batch.numbered} were announced"
+        )
+    return effects
