@@ -387,15 +387,18 @@ def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
     next_start = 0
     rows: list[tuple[int, int, int, int]] = []
     parts: list[bytes] = []
-    window = []
+    window: list[PendingEntry] = []
     for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
-        window.append(entry)
-        if len(window) > attempts:
+        if len(window) > attempts and entry.entry_id != window[-1].entry_id:
             break
+        window.append(entry)
+    last_id = -1
     for entry in window:
-        if attempts == 0 or len(rows) + len(ghosts) == count:
+        # Not between entries with one ID: the next call would begin with the first of them again.
+        if entry.entry_id != last_id and (attempts <= 0 or len(rows) + len(ghosts) >= count):
             next_start = entry.entry_id
             break
+        last_id = entry.entry_id
         attempts -= 1
         found = stream.find_pending(group, entry)
         if found is None:

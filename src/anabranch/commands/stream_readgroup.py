@@ -138,9 +138,12 @@ def _history(
     rows: list[_Row] = []
     if budget is not None:
         budget.begin(key)
+    last_id = -1
     for entry in consumer.between(after + 1, MAX_ID):
-        if len(chunks) == request.count or (budget is not None and budget.exhausted):
-            break
+        is_full = 0 < request.count <= len(chunks) or (budget is not None and budget.exhausted)
+        if is_full and entry.entry_id != last_id:
+            break  # not between entries with one ID: the next call would pass by the second
+        last_id = entry.entry_id
         found = stream.find_pending(group, entry)
         if found is None:
             chunk: bytes = b"*2\r\n%b%b" % (
