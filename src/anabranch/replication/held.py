@@ -57,7 +57,7 @@ class HeldTagWatch:
                 db=last.db,
                 key=last.key.decode(errors="backslashreplace"),
                 producer=last.pid.decode(errors="backslashreplace"),
-                stays=text(last.stays),
-                goes=text(last.goes) if last.goes else "unknown",
+                stays=text(last.stays).decode(),
+                goes=text(last.goes).decode() if last.goes else "unknown",
             )
             news.clear()
