@@ -38,7 +38,12 @@ class Lag:
 
 
 def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
-    """The lag from the texts of two offsets: where a batch ended, and what there was."""
+    """The lag from the texts of two offsets: where a batch ended, and what there was.
+
+    Nothing for a batch that is repeated after a restart: Spark has not asked what there is.
+    """
+    if latest == "None":
+        return []
     reached, newest = Vector.parse(end), Vector.parse(latest)
     behind = {(each.stream, each.region): len(each) for each in newest.ranges(reached)}
     return [
