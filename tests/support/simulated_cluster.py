@@ -109,7 +109,7 @@ class SimulatedCluster:
         if session.waiter is not None:
 
             def is_answered() -> bool:
-                process.region.found_out()
+                process.region.waking.found_out()
                 return session.waiter is None
 
             self.until(is_answered)

@@ -175,7 +175,7 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
         ended = ctx.dispatcher.failed(CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
         if entry is not None:
             entry.failed += 1
-    ctx.region.release(waiter, ended)
+    ctx.region.waking.release(waiter, ended)
     return ONE
 
 

@@ -27,8 +27,8 @@ PRODUCER_KEYS_MAX = 1000
 RECORDS_MAX = 1000
 """Ledger records of a stream dropped per slice."""
 
-SEAL_BLOCKS_MAX = 400
-"""Full blocks sealed per slice of a quiet server: some ten milliseconds."""
+SEAL_BLOCKS_MAX = 100
+"""Full blocks sealed per slice of a quiet server: some three milliseconds."""
 
 SEAL_BLOCKS_BUSY_MAX = 20
 """The same while clients keep the server busy: under one per cent of its time."""

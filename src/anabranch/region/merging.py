@@ -97,8 +97,8 @@ class Merging:
         self.resolve()
         self._count(now_ms)
         if self._region.keyspace.ready:
-            self._region.serve_ready(now_ms)
-        self._region.covered(now_ms)
+            self._region.waking.serve()
+        self._region.waking.covered()
 
     def _count(self, now_ms: int) -> None:
         """Take over what was noticed."""

@@ -3,6 +3,7 @@
     region.execute(session, requests)    requests in, replies in ``session.outbox``
     region.tick()                        time passes: timeouts, expiry, background slices
     region.take_pending()                other sessions that got something to write
+    region.scheduler.run_turn()          what was too long for one turn goes on
     region.merging.apply(batches)        what other regions did
 
 Whoever drives it (the server, a test, the simulator) owns sockets and time. Nothing in here
@@ -25,15 +26,16 @@ from anabranch.commands.transaction import end_transaction
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, includes, origin_of
-from anabranch.keyspace.waiters import Waiter
+from anabranch.keyspace.replica import Replica, origin_of
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
 from anabranch.metrics.stats import Stats
 from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
+from anabranch.region.waking import Waking
 from anabranch.resp.encode import QUEUED
+from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
     from anabranch.commands.host import Clock, Host
@@ -41,12 +43,6 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
 __all__ = ["Region"]
-
-OUTPUT_SLICE_BYTES = 4 * 1024 * 1024
-"""Replies made for one connection before they are written and the others have their turn."""
-
-ATTENTION_NS = 20_000
-"""Requests quicker than this cannot have made a reply that counts towards the slice."""
 
 
 class Region:
@@ -75,7 +71,7 @@ class Region:
         self.acl = AclRegistry(settings.requirepass, commands)
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
-        self.unfinished: dict[Session, None] = {}  # with requests to go on with next turn
+        self.scheduler = Scheduler(clock.ticks_ns)
         self.context = Context(
             keyspace=self.keyspace,
             settings=settings,
@@ -93,6 +89,7 @@ class Region:
         self.rates = Rates()
         self.context.region = self
         self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
+        self.waking = Waking(self)
         self.merging = Merging(self)
         self._maintenance = Maintenance(self)
         self._next_session_id = 1
@@ -112,9 +109,7 @@ class Region:
     def close_session(self, session: Session) -> None:
         """The connection is gone: forget what it waits for, watches and listens to."""
         self.sessions.pop(session.id, None)
-        if session.waiter is not None:
-            self.keyspace.waiters.remove(session.waiter)
-            session.waiter = None
+        self.waking.forget(session)
         end_transaction(self.context, session)
         session.backlog.clear()
         session.outbox.clear()
@@ -122,7 +117,6 @@ class Region:
         self.channels.forget(session)
         self.dispatcher.monitors.pop(session, None)
         self.dispatcher.postponed.pop(session, None)
-        self.unfinished.pop(session, None)
         if not self.dispatcher.monitors:
             self.dispatcher.guarded_by.discard("monitor")
 
@@ -137,9 +131,10 @@ class Region:
     def execute(self, session: Session, requests: Sequence[list[bytes]]) -> None:
         """Run requests in order; replies are appended to ``session.outbox``.
 
-        A request that blocks, or that a pause holds back, leaves the rest in the backlog.
+        The rest stays in the backlog behind a request that blocks or that a pause holds back, and
+        when the slice of time is over that the caller has from the scheduler.
         """
-        if session.waiter is not None or session.backlog:
+        if session.backlog or not self.can_go_on(session):
             session.backlog.extend(requests)
             return
         now_ms = self.clock.now_us() // 1000
@@ -155,8 +150,8 @@ class Region:
         guards = dispatcher.guarded_by
         ready = self.keyspace.ready
         slower_than_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
-        attention_ns = min(slower_than_ns, ATTENTION_NS)
-        produced = 0
+        waking = self.waking
+        untouched = len(ready) if waking.is_under_way else 0  # made ready by others
         ticks = self.clock.ticks_ns
         out = session.outbox
         entry: Entry | None = None
@@ -168,7 +163,12 @@ class Region:
         histogram: list[int] = []
         rest = iter(requests)
         started = ticks()
+        deadline = max(self.scheduler.deadline_ns, started + 1)
         for args in rest:
+            if started >= deadline:
+                session.backlog.append(args)
+                session.backlog.extend(rest)
+                break
             try:
                 if args[0] != name or not low <= len(args) <= high:
                     name = None
@@ -208,23 +208,20 @@ class Region:
                     self._say(session, entry, reply)
                 else:
                     out.append(reply)
-            elif session.waiter is not None or session in dispatcher.postponed:
+            elif not self.can_go_on(session):
                 session.backlog.extend(rest)
                 break
             total_ns += spent
             histogram[spent.bit_length()] += 1
-            if spent >= attention_ns:  # long enough for the slow log, or for a large reply
-                if spent >= slower_than_ns:
-                    self.slow(session, entry, args, spent)  # type: ignore[arg-type]
-                produced += len(reply or b"")
-                if produced > OUTPUT_SLICE_BYTES:
+            if spent >= slower_than_ns:
+                self.slow(session, entry, args, spent)  # type: ignore[arg-type]
+            if ready and len(ready) > untouched:
+                if not waking.is_under_way:
+                    waking.serve()
+                if waking.is_under_way:
+                    waking.after(session)
                     session.backlog.extend(rest)
-                    self.unfinished[session] = None
-                    if ready:
-                        self.serve_ready(now_ms)
                     break
-            if ready:
-                self.serve_ready(now_ms)
                 ctx.enter(session, now_ms)
                 started = ticks()
             if gated and session.closing:
@@ -255,11 +252,6 @@ class Region:
         elif session.reply_mode == "on":
             session.outbox.append(reply)
 
-    def _refused(self, session: Session, entry: Entry | None, refusal: CommandError) -> bytes:
-        if entry is not None:
-            entry.failed += 1
-        return self.dispatcher.failed(refusal)
-
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed by our own fault: the operator's log has it, the client lives on."""
         name = entry.command.full_name if entry is not None else "?"
@@ -284,68 +276,20 @@ class Region:
                 shown = redacted(args)
             self.slowlog.add(now_s, spent_ns // 1000, shown, session.address, session.name)
 
-    # -- blocked commands ---------------------------------------------------------------------
+    # -- going on -----------------------------------------------------------------------------
 
-    def serve_ready(self, now_ms: int) -> None:
-        """Run again what waits for keys that changed, until nothing changes any more."""
-        ready = self.keyspace.ready
-        while ready:
-            keys = list(ready)
-            ready.clear()
-            for index, key in keys:
-                database = self.keyspace.databases[index]
-                for waiter in list(database.waiters.get(key, ())):
-                    if waiter in self.keyspace.waiters.active:
-                        self.context.enter(waiter.session, now_ms)
-                        if waiter.wants(self.context.lookup_in(database, key)):
-                            self._retry(waiter, now_ms)
-
-    def _retry(self, waiter: Waiter, now_ms: int) -> None:
-        """Run a blocked command again: it answers, fails, or keeps its place."""
-        session = waiter.session
-        if session.closing:  # nobody reads it; what it would take is for those who stay
-            return
-        ctx = self.context
-        ctx.enter(session, now_ms)
-        ctx.waiter = waiter
-        entry = self.dispatcher.find(waiter.args)
-        assert entry is not None
-        assert entry.function is not None
-        reply: bytes | None
-        started = self.clock.ticks_ns()
-        try:
-            # Rules may have changed since it blocked: it is asked for again, as in Redis 7.2.
-            self.dispatcher.admit(session, entry.command, waiter.args)
-            reply = entry.function(ctx, waiter.args)
-        except CommandError as refusal:
-            reply = self._refused(session, entry, refusal)
-        except Exception as mistake:
-            reply = self.mistake(entry, waiter.args, mistake)
-        finally:
-            ctx.waiter = None
-        if reply is not None:
-            spent = self.clock.ticks_ns() - started
-            entry.total_ns += spent
-            entry.histogram[spent.bit_length()] += 1
-            self.release(waiter, reply)
-
-    def release(self, waiter: Waiter, reply: bytes) -> None:
-        """End a wait with a reply; what the client sent meanwhile runs at the end of the turn."""
-        session = waiter.session
-        self.keyspace.waiters.remove(waiter)
-        session.waiter = None
-        if session.reply_mode == "on":
-            session.outbox.append(reply)
-        self.channels.pending[session] = None
-
-    def resume(self, session: Session) -> None:
-        """Run what a connection sent while it was blocked, paused or not reading."""
-        if (
-            session.backlog
-            and session.waiter is None
+    def can_go_on(self, session: Session) -> bool:
+        """Whether the next request of a connection may run, if it has its turn."""
+        return (
+            session.waiter is None
             and not session.stalled
             and session not in self.dispatcher.postponed
-        ):
+            and not self.waking.delays(session)
+        )
+
+    def resume(self, session: Session) -> None:
+        """Run what waits behind a command that blocked, was paused or had used up its slice."""
+        if session.backlog and self.can_go_on(session):
             requests = list(session.backlog)
             session.backlog.clear()
             self._run(session, requests, self.clock.now_us() // 1000)
@@ -384,34 +328,6 @@ class Region:
         for before in self._before:
             before(effect)
 
-    def covered(self, now_ms: int) -> None:
-        """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
-        waiting = self.context.vector_waiters
-        if waiting:
-            assert self.replica is not None
-            vector = self.replica.vector
-            for waiter, wanted in list(waiting.items()):
-                if waiter in self.keyspace.waiters.active and includes(vector, wanted):
-                    self._retry(waiter, now_ms)
-
-    def safer(self) -> None:
-        """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
-        waiting = self.context.safety_waiters
-        if waiting:
-            now_ms = self.clock.now_us() // 1000
-            for waiter in list(waiting):
-                if waiter in self.keyspace.waiters.active:
-                    self._retry(waiter, now_ms)
-
-    def found_out(self) -> None:
-        """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
-        waiting = self.context.inquiries
-        if waiting:
-            now_ms = self.clock.now_us() // 1000
-            for waiter, inquiry in list(waiting.items()):
-                if inquiry.is_done and waiter in self.keyspace.waiters.active:
-                    self._retry(waiter, now_ms)
-
     def replace_contents(self, keyspace: Keyspace) -> None:
         """Have the keys of another keyspace instead of ours; clients and waiters stay."""
         for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
@@ -424,19 +340,15 @@ class Region:
     # -- time ---------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time passed: end waits that are over, expire keys, do a slice of background work."""
+        """Time passed: end waits that are over, expire keys, do a slice of background work.
+
+        Waits that do not fit into the slice are ended by the next call.
+        """
         now_ms = self.clock.now_us() // 1000
-        for waiter in self.keyspace.waiters.due(now_ms):
-            if waiter.deadline_ms and waiter.deadline_ms <= now_ms:
-                entry = self.dispatcher.find(waiter.args)
-                if entry is not None:
-                    entry.histogram[0] += 1
-                self.release(waiter, waiter.timeout_reply)
-            else:
-                self._retry(waiter, now_ms)
-        self._maintenance.run(now_ms)
+        if not self.waking.end_waits(now_ms):
+            self._maintenance.run(now_ms)
         if self.keyspace.ready:
-            self.serve_ready(now_ms)
+            self.waking.serve()
 
     def next_timer_ms(self) -> int | None:
         """When :meth:`tick` should run next for a blocked command, None when for none."""

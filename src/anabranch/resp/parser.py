@@ -73,6 +73,11 @@ class RequestParser:
         return self._feed_careful(b"")
 
     @property
+    def is_careful(self) -> bool:
+        """Whether requests are read by the slower parser."""
+        return self._careful is not None
+
+    @property
     def buffered(self) -> int:
         """Bytes received that are not yet part of a complete request."""
         return len(self._partial) if self._careful is None else self._careful.buffered

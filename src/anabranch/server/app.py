@@ -73,7 +73,6 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None  # what the timer is set to
-        self._continuing = False  # a further slice of unfinished work is scheduled
         self.buffers = Buffers(self.connections)
         self.region.dispatcher.used_memory = self._used_memory
 
@@ -82,6 +81,7 @@ class Server:
     async def start(self) -> None:
         """Recover what was kept, take over users and settings, listen, start the timers."""
         self._stop_requested = asyncio.get_running_loop().create_future()
+        self.region.scheduler.drive(self._ask_for_turn)
         config_commands.apply_all(self.region.context)
         self.persistence.start()
         load_users(self.region, self.settings)
@@ -173,32 +173,37 @@ class Server:
         if self.region.channels.pending:
             self.flush_pending()
         self.durability.end_turn()
-        if self.region.unfinished and not self._continuing:
-            self._continuing = True
-            asyncio.get_running_loop().call_soon(self._continue)
         if self.region.next_timer_ms() != self._timer_ms:
             self.rearm()
 
-    def _continue(self) -> None:
-        """Another slice of work for clients whose requests make large replies."""
-        self._continuing = False
-        region = self.region
-        sessions = list(region.unfinished)
-        region.unfinished.clear()
-        for session in sessions:
-            region.resume(session)
-            if session.connection is not None:
-                session.connection.flush()
+    def _ask_for_turn(self) -> None:
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Another turn for what did not fit into the one before."""
+        self.region.scheduler.run_turn()
         self.end_turn()
 
     def flush_pending(self) -> None:
-        """Write out what sessions got from others' requests; run what they had held back."""
-        region = self.region
-        while pending := region.take_pending():
-            for session in pending:
-                region.resume(session)
-                if session.connection is not None:
-                    session.connection.flush()
+        """Write out what sessions got from others' requests, as far as the slice of time goes."""
+        if self._flush_some():
+            self.region.scheduler.add(self._flush_some, first=True)
+
+    def _flush_some(self) -> bool:
+        """Write until the slice is over; whether some are left."""
+        pending = self.region.channels.pending
+        is_over = self.region.scheduler.is_over
+        while pending:
+            session = next(iter(pending))
+            del pending[session]
+            connection = session.connection
+            if connection is not None:
+                if session.backlog and not connection.session.stalled:
+                    connection.go_on_later()
+                connection.flush()
+            if pending and is_over():
+                return True
+        return False
 
     def rearm(self) -> None:
         """Set the timer to the next deadline of a blocked command."""
@@ -213,8 +218,10 @@ class Server:
 
     def _deadline(self) -> None:
         self._timer = self._timer_ms = None
+        began_ns = self.region.scheduler.begin()
         self.region.tick()
         self.flush_pending()
+        self.region.scheduler.end(began_ns)
         self.durability.end_turn()
         self.rearm()
 
@@ -225,7 +232,9 @@ class Server:
         now_ms = self._now_ms()
         loop = asyncio.get_running_loop()
         self._cron = loop.call_later(1 / min(max(settings.hz, 1), HZ_MAX), self._tick)
+        began_ns = region.scheduler.begin()
         region.tick()
+        region.scheduler.end(began_ns)
         region.sample_rates(now_ms)
         self._sample_memory()
         if settings.timeout:

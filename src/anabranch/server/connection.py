@@ -32,6 +32,12 @@ BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 """The same in bytes: more than any pipeline needs, less than many clients could do harm with."""
 
 
+PIECE_BYTES = 16 * 1024
+"""Parsed and run at a time: a read of 256 KiB may hold more requests than fit into a slice."""
+
+CAREFUL_PIECE_BYTES = 1024
+"""The same for requests that the careful parser reads, at a fiftieth of the speed."""
+
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Replies that wait for the disk before we stop reading the client that will get them."""
 
@@ -47,6 +53,8 @@ class ClientConnection(asyncio.Protocol):
         self._parser: RequestParser
         self._authenticated = False
         self._buffered_bytes = 0  # of an unfinished request
+        self._unread = b""  # received, and not yet parsed
+        self._has_turn_later = False  # see go_on
         self._held_bytes = 0  # of requests in the backlog
         self._held_replies: deque[list[bytes]] = deque()  # wait until it is safe to give them
         self._held_reply_bytes = 0
@@ -74,12 +82,57 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        """One turn: everything that arrived is executed, then written out."""
+        """Run what arrived, as far as the slice of time goes, and write the replies."""
+        if self.session.closing:
+            return
+        self._region.stats.net_input_bytes += len(data)
+        scheduler = self._region.scheduler
+        is_large = len(data) > CAREFUL_PIECE_BYTES
+        if self._has_turn_later or (is_large and scheduler.is_used_up):
+            self._unread += data
+            self._count()
+            self._pause_reading()
+            self.go_on_later()
+            return
+        began_ns = scheduler.begin()
+        if is_large:
+            self._unread = data
+            self._take_pieces()
+        else:
+            self._take(data)
+        self._end_slice()
+        self._server.end_turn()
+        scheduler.end(began_ns)
+
+    def _take_pieces(self) -> None:
+        """Go on with what arrived until the slice is over or as much is kept as is allowed."""
+        is_over = self._region.scheduler.is_over
+        session = self.session
+        at, unread = 0, self._unread
+        while at < len(unread) and not session.closing and not self._is_full():
+            if (at and is_over()) or (session.backlog and self._region.can_go_on(session)):
+                break
+            end = self._piece_end(unread, at)
+            self._take(unread[at:end] if at or end < len(unread) else unread)
+            at = end
+        self._unread = b"" if session.closing or self._parser.error is not None else unread[at:]
+
+    def _piece_end(self, unread: bytes, at: int) -> int:
+        """Where a piece ends that begins there: between two requests, if that can be seen."""
+        parser = self._parser
+        if not parser.buffered and (parser.is_careful or unread[at] != ord("*")):
+            return at + CAREFUL_PIECE_BYTES
+        end = at + PIECE_BYTES
+        if end < len(unread):
+            end = unread.rfind(b"\r\n*", at, end) + 2
+            if end <= at + 2:
+                end = at + PIECE_BYTES
+        return end
+
+    def _take(self, data: bytes) -> None:
+        """Parse some bytes, and run the requests that they complete."""
         session = self.session
         region = self._region
-        if session.closing:
-            return
-        region.stats.net_input_bytes += len(data)
         parser = self._parser
         requests = parser.feed(data)
         if requests:
@@ -92,15 +145,47 @@ class ClientConnection(asyncio.Protocol):
         buffered = parser.buffered
         if session.backlog:
             self._held_bytes += self._buffered_bytes + len(data) - buffered
-            if self._held_bytes > BACKLOG_BYTES_MAX or len(session.backlog) > BACKLOG_MAX:
-                self._pause_reading()
         self._buffered_bytes = buffered
         unfinished_bytes = buffered + session.transaction_bytes
         if unfinished_bytes > self._server.settings.client_query_buffer_limit:
             self._server.log_query_limit(self, unfinished_bytes)
             session.closing = True
+
+    def go_on(self) -> bool:
+        """Do what did not fit into the slices so far; whether something is left.
+
+        A :data:`anabranch.scheduling.Work`.
+        """
+        self._has_turn_later = False
+        if self.session.closing:
+            return False
+        self._region.resume(self.session)
+        if self._unread:
+            self._take_pieces()
+        self._end_slice()
+        return self._has_turn_later
+
+    def go_on_later(self) -> None:
+        """Have a slice in a turn to come."""
+        self._has_turn_later = True
+        self._region.scheduler.add(self.go_on)
+
+    def _end_slice(self) -> None:
+        """Write replies; see whether there is more to do, and whether more may come."""
         self.flush()
-        self._server.end_turn()
+        session = self.session
+        if session.closing or self._has_turn_later:
+            return
+        is_full = self._is_full()
+        if (session.backlog and self._region.can_go_on(session)) or (self._unread and not is_full):
+            self.go_on_later()
+            self._pause_reading()
+        elif is_full:
+            self._pause_reading()
+
+    def _is_full(self) -> bool:
+        """Whether so much waits behind a request that no more is read from the client."""
+        return self._held_bytes > BACKLOG_BYTES_MAX or len(self.session.backlog) > BACKLOG_MAX
 
     def pause_writing(self) -> None:
         """The client does not read: stop reading from it, and working for it."""
@@ -113,9 +198,8 @@ class ClientConnection(asyncio.Protocol):
         session = self.session
         session.stalled = False
         self._server.buffers.stalled.discard(self)
-        if session.backlog:
-            self._region.unfinished[session] = None
-            self._server.end_turn()
+        if session.backlog or self._unread:
+            self.go_on_later()
         else:
             self._resume_reading()
 
@@ -123,6 +207,7 @@ class ClientConnection(asyncio.Protocol):
         """The client is gone, by its will or ours."""
         session = self.session
         self._place.leave()
+        self._region.scheduler.remove(self.go_on)
         self._region.close_session(session)
         self._server.connection_closed(self)
         # What it held goes now. Session and connection name each other: without this it would all
@@ -130,6 +215,7 @@ class ClientConnection(asyncio.Protocol):
         session.connection = None
         for parts in self._held_replies:
             parts.clear()
+        self._unread = b""
         self._held_bytes = self._held_reply_bytes = 0
         self._parser = RequestParser()
         self._server.buffers.stalled.discard(self)
@@ -165,16 +251,19 @@ class ClientConnection(asyncio.Protocol):
             self.close()
         elif not session.backlog:
             self._held_bytes = 0
-            if self._finishing:
+            if self._finishing and not self._unread:
                 self.close()
             elif not self._reading:
                 self._go_on_reading()
+        elif not self._reading and session.blocked:
+            self._go_on_reading()
         self._count()
 
     def _count(self) -> None:
         """Let the server know how much is held here."""
         held_bytes = (
             self._parser.buffered
+            + len(self._unread)
             + self.session.transaction_bytes
             + self._held_bytes
             + self._held_reply_bytes
@@ -185,9 +274,12 @@ class ClientConnection(asyncio.Protocol):
 
     def _go_on_reading(self) -> None:
         """Unless there is a reason why not."""
+        session = self.session
         if (
-            not self.session.stalled
-            and not self.session.backlog
+            not session.stalled
+            and not self._unread
+            and (not session.backlog or (session.blocked and not self._is_full()))
+            and not self._finishing
             and self._held_reply_bytes <= HELD_REPLY_BYTES_MAX
         ):
             self._resume_reading()
@@ -215,7 +307,7 @@ class ClientConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         """Close once the requests that have come are answered, but for those that block."""
-        if self.session.backlog and not self.session.blocked:
+        if (self.session.backlog or self._unread) and not self.session.blocked:
             self._finishing = True
             self._pause_reading()
         else:
@@ -232,6 +324,7 @@ class ClientConnection(asyncio.Protocol):
         requests = self._parser.set_limits(self._limits())
         if requests:
             self._region.execute(self.session, requests)
+            self._end_slice()
 
     def _limits(self) -> RequestLimits:
         if self.session.user is None:

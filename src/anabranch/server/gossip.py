@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final, cast
 
+from anabranch.scheduling import Scheduler
 from anabranch.server.acceptor import Acceptor
 from anabranch.server.admission import Admission, Kind
 from anabranch.server.listener import bind_all
@@ -84,6 +85,7 @@ class _Link(asyncio.Protocol):
         self._is_losing = False
         self._held: list[bytes] = []  # frames of a paused link
         self._is_silent = True  # nothing has come
+        self._has_turn_later = False  # see read_on
         self.expires: int | None = None
         """When the certificate ends that the other side showed, in seconds since 1970."""
 
@@ -125,6 +127,7 @@ class _Link(asyncio.Protocol):
             self._place.become(Kind.PEER)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._gossip.scheduler.remove(self.read_on)
         if self._place is not None:
             self._place.leave()
         if self._greeting is not None:
@@ -137,11 +140,35 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._is_silent = False
         self._buffer += data
-        self._read()
+        self._begin_reading()
 
-    def _read(self) -> None:
+    def _begin_reading(self) -> None:
+        """Take frames for a slice of time, and the others in turns to come."""
+        if not self._has_turn_later:
+            scheduler = self._gossip.scheduler
+            began_ns = scheduler.begin()
+            if self._read():
+                self._has_turn_later = True
+                scheduler.add(self.read_on)
+                self.transport.pause_reading()
+            scheduler.end(began_ns)
+
+    def read_on(self) -> bool:
+        """Take the frames that did not fit into the slices so far; whether some are left.
+
+        A :data:`anabranch.scheduling.Work`.
+        """
+        self._has_turn_later = not self.transport.is_closing() and self._read()
+        if not (self._has_turn_later or self.transport.is_closing()):
+            self.transport.resume_reading()
+        return self._has_turn_later
+
+    def _read(self) -> bool:
+        """Take the frames that have come; whether some are left when the slice of time is over."""
         gossip = self._gossip
+        is_over = gossip.scheduler.is_over
         at = 0
+        is_left = False
         while len(self._buffer) - at >= _LENGTH.size and not self._is_paused():
             (size,) = _LENGTH.unpack_from(self._buffer, at)
             if not 0 < size <= gossip.replicator.frame_bytes_max(self.number):
@@ -153,9 +180,12 @@ class _Link(asyncio.Protocol):
                         "warning", "region.frame_refused", link=self.number, frame_bytes=size
                     )
                 self.transport.abort()
-                return
+                return False
             end = at + _LENGTH.size + size
             if len(self._buffer) < end:
+                break
+            if at and is_over():
+                is_left = True
                 break
             kind = self._buffer[at + _LENGTH.size]
             payload = bytes(self._buffer[at + _LENGTH.size + 1 : end])
@@ -166,6 +196,7 @@ class _Link(asyncio.Protocol):
             self._is_known()
         if at:
             gossip.on_heard()
+        return is_left
 
     def _is_paused(self) -> bool:
         fault = self._gossip.fault_of(self.number)
@@ -177,7 +208,7 @@ class _Link(asyncio.Protocol):
             held, self._held = self._held, []
             for frame in held:
                 self.send(frame)
-            self._read()
+            self._begin_reading()
 
     # -- sending ------------------------------------------------------------------------------
 
@@ -234,9 +265,14 @@ class Gossip:
         tls: RegionTls | None = None,
         admission: Admission | None = None,
         handshake_s: Callable[[], float] = lambda: DIAL_TIMEOUT_S,
+        scheduler: Scheduler | None = None,
     ) -> None:
-        """``handshake_s``: how long the other side has for TLS, and again for its greeting."""
+        """``handshake_s``: how long the other side has for TLS, and again for its greeting.
+
+        Without a ``scheduler`` frames are taken as they come, whatever time that takes.
+        """
         self.loop = loop
+        self.scheduler = Scheduler(time.monotonic_ns) if scheduler is None else scheduler
         self.handshake_s = handshake_s
         self._admission = admission or Admission()
         self._acceptor = Acceptor(

@@ -56,7 +56,7 @@ class Persistence:
         self._server = server
         self._settings = server.settings
         self._region = server.region
-        self.durability = Durability(server, self._region.safer)
+        self.durability = Durability(server, self._region.waking.safer)
         self.snapshots = Snapshots(self._region, self._snapshot_finished)
         self._lock: IO[bytes] | None = None
         self._storage: Directory | None = None

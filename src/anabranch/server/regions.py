@@ -162,7 +162,11 @@ class Regions(RegionLocal):
         if settings.tls_replication:
             self._certificates = Certificates(settings, self.note)
         self.gossip = Gossip(
-            loop, self._tls, self._server.admission, lambda: settings.handshake_timeout
+            loop,
+            self._tls,
+            self._server.admission,
+            lambda: settings.handshake_timeout,
+            self._server.region.scheduler,
         )
         self.gossip.on_tls_refused = self._tls_refused
         config = ReplicationConfig(
@@ -294,10 +298,10 @@ class Regions(RegionLocal):
         confirmed = self.replicator.confirmed()
         if confirmed != self._confirmed:
             self._confirmed = confirmed
-            self._region.safer()
+            self._region.waking.safer()
             self._server.flush_pending()
         if self._region.context.inquiries:
-            self._region.found_out()
+            self._region.waking.found_out()
             self._server.flush_pending()
 
     def _watch_stability(self) -> None:

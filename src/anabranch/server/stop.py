@@ -55,7 +55,8 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     server.stop_timers()
     if server.regions is not None:
         server.regions.stop()
-    server.flush_pending()
+    while server.region.channels.pending:
+        server.flush_pending()
     _settle(server)
     for connection in list(server.connections):
         connection.finish()

@@ -353,13 +353,13 @@ def test_wait_is_over_when_enough_regions_have_applied_it(
     server.do("XADD", "s", "*", "f", "v")
     assert server.raw("WAIT", "2", "0") == b""
     others.has[2][0][EU] = number(server)
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(server.session) == []
     others.has[3][0][EU] = number(server) - 1
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(server.session) == []
     others.has[3][0][EU] = number(server)
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(server.session) == [2]
 
 
@@ -369,7 +369,7 @@ def test_wait_that_takes_too_long_tells_how_many_there_are(
     server.do("XADD", "s", "*", "f", "v")
     server.raw("WAIT", "2", "50")
     others.has[2][0][EU] = number(server)
-    server.region.safer()
+    server.region.waking.safer()
     server.advance(50)
     assert server.replies(server.session) == [1]
 
@@ -428,10 +428,10 @@ def test_waitaof_waits_for_disks_here_and_there(server: Harness, others: FakeReg
     others.has[2][0][EU] = number(server)  # applied, and not on the disk
     others.has[2][1][EU] = number(server) - 1
     disk.synced_position = 10
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(server.session) == []
     others.has[2][1][EU] = number(server)
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(server.session) == [[1, 1]]
     server.raw("WAITAOF", "0", "2", "100")
     server.advance(100)

@@ -178,10 +178,10 @@ def test_waitaof_waits_for_what_had_happened_when_it_came(server):
     server.raw("WAITAOF", "1", "0", "0", session=other)
     disk.position = 20  # somebody else goes on
     disk.synced_position = 9
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(other) == []
     disk.synced_position = 10
-    server.region.safer()
+    server.region.waking.safer()
     assert server.replies(other) == [[1, 0]]
     assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
     disk.synced_position = 20

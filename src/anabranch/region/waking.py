@@ -1,0 +1,177 @@
+"""Commands that wait and run again: what wakes them, in which order, and when they have waited.
+
+A round runs again what waited for the keys that were ready when it began, in the order in which
+the clients blocked. A round that does not fit into a slice of time goes on in the next turns of the
+event loop. The connection whose command made the keys ready goes on after the round, so that what
+it sent behind that command does not take away what others were woken for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import includes
+
+if TYPE_CHECKING:
+    from anabranch.commands.session import Session
+    from anabranch.keyspace.waiters import Waiter
+    from anabranch.region.region import Region
+
+__all__ = ["Waking"]
+
+
+class Waking:
+    """The blocked commands of one region."""
+
+    def __init__(self, region: Region) -> None:
+        """For the region that owns it."""
+        self._region = region
+        self._ready = region.keyspace.ready
+        self._again: deque[Waiter] = deque()  # run whatever their keys hold
+        self._round: Iterator[None] | None = None
+        self._after: dict[Session, None] = {}  # goes on when the round is over
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round has begun and is not over."""
+        return self._round is not None
+
+    def serve(self) -> None:
+        """Run again what waits for keys that changed, or what of it fits into the slice."""
+        if self._go_on():
+            self._region.scheduler.add(self._go_on, first=True)
+
+    def _go_on(self) -> bool:
+        """Wake until the deadline; whether somebody is left."""
+        is_over = self._region.scheduler.is_over
+        while self._round is not None or self._ready or self._again:
+            if self._round is None:
+                self._round = self._wake()
+            for _ in self._round:
+                if is_over():
+                    return True
+            self._round = None
+            if self._after:
+                self._region.channels.pending.update(self._after)
+                self._after.clear()
+        return False
+
+    def _wake(self) -> Iterator[None]:
+        """One round: a step for each waiter."""
+        region = self._region
+        ctx = region.context
+        waiters = region.keyspace.waiters
+        again, self._again = self._again, deque()
+        for waiter in again:
+            if waiter in waiters.active:
+                self._retry(waiter)
+            yield
+        keys = list(self._ready)
+        self._ready.clear()
+        for index, key in keys:
+            database = region.keyspace.databases[index]
+            for waiter in list(database.waiters.get(key, ())):
+                if waiter in waiters.active:
+                    ctx.enter(waiter.session, region.clock.now_us() // 1000)
+                    if waiter.wants(ctx.lookup_in(database, key)):
+                        self._retry(waiter)
+                yield
+
+    def after(self, session: Session) -> None:
+        """Let a connection go on when the round that is under way is over."""
+        self._after[session] = None
+
+    def delays(self, session: Session) -> bool:
+        """Whether a connection goes on when the round is over."""
+        return session in self._after
+
+    def forget(self, session: Session) -> None:
+        """The connection is gone."""
+        if session.waiter is not None:
+            self._region.keyspace.waiters.remove(session.waiter)
+            session.waiter = None
+        self._after.pop(session, None)
+
+    def _retry(self, waiter: Waiter) -> None:
+        """Run a blocked command again: it answers, fails, or keeps its place."""
+        region = self._region
+        session = waiter.session
+        if session.closing:  # nobody reads its reply; what it would take is for those who stay
+            return
+        ctx = region.context
+        ctx.enter(session, region.clock.now_us() // 1000)
+        ctx.waiter = waiter
+        entry = region.dispatcher.find(waiter.args)
+        assert entry is not None
+        assert entry.function is not None
+        reply: bytes | None
+        started = region.clock.ticks_ns()
+        try:
+            # Rules may have changed since it blocked: it is asked for again, as in Redis 7.2.
+            region.dispatcher.admit(session, entry.command, waiter.args)
+            reply = entry.function(ctx, waiter.args)
+        except CommandError as refusal:
+            entry.failed += 1
+            reply = region.dispatcher.failed(refusal)
+        except Exception as mistake:
+            reply = region.mistake(entry, waiter.args, mistake)
+        finally:
+            ctx.waiter = None
+        if reply is not None:
+            spent = region.clock.ticks_ns() - started
+            entry.total_ns += spent
+            entry.histogram[spent.bit_length()] += 1
+            self.release(waiter, reply)
+
+    def release(self, waiter: Waiter, reply: bytes) -> None:
+        """End a wait with a reply; what the client sent meanwhile runs in a later turn."""
+        session = waiter.session
+        self._region.keyspace.waiters.remove(waiter)
+        session.waiter = None
+        if session.reply_mode == "on":
+            session.outbox.append(reply)
+        self._region.channels.pending[session] = None
+
+    # -- other reasons than keys --------------------------------------------------------------
+
+    def covered(self) -> None:
+        """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
+        region = self._region
+        waiting = region.context.vector_waiters
+        if waiting:
+            assert region.replica is not None
+            vector = region.replica.vector
+            self._again += [each for each, wanted in waiting.items() if includes(vector, wanted)]
+            self.serve()
+
+    def safer(self) -> None:
+        """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
+        waiting = self._region.context.safety_waiters
+        if waiting:
+            self._again += list(waiting)
+            self.serve()
+
+    def found_out(self) -> None:
+        """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
+        waiting = self._region.context.inquiries
+        if waiting:
+            self._again += [each for each, inquiry in waiting.items() if inquiry.is_done]
+            self.serve()
+
+    def end_waits(self, now_ms: int) -> bool:
+        """Answer those that have waited long enough, until the deadline; whether some are left."""
+        region = self._region
+        for waiter in region.keyspace.waiters.due(now_ms):
+            if waiter.deadline_ms and waiter.deadline_ms <= now_ms:
+                entry = region.dispatcher.find(waiter.args)
+                if entry is not None:
+                    entry.histogram[0] += 1
+                self.release(waiter, waiter.timeout_reply)
+            else:
+                self._retry(waiter)
+            if region.scheduler.is_over():
+                return True
+        return False

@@ -1,0 +1,151 @@
+"""Shares the time of the one event loop among all who have more work than fits into a turn.
+
+Commands run one at a time. So that nobody waits long for another's pipeline, work that may take
+long is cut by the clock, and what is left over waits in one queue:
+
+* Who has sent something and has nothing left over is served at once, for a slice of time
+  (:meth:`Scheduler.begin`, :meth:`Scheduler.end`). Those who are served so in one turn of the event
+  loop share ``TURN_NS``; when it is used up, each still gets ``LEAST_NS``, so that a short request
+  never waits in the queue.
+* What is left over, :data:`Work`, is done in later turns, after the event loop has served the
+  sockets: one slice each, in the order of arrival, until ``TURN_NS`` is used up
+  (:meth:`Scheduler.run_turn`).
+* Work that others wait for (commands that run again, replies to be written) gets a slice at the
+  beginning of every turn.
+
+Whoever works compares the clock with :attr:`Scheduler.deadline_ns`, or asks
+:meth:`Scheduler.is_over`, after each step. One step is always done, however late it is. Where
+nobody drives turns (tests, the simulator) the deadline never comes, and everything is done at once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["LEAST_NS", "NEVER", "SLICE_NS", "TURN_NS", "Scheduler", "Work"]
+
+Work = Callable[[], bool]
+"""Does some work until the deadline, at least one step; whether something is left."""
+
+SLICE_NS: Final = 1_000_000
+"""For one piece of work before another has its turn."""
+
+TURN_NS: Final = 4_000_000
+"""For all that is left over, in one turn of the event loop; the same for those served at once."""
+
+LEAST_NS: Final = 50_000
+"""For somebody who is served at once when others have used up the turn."""
+
+NEVER: Final = 1 << 63
+"""A deadline that does not come."""
+
+
+class Scheduler:
+    """One queue of work, and the deadline of whoever works at present."""
+
+    def __init__(self, ticks_ns: Callable[[], int]) -> None:
+        """``ticks_ns`` reads a monotonic clock in nanoseconds."""
+        self.ticks_ns = ticks_ns
+        self.deadline_ns = NEVER
+        """When whoever works at present has to stop."""
+        self._outside_ns = NEVER  # the deadline of what begins without asking for a slice
+        self._wake: Callable[[], None] = _nothing
+        self._is_awake = True  # a turn is under way, or somebody was asked for one
+        self._first: OrderedDict[Work, None] = OrderedDict()
+        self._queue: OrderedDict[Work, None] = OrderedDict()
+        self._newcomers_end_ns = 0  # when they have used up the turn; 0 before they used much
+
+    def drive(self, wake: Callable[[], None]) -> None:
+        """From now on work is cut; ``wake`` sees to it that :meth:`run_turn` is called soon.
+
+        It is not called again before that.
+        """
+        self._wake = wake
+        self._is_awake = False
+        self.deadline_ns = self._outside_ns = 0
+
+    def is_over(self) -> bool:
+        """Whether whoever works at present has to stop."""
+        return self.ticks_ns() >= self.deadline_ns
+
+    # -- who is served at once ----------------------------------------------------------------
+
+    def begin(self) -> int:
+        """Give a slice to somebody who has nothing left over; :meth:`end` wants what it returns."""
+        now = self.ticks_ns()
+        if self._outside_ns == NEVER:
+            return now
+        deadline = now + SLICE_NS
+        if self._newcomers_end_ns:
+            deadline = max(min(deadline, self._newcomers_end_ns), now + LEAST_NS)
+        self.deadline_ns = deadline
+        return now
+
+    def end(self, began_ns: int) -> None:
+        """Whoever :meth:`begin` was called for was served."""
+        self.deadline_ns = self._outside_ns
+        if self._outside_ns == NEVER:
+            return
+        if not self._newcomers_end_ns and self.ticks_ns() - began_ns > LEAST_NS:
+            self._newcomers_end_ns = began_ns + TURN_NS
+            self._ask_for_turn()
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether those served at once have used up the turn."""
+        return 0 < self._newcomers_end_ns <= self.ticks_ns()
+
+    # -- work that is left over ---------------------------------------------------------------
+
+    def add(self, work: Work, *, first: bool = False) -> None:
+        """Have it done in the turns to come; what is in the queue already keeps its place.
+
+        ``first``: others wait for it, so it gets a slice at the beginning of every turn.
+        """
+        queue = self._first if first else self._queue
+        queue[work] = None
+        self._ask_for_turn()
+
+    def remove(self, work: Work) -> None:
+        """Forget about it; nothing happens if it is not in the queue."""
+        self._queue.pop(work, None)
+        self._first.pop(work, None)
+
+    def __len__(self) -> int:
+        """How many wait in the queue."""
+        return len(self._first) + len(self._queue)
+
+    def _ask_for_turn(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake()
+
+    def run_turn(self) -> None:
+        """Do what is left over, until the time of a turn is used up; ask for another if needed."""
+        self._is_awake = True
+        self._newcomers_end_ns = 0
+        try:
+            for _ in range(len(self._first)):
+                self._run_next(self._first)
+            end_ns = self.ticks_ns() + TURN_NS
+            while self._queue and self.ticks_ns() < end_ns:
+                self._run_next(self._queue)
+        finally:
+            self.deadline_ns = self._outside_ns
+            self._is_awake = False
+            if self._first or self._queue:
+                self._ask_for_turn()
+
+    def _run_next(self, queue: OrderedDict[Work, None]) -> None:
+        if not queue:  # somebody was removed
+            return
+        work, _ = queue.popitem(last=False)
+        self.deadline_ns = self.ticks_ns() + SLICE_NS
+        if work():
+            queue[work] = None
+
+
+def _nothing() -> None:
+    """Nobody drives turns."""
