@@ -308,7 +308,7 @@ def test_foreach_batch_is_covered_and_two_writes_need_names(
         save(table.select("fields"), ours, stream="u")
         save(table.selectExpr("id as other", "seq as one").limit(10), ours, stream="u")
 
-    with pytest.raises(Exception, match=r"give each its sinkId"):
+    with pytest.raises(Exception, match=r"a sinkId for each sink"):
         run(unnamed, "two")
 
 
