@@ -110,3 +110,22 @@ def test_readers_that_wake_keep_nobody_waiting() -> None:
             if worst[-1] < WAIT_MS:
                 break
         assert min(worst) < WAIT_MS, worst
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_what_was_cut_is_answered_whole_and_in_order(in_pieces: bool) -> None:
+    """More than is parsed behind a blocked request, so that bytes stay unparsed meanwhile."""
+    count = 30_000
+    data = encode_command(("XREAD", "BLOCK", 0, "STREAMS", "s", "$"))
+    data += b"".join(encode_command(("ECHO", index)) for index in range(count))
+    with AnabranchServer() as server, server.client() as writer, server.client() as reader:
+        if in_pieces:
+            for at in range(0, len(data), 7919):
+                reader.send_raw(data[at : at + 7919])
+        else:
+            reader.send_raw(data)
+        wait_until(lambda: number(writer, "blocked_clients") == 1, "blocked")
+        added = writer.call("XADD", "s", "*", "f", "v")
+        assert reader.read_reply()[1][0][1][1][1][0][1][0] == added
+        for index in range(count):
+            assert reader.read_reply() == ("$", str(index).encode())

@@ -88,7 +88,7 @@ class ClientConnection(asyncio.Protocol):
         self._region.stats.net_input_bytes += len(data)
         scheduler = self._region.scheduler
         is_large = len(data) > CAREFUL_PIECE_BYTES
-        if self._has_turn_later or (is_large and scheduler.is_used_up):
+        if self._unread or self._has_turn_later or (is_large and scheduler.is_used_up):
             self._unread += data
             self._count()
             self._pause_reading()
