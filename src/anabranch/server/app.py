@@ -183,6 +183,8 @@ class Server:
         """Another turn for what did not fit into the one before."""
         self.region.scheduler.run_turn()
         self.end_turn()
+        # Before the sockets are read again: a client that has sent its last byte gets its replies.
+        self.durability.commit()
 
     def flush_pending(self) -> None:
         """Write out what sessions got from others' requests, as far as the slice of time goes."""

@@ -203,6 +203,16 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._resume_reading()
 
+    def eof_received(self) -> bool:
+        """The client sends no more: close once what did not fit into a slice is answered.
+
+        Whether the transport stays open for that; one with TLS cannot.
+        """
+        if self._has_turn_later and self.transport.get_extra_info("sslcontext") is None:
+            self.finish()
+            return True
+        return False
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, by its will or ours."""
         session = self.session
