@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.stream.shared import Tag
+from anabranch.stream.stream import Stream
 from tests.active_active import retries
 from tests.support.mesh import Mesh, Node
 
@@ -313,14 +315,28 @@ def test_a_conflict_found_before_a_crash_is_resolved_after_it() -> None:
     assert contents(two) == [1]
 
 
-@pytest.mark.parametrize("first", range(1, 301, 50))
+def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywhere() -> None:
+    """Both begin to number at 1: their effects may share time, region and number."""
+    remembered = set()
+    for origins in [(2, 258), (258, 2)]:
+        stream = Stream.of_regions(1, 100, 1)
+        for origin in origins:
+            assert stream.shared is not None
+            dots = stream.shared.tags.setdefault(b"p", {}).setdefault(b"m%d" % origin, {})
+            dots[origin, 5] = Tag(origin << 64, 1000, yields=True)
+            stream.remember(b"p", b"m%d" % origin)
+        remembered.add(tuple(stream.producers.tables[b"p"]))
+    assert remembered == {(b"m258",)}
+
+
+@pytest.mark.parametrize("first", range(1, 601, 200))
 def test_random_retries(first: int) -> None:
-    failed, _ = retries.failures(range(first, first + 50))
+    failed, _ = retries.failures(range(first, first + 200))
     assert failed == {}, "python -m tests.active_active.retries --seeds ..."
 
 
 def test_random_retries_reach_what_they_are_for() -> None:
-    failed, reached = retries.failures(range(1001, 1051))
+    failed, reached = retries.failures(range(1001, 1201))
     assert failed == {}
     least = {"conflict": 100, "answered alike": 50, "forgotten": 200, "state": 30, "epoch": 5}
     assert {name: reached[name] for name, count in least.items() if reached[name] < count} == {}

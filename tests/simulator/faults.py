@@ -405,7 +405,7 @@ MISTAKES: Final = (
     Mistake("tags are left out of snapshots", tags_left_out_of_snapshots, 200, "retries"),
     Mistake("unstable tags are forgotten", tags_forgotten_before_stable, 50, "retries"),
     Mistake("other regions are not told which entry stays", winner_not_told, 500, "retries"),
-    Mistake("who has lost once cannot lose again", better_winner_ignored, 500, "retries"),
+    Mistake("who has lost once cannot lose again", better_winner_ignored, 2000, "retries"),
     Mistake("what was processed is not carried over", processed_forgotten, 200, "retries"),
     # exchange
     Mistake(

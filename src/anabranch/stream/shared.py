@@ -165,9 +165,12 @@ def winner(dots: dict[Dot, Tag]) -> Dot:
     return min(dots, key=lambda dot: (dots[dot].answered, dot[0] & 0xFF, dot))
 
 
-def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int]:
-    """Of a producer's idempotent IDs those of the greatest ranks are remembered."""
+def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int, int]:
+    """Of a producer's idempotent IDs those of the greatest ranks are remembered.
+
+    Epochs of one region number anew, so the origin counts as well.
+    """
     if len(dots) == 1:
         (((origin, number), tag),) = dots.items()
-        return tag.at_ms, origin & 0xFF, number
-    return max((tag.at_ms, dot[0] & 0xFF, dot[1]) for dot, tag in dots.items())
+        return tag.at_ms, origin & 0xFF, origin, number
+    return max((tag.at_ms, dot[0] & 0xFF, *dot) for dot, tag in dots.items())

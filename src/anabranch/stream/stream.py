@@ -390,8 +390,8 @@ class Stream:
     def remember(self, pid: bytes, iid: bytes, *, is_new: bool = True) -> None:
         """The tags for an idempotent ID have changed: derive what a retry is answered with.
 
-        The newest ``maxsize`` IDs of a producer are remembered, by (time, region, number) wherever
-        they came from, so regions that have applied the same remember the same.
+        The newest ``maxsize`` IDs of a producer are remembered, by (time, region, epoch, number)
+        wherever they came from, so regions that have applied the same remember the same.
         """
         shared = self.shared
         assert shared is not None
