@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import longest, machine, memory, report, targets
+from . import floods, longest, machine, memory, report, targets
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
 from .measure import Bench, Row, run_workload
@@ -71,14 +71,16 @@ def main(
     }
     restarts = _is_wanted(targets.RESTART, only)
     commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
+    pours = [one for one in floods.floods() if _is_wanted(_flood_name(one), only)]
     if list_names:
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         names += [f"longest wait: {one.name}" for one in commands]
+        names += map(_flood_name, pours)
         click.echo("\n".join(names))
         return
-    wanted = Wanted(workloads, durable, shapes, commands, restarts=restarts)
+    wanted = Wanted(workloads, durable, shapes, commands, pours, restarts=restarts)
     if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
@@ -121,13 +123,15 @@ class Wanted:
     shapes: list[memory.Shape]
     commands: list[LongCommand]
     """While they run, a canary measures how long others wait."""
+    floods: list[floods.Flood]
+    """The same."""
     restarts: bool
 
     @property
     def count(self) -> int:
         """Return how many rows that makes."""
         durable = sum(map(len, self.durable.values()))
-        others = len(self.shapes) + len(self.commands) + self.restarts
+        others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
         return len(self.workloads) + durable + others
 
 
@@ -184,6 +188,10 @@ def _run(
             for row in run_long_commands(baseline, subject, wanted.commands, entries, times):
                 waits.append(row)
                 progress.update(task, advance=1, description=f"longest wait: {row.name}")
+        times = QUICK_LONG_ROUNDS if quick else LONG_ROUNDS
+        for row in floods.run_floods(baseline, subject, wanted.floods, times):
+            waits.append(row)
+            progress.update(task, advance=1, description=f"longest wait: {row.name}")
     return report.Result(
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=described,
@@ -215,6 +223,10 @@ def _contestant(server: Server) -> report.Contestant:
             fields[name] = value
     known = fields.get("anabranch_version") or fields.get("redis_version")
     return report.Contestant(server.name, known or "of unknown version")
+
+
+def _flood_name(flood: floods.Flood) -> str:
+    return f"longest wait: {floods.NAME}{flood.name}"
 
 
 def _is_wanted(name: str, pattern: str | None) -> bool:

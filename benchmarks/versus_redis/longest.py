@@ -121,7 +121,7 @@ def run_long_commands(
         for recipe in (baseline, subject):
             server = stack.enter_context(Server(recipe))
             stage = stack.enter_context(closing(Stage(server, entries)))
-            stages.append((stage, stack.enter_context(Canary(server.port))))
+            stages.append((stage, stack.enter_context(Canary(server.port, server.pid))))
         for command in wanted:
             yield _row(command, stages, rounds)
 
@@ -136,7 +136,7 @@ def _row(command: LongCommand, stages: list[tuple[Stage, Canary]], rounds: int) 
                     taken[side].append(_sample(command, stage, canary))
     except (RefusedError, OSError) as error:
         return LongRow(command.name, str(error), None, None, FLOOR_MS, None)
-    theirs, ours = (_waits(samples) if samples else None for samples in taken)
+    theirs, ours = (waits(samples) if samples else None for samples in taken)
     at_most_ms = FLOOR_MS
     if theirs is not None:
         at_most_ms = max(FLOOR_MS, TIMES_REDIS * theirs.worst_ms.median)
@@ -144,7 +144,8 @@ def _row(command: LongCommand, stages: list[tuple[Stage, Canary]], rounds: int) 
     return LongRow(command.name, "", theirs, ours, at_most_ms, ours.worst_ms.median <= at_most_ms)
 
 
-def _waits(samples: list[tuple[float, float]]) -> Waits:
+def waits(samples: list[tuple[float, float]]) -> Waits:
+    """Return what samples of a canary's wait and the server's CPU, in milliseconds, amount to."""
     worst, cpu = zip(*samples, strict=True)
     return Waits(spread(worst), spread(cpu))
 

@@ -163,7 +163,9 @@ def to_markdown(result: Result) -> str:
         f"What a client that pings each millisecond waited longest, in milliseconds, while one "
         f"command of another client ran on a stream of {result.waits_entries:,} entries, all of "
         f"them pending in one group; in brackets the server's CPU in milliseconds. Goal: no more "
-        f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms.",
+        f"than twice {theirs.name}'s wait, or {FLOOR_MS:.0f} ms. In the rows of floods others send "
+        f"much at once, to an empty server; there the goal is {theirs.name}'s wait, or "
+        f"{FLOOR_MS:.0f} ms.",
         "",
         f"| While | {theirs.name} | {ours.name} | At most | |",
         "|---|---:|---:|---:|---|",

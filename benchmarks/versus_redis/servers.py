@@ -96,7 +96,7 @@ class Server:
         `core` is where it runs, if not on the core of the servers.
         """
         self.name = recipe.name
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self._core = _server_core() if core is None else core
         self._scratch = tempfile.TemporaryDirectory(prefix="versus-redis-")
         directory = Path(self._scratch.name)
@@ -173,6 +173,11 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
 
     def check(self) -> None:
         """Raise ServerError if the process has ended."""
@@ -253,7 +258,8 @@ def _server_core() -> int:
     return max(os.sched_getaffinity(0))
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

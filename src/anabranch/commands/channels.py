@@ -73,16 +73,19 @@ class Channels:
         self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
 
     def leave(
-        self, registry: dict[bytes, dict[Session, None]], name: bytes, session: Session
+        self, registry: dict[bytes, dict[Session, None]], names: Iterable[bytes], session: Session
     ) -> None:
-        """A connection does not listen to a name any more; nothing happens if it did not."""
-        listeners = registry.get(name)
-        if listeners is not None:
-            listeners.pop(session, None)
-            if not listeners:
-                del registry[name]
-                if registry is self.patterns:
-                    del self._matchers[name]
+        """A connection does not listen to names any more; it may not have listened to some."""
+        for name in names:
+            listeners = registry.get(name)
+            if listeners is None or session not in listeners:
+                continue
+            if len(listeners) > 1:
+                del listeners[session]
+                continue
+            del registry[name]
+            if registry is self.patterns:
+                del self._matchers[name]
 
     def publish_shard(self, channel: bytes, message: bytes) -> int:
         """Deliver to shard subscribers of the channel."""
@@ -104,7 +107,6 @@ class Channels:
             (self.patterns, session.patterns),
             (self.shards, session.shard_channels),
         ):
-            for name in names:
-                self.leave(registry, name, session)
+            self.leave(registry, names, session)
             names.clear()
         self.pending.pop(session, None)

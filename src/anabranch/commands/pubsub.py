@@ -89,7 +89,7 @@ def _unsubscriber(kind: _Kind) -> CommandFunction:
         for name in args[1:] or sorted(own):
             if name in own:
                 own.remove(name)
-                ctx.channels.leave(registry, name, session)
+                ctx.channels.leave(registry, (name,), session)
             messages.append([kind.leave, name, kind.count(session)])
         return _acknowledged(ctx, messages or [[kind.leave, None, kind.count(session)]])
 
