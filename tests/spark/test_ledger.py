@@ -295,7 +295,7 @@ def position(batch: int = 1) -> ByPosition:
 
 
 def content(batch: int = 1) -> ByContent:
-    return ByContent("spark/q/0/0", batch, ())
+    return ByContent("spark/q/0", batch, ())
 
 
 def add(client: Client, marks: Any, *several: Rows, **more: Any) -> Adder:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,13 +26,20 @@ from anabranch.spark.client import Client, ServerUnreachable, explained
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import WriteFailed
 
-__all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
+__all__ = [
+    "CONTENT_ROWS_MAX", "Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked",
+    "require_window",
+]  # fmt: skip
 
 ROWS_PER_PRODUCER: Final = 8_000
 """Of one batch, so that a server that remembers 10,000 remembers all of them."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _COLUMN_PRODUCERS: Final = 64
+_CONTENT_PRODUCERS: Final = 128
+CONTENT_ROWS_MAX: Final = _CONTENT_PRODUCERS * 7_500
+"""Of one batch. Hashes do not fill all producers alike: a quarter is room for the fullest."""
+
 _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the most that there is
@@ -56,10 +64,7 @@ class Marks(Protocol):
     """Whether the server must remember idempotent IDs."""
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """Commands that can be sent now."""
-
-    def rest(self) -> Iterator[Run]:
-        """Commands that had to wait for the last row."""
+        """The commands that add them."""
 
 
 # ----------------------------------------------------------------------------------------- marks
@@ -83,10 +88,6 @@ class Unmarked:
         """As it comes."""
         yield Run(key, rows.commands(*_command(key, *self._trim, b"*"), []), rows)
 
-    def rest(self) -> Iterator[Run]:
-        """Nothing waits."""
-        return iter(())
-
 
 class ById:
     """The entry's own ID."""
@@ -101,10 +102,6 @@ class ById:
         """With the ID in the place of ``*``."""
         assert rows.ids is not None
         yield Run(key, rows.commands(*_command(key, *self._trim), [rows.ids]), rows)
-
-    def rest(self) -> Iterator[Run]:
-        """Nothing waits."""
-        return iter(())
 
 
 class ByPosition:
@@ -142,54 +139,51 @@ class ByPosition:
             self._next[key, producer] += size
             at += size
 
-    def rest(self) -> Iterator[Run]:
-        """Nothing waits."""
-        return iter(())
-
 
 class ByContent:
     """Hash of the fields, and the how-manieth row of this content it is: order does not matter.
 
-    Over how many producers the rows must be spread is known when all are there, so a task's rows
-    are kept in memory until the last.
+    Partitions do not matter either, as long as equal rows are in one: they are counted there.
+    `contents` is for whoever sees all partitions, and can tell.
     """
 
     repeatable = True
     windowed = True
 
     def __init__(self, producer: str, batch: int, trim: Sequence[bytes]) -> None:
-        self._producer = producer
+        self._owners = [f"{producer}/content/{n}".encode() for n in range(_CONTENT_PRODUCERS)]
         self._batch = batch
         self._trim = trim
-        self._kept: defaultdict[bytes, list[Rows]] = defaultdict(list)
+        self._seen: Counter[int] = Counter()
+        self._rows = 0
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """Keep them."""
-        self._kept[key].append(rows)
-        return iter(())
+        """As they come. Raises `WriteFailed` for more than a server would remember."""
+        self._rows += len(rows)
+        if self._rows > CONTENT_ROWS_MAX:
+            raise WriteFailed(
+                f"idempotence=content is for batches of {CONTENT_ROWS_MAX} rows at most: a server "
+                "would forget the first ones, and a repetition would add them again. Take smaller "
+                "batches (maxEntriesPerTrigger), or deterministicOrder=sort and the ledger"
+            )
+        seed = zlib.crc32(key)
+        parts = rows.parts()
+        tokens: list[bytes] = []
+        owners: list[bytes] = []
+        for part in parts.each(0, len(parts)):
+            content = xxhash.xxh3_64_intdigest(part, seed)
+            nth = self._seen[content]
+            self._seen[content] = nth + 1
+            tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
+            # equal rows would all have one producer
+            owners.append(self._owners[zlib.crc32(tokens[-1]) % _CONTENT_PRODUCERS])
+        words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary()), *self._trim, b"*"]
+        yield Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
 
-    def rest(self) -> Iterator[Run]:
-        """All of them, as they came."""
-        for key, several in self._kept.items():
-            total = sum(map(len, several))
-            # Hashes do not fill all producers alike: three quarters leave room for the fullest.
-            producers = -(-total * 4 // (3 * ROWS_PER_PRODUCER))
-            seen: Counter[int] = Counter()
-            for rows in several:
-                parts = rows.parts()
-                tokens: list[bytes] = []
-                owners: list[bytes] = []
-                for part in parts.each(0, len(parts)):
-                    content = xxhash.xxh3_64_intdigest(part)
-                    nth = seen[content]
-                    seen[content] = nth + 1
-                    tokens.append(b"%d-%x-%d" % (self._batch, content, nth))
-                    # equal rows would all have one producer
-                    place = zlib.crc32(tokens[-1]) % producers
-                    owners.append(f"{self._producer}/{place}".encode())
-                before = _command(key, b"IDMP")
-                words = [pa.array(owners, pa.binary()), pa.array(tokens, pa.binary())]
-                yield Run(key, rows.commands(*before, [*words, *self._trim, b"*"]), rows)
+    @property
+    def contents(self) -> bytes:
+        """The contents that were there, as hashes of 64 bits in the machine's order of bytes."""
+        return array("Q", self._seen).tobytes()
 
 
 class ByColumn:
@@ -199,7 +193,7 @@ class ByColumn:
     windowed = True
 
     def __init__(self, producer: str, trim: Sequence[bytes]) -> None:
-        self._owners = [f"{producer}/{place}".encode() for place in range(_COLUMN_PRODUCERS)]
+        self._owners = [f"{producer}/column/{n}".encode() for n in range(_COLUMN_PRODUCERS)]
         self._trim = trim
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
@@ -210,10 +204,6 @@ class ByColumn:
         ]
         words = [pa.array(owners, pa.binary()), rows.tokens, *self._trim, b"*"]
         yield Run(key, rows.commands(*_command(key, b"IDMP"), words), rows)
-
-    def rest(self) -> Iterator[Run]:
-        """Nothing waits."""
-        return iter(())
 
 
 # --------------------------------------------------------------------------------------- sending
@@ -255,13 +245,17 @@ class Adder:
         self.memory_s: int | None = None
         """For how long all streams remember idempotent IDs; None if they need not."""
 
+    @property
+    def contents(self) -> bytes:
+        """See `ByContent`; nothing where rows are known by something else."""
+        return self._marks.contents if isinstance(self._marks, ByContent) else b""
+
     def append(self, key: bytes, rows: Rows) -> None:
         """Go on with a stream; raises `WriteFailed` and `ServerUnreachable`."""
         self._send(self._marks.mark(key, rows))
 
     def finish(self) -> None:
-        """Send what waits, and take in all replies."""
-        self._send(self._marks.rest())
+        """Take in all replies."""
         self._collect()
 
     def _send(self, runs: Iterator[Run]) -> None:

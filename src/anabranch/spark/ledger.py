@@ -322,17 +322,16 @@ class Ledger:
             f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
             f"{_shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
             "written twice. Either the source changed in between, or the order of its rows is not "
-            "fixed, or two sinks of one query write to this stream. deterministicOrder=sort, "
-            "idempotence=content and a sinkId for each sink prevent that from the next new stream "
-            "and checkpoint on; changed for this batch, they would write its first rows twice"
+            "fixed, or two sinks of one query write to this stream. Begin with a new stream and a "
+            "new checkpoint, and there with deterministicOrder=sort, or with a sinkId for each sink"
         )
 
     def _superseded(self, tally: _Tally) -> Superseded:
         return Superseded(
             f"batch {self._batch} of {tally.producer} comes too late: stream {_shown(tally.key)} "
             "has accepted rows of a later batch. If this is no leftover of an old attempt, the "
-            "checkpoint was set back or made anew; choose another sinkId or producerId to write "
-            "these rows as new ones"
+            "checkpoint was set back or made anew: go on with the newest one, or write to a new "
+            "stream"
         )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,6 +89,8 @@ class Written(WriterCommitMessage):
     """How long ago the batch was planned, if it may be a repetition."""
     memory_s: int | None = None
     """For how long idempotent IDs are remembered; None where nothing depends on that."""
+    contents: bytes = b""
+    """See `adding.ByContent`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class _BatchWriter(DataSourceArrowWriter):
         return self._plan.write(iterator, self._plan.job)
 
     def commit(self, messages: list[Any]) -> None:
-        """Rows are in as they are written."""
+        """Rows are in as they are written; see that equal ones met in a task."""
+        _require_met(messages)
 
     def abort(self, messages: list[Any]) -> None:
         """What was written stays: readers may have seen it, and a repetition goes on behind it."""
@@ -178,6 +182,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
                 f"tasks took batch {batchId} for batch {sorted(others)[0]}: this version of Spark "
                 "numbers batches otherwise, and repeated rows would not be recognised"
             )
+        _require_met(messages)
         memories = [
             (each.memory_s, each.waited_s)
             for each in messages
@@ -195,3 +200,20 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What was written stays: the batch is repeated, and its ledger knows what is in."""
+
+
+def _require_met(messages: Iterable[Written | None]) -> None:
+    """Where equal rows are counted, each task counts its own: two must not have equal ones."""
+    seen: set[int] = set()
+    for each in messages:
+        if each is not None and each.contents:
+            own = set(array("Q", each.contents))
+            if both := len(seen & own):
+                raise WriteFailed(
+                    f"equal rows came in several partitions ({both} contents, at least): each was "
+                    "written once, and not as often as it is there, as idempotence=content counts "
+                    "equal rows of one partition. Let them meet before they are written: "
+                    "table.repartition(8, *table.columns). Of a query, or a job with producerId "
+                    "and batchId, the same batch then adds what is missing"
+                )
+            seen |= own

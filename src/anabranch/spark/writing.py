@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from anabranch.spark.adding import Adder, ByColumn, ByContent, ById, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
 from anabranch.spark.encode import Rows, encode, runs_by_lane, runs_by_stream
-from anabranch.spark.identity import Identity, WriteFailed
+from anabranch.spark.identity import Identity, WriteFailed, require_same_producer
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
 from anabranch.spark.options import WriteOptions
@@ -31,7 +31,12 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
     identity = Identity.of_task(plan.options, job)
     rows = 0
     with connect(plan.options.server) as client:
-        target = _target(plan.options, client, identity)
+        way = _way(plan.options, client)
+        target = _target(way, plan.options, client, identity)
+        asked = not plan.options.allow_producer_change and way not in ("id", "none")
+        single = None if plan.layout.has_stream else plan.options.stream
+        if asked and single is not None:
+            require_same_producer(client, single.encode(), identity, way)
         if plan.options.deterministic_order == "sort":
             iterator = _sorted(iterator, plan.layout)
         for batch in iterator:
@@ -39,6 +44,9 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
                 rows += piece.num_rows
                 encoded = encode(piece, plan.layout)
                 for key, run in runs_by_stream(encoded, plan.options.stream):
+                    if asked and single is None:
+                        with connect(plan.options.server) as another:  # replies are on their way
+                            require_same_producer(another, key, identity, way)
                     if isinstance(target, Ledger):
                         parts = run.parts()
                         for lane, start, stop in runs_by_lane(run):
@@ -46,18 +54,22 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
                     else:
                         target.append(key, run)
         if isinstance(target, Ledger):
-            single = None if plan.layout.has_stream else plan.options.stream
             target.finish(None if single is None else single.encode())
-        else:
-            target.finish()
-    memory_s = None if isinstance(target, Ledger) else target.memory_s
-    return Written(identity.batch, rows, target.known, plan.waited_s, memory_s)
+            return Written(identity.batch, rows, target.known, plan.waited_s)
+        target.finish()
+    return Written(
+        identity.batch, rows, target.known, plan.waited_s, target.memory_s, target.contents
+    )
 
 
-def _target(options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:
-    way = "id" if options.preserve_ids else options.idempotence
-    if way is None:
-        way = "ledger" if client.has_bulk else "position"
+def _way(options: WriteOptions, client: Client) -> str:
+    """By what rows are known that came before."""
+    if options.preserve_ids:
+        return "id"
+    return options.idempotence or ("ledger" if client.has_bulk else "position")
+
+
+def _target(way: str, options: WriteOptions, client: Client, identity: Identity) -> Ledger | Adder:
     trim = _trim(options)
     patience = {
         "rows_max": options.max_rows_in_flight,
@@ -98,7 +110,7 @@ def _marks(way: str, identity: Identity, trim: tuple[bytes, ...]) -> Marks:
         case "column":
             return ByColumn(identity.producer, trim)
         case "content":
-            return ByContent(identity.task, identity.batch, trim)
+            return ByContent(identity.producer, identity.batch, trim)
         case _:
             return ByPosition(identity.task, identity.batch, trim)
 

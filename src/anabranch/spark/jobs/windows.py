@@ -163,6 +163,8 @@ def windows(
         "url": url, "startingOffsets": "earliest", "maxEntriesPerTrigger": str(_ENTRIES_MAX),
         **(options or {}),
     }  # fmt: skip
+    # Who names a time begins with a new checkpoint where another one ended.
+    told_to = given.pop("allowProducerChange", str(after_ms is not None))
     wanted = None if regions is None else tuple(sorted(set(regions)))
     if dry_run:
         names = wanted or _present(streams, given)
@@ -189,7 +191,7 @@ def windows(
         if into is not None:
             # The rows of a partition are the same in every attempt, their order is not.
             writer = writer.format("anabranch").options(
-                url=url, stream=into, deterministicOrder="sort"
+                url=url, stream=into, deterministicOrder="sort", allowProducerChange=told_to
             )
         else:
             writer = writer.format("anabranch-parts").option(

@@ -1,0 +1,94 @@
+"""Who writes: a sink that would not recognise its own rows refuses, and says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.test_sink import fill, forget_last, load, save, start, values
+from tests.support.servers import AnabranchServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 2000
+
+
+def copy(spark: SparkSession, server: AnabranchServer, place: Path, **options: Any) -> None:
+    """Stream ``s`` to stream ``t``, to its end."""
+    table = load(spark, server, "s").select("fields")
+    start(table, server, place, stream="t", **options).awaitTermination()
+
+
+@pytest.mark.parametrize(
+    "way", ["ledger", "content", pytest.param("position", marks=pytest.mark.long)]
+)
+def test_a_new_checkpoint_doubles_nothing_unless_it_is_told_to(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path, way: str
+) -> None:
+    fill(ours, "s", ROWS)
+    copy(spark, ours, tmp_path / "one", idempotence=way)
+    with pytest.raises(Exception, match=r"stream t has rows of another query .*made anew"):
+        copy(spark, ours, tmp_path / "two", idempotence=way)
+    assert sorted(values(ours, "t")) == list(range(ROWS))
+    fill(ours, "s", 10)
+    copy(spark, ours, tmp_path / "one", idempotence=way)
+    assert len(values(ours, "t")) == ROWS + 10
+    copy(spark, ours, tmp_path / "two", idempotence=way, allowProducerChange="true")
+    assert len(values(ours, "t")) == 2 * ROWS + 20
+
+
+def test_a_query_with_a_name_recognises_its_rows_with_any_checkpoint(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    fill(ours, "s", ROWS)
+    for place in ("one", "two"):
+        copy(spark, ours, tmp_path / place, producerId="copies")
+    assert values(ours, "t") == list(range(ROWS))
+    fill(ours, "s", 10)
+    copy(spark, ours, tmp_path / "two", producerId="copies")
+    with pytest.raises(Exception, match=r"comes too late: stream t .* made anew"):
+        copy(spark, ours, tmp_path / "three", producerId="copies")
+    assert values(ours, "t") == [*range(ROWS), *range(10)]
+    # A query without a name stays one of its own beside it.
+    copy(spark, ours, tmp_path / "four", sinkId="other")
+    assert len(values(ours, "t")) == 2 * ROWS + 20
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"producerId": "copies"}, "without a producerId, and now it has one"),
+        ({"idempotence": "content"}, "with idempotence=ledger, and now it has content"),
+    ],
+)
+def test_a_batch_that_is_repeated_as_somebody_else_is_refused(
+    spark: SparkSession,
+    ours: AnabranchServer,
+    tmp_path: Path,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    fill(ours, "s", 100)
+    copy(spark, ours, tmp_path)
+    forget_last(tmp_path, "commits")
+    with pytest.raises(Exception, match=message):
+        copy(spark, ours, tmp_path, **options)
+    copy(spark, ours, tmp_path)
+    assert values(ours, "t") == list(range(100))
+
+
+def test_the_same_batch_in_other_partitions_is_written_once_by_content(
+    spark: SparkSession, ours: AnabranchServer
+) -> None:
+    words = [each % 1_700 for each in range(2_500)]
+    table = spark.createDataFrame([(each,) for each in words], "n int")
+    job = {"stream": "t", "idempotence": "content", "producerId": "job", "batchId": 1}
+    with pytest.raises(Exception, match=r"equal rows came in several partitions"):
+        save(table.repartition(4), ours, **job)
+    assert len(values(ours, "t")) < 2_500
+    for partitions in (4, 3, 1):
+        save(table.repartition(partitions, "n"), ours, **job)
+        assert sorted(values(ours, "t")) == sorted(words)
