@@ -30,6 +30,10 @@ _FORMS = {
     repr(kinds.EntryId | None): "id or nil",
     repr(kinds.EntryIds): "runs",
     repr(list[tuple[kinds.EntryId, int, int, int]]): "[[ms, seq, int, int, int]]",
+    repr(list[tuple[kinds.EntryId, int, int, int, int, int]]): (
+        "[[ms, seq, int, int, int, int, int]]"
+    ),
+    repr(list[tuple[bytes, int, int]]): "[[bin, int, int]]",
     repr(list[tuple[int, list[int]]]): "[[int, ints]]",
     repr(list[tuple[int, int, kinds.EntryId]]): "[[int, int, ms, seq]]",
     repr(list[tuple[int, int, int]]): "[[int, int, int]]",

@@ -489,7 +489,7 @@ class NamedMesh:
     def _node(self, region: str) -> Node:
         return self.mesh.nodes[self._number(region)]
 
-    def do(self, region: str, *args: str) -> Any:
+    def do(self, region: str, *args: str | bytes) -> Any:
         return self._node(region).do(*args)
 
     def settle(self, regions: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ A scenario begins with ``NAME title | mode MODE, regions N``; then one step a li
 
 ``WHAT`` is ``error`` (of whatever text), ``ids ...`` (of the entries, in order of the reply),
 ``names ...`` (of groups or consumers), ``lag GROUP N``, or the whole reply. ``ids ... cursor C``
-also keeps the cursor of an AB.READ, to be written ``C`` in commands from then on.
+also keeps the cursor of an AB.READ, to be written ``C`` in commands from then on, and ``payload P``
+the payload of a DUMP.
 
 A cluster of real processes has no clock to set. There, an ID made from the clock only has to
 carry the same region as the one that is shown; from then on it stands for it.
@@ -33,7 +34,8 @@ __all__ = ["REGION_NAMES", "Cluster", "Scenario", "Step", "read_scenarios", "run
 REGION_NAMES: Final = ("eu", "us", "ap")
 """Of regions 1, 2 and 3."""
 
-_HEADING: Final = re.compile(r"([A-Z]+-\d+) (.+) \| mode (\S+), regions (\d+)")
+_HEADING: Final = re.compile(r"([A-Z]+-\d+[a-z]?) (.+) \| mode (\S+), regions (\d+)")
+_IS_HEADING: Final = re.compile(r"[A-Z]+-\d")
 _ID: Final = re.compile(r"\d+-\d+")
 _SEQUENCE_MODULUS: Final = 256
 
@@ -44,7 +46,7 @@ class Cluster(Protocol):
     has_clock: bool
     """Whether :meth:`clock` can be obeyed."""
 
-    def do(self, region: str, *args: str) -> Any:
+    def do(self, region: str, *args: str | bytes) -> Any:
         """A command's reply as hiredis decodes RESP2; an error reply is raised."""
 
     def settle(self, regions: Sequence[str]) -> None:
@@ -92,7 +94,7 @@ class Scenario:
 def read_scenarios(text: str) -> list[Scenario]:
     """All scenarios of a text, in order."""
     blocks = [block.strip().splitlines() for block in text.split("\n\n")]
-    return [_scenario(block) for block in blocks if block and _HEADING.fullmatch(block[0])]
+    return [_scenario(block) for block in blocks if block and _IS_HEADING.match(block[0])]
 
 
 def _scenario(lines: Sequence[str]) -> Scenario:
@@ -122,7 +124,8 @@ def run_scenario(scenario: Scenario, cluster: Cluster) -> None:
 class _Run:
     scenario: Scenario
     cluster: Cluster
-    cursors: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str | bytes] = field(default_factory=dict)
+    """Cursors and payloads."""
     stands_for: dict[str, str] = field(default_factory=dict)
     """The IDs that came instead of those of the transcript."""
 
@@ -166,7 +169,7 @@ class _Run:
     def _ask(
         self, region: str, words: Sequence[str], expected: Sequence[str]
     ) -> tuple[object, object]:
-        command = [self.cursors.get(word, self._real(word)) for word in words]
+        command = [self.kept.get(word, self._real(word)) for word in words]
         try:
             reply = self.cluster.do(region, *command)
         except hiredis.ReplyError as problem:
@@ -178,9 +181,12 @@ class _Run:
             case ["ids", *ids]:
                 if "cursor" in ids:
                     at = ids.index("cursor")
-                    self.cursors[ids[at + 1]] = reply[0][1].decode()
+                    self.kept[ids[at + 1]] = reply[0][1].decode()
                     ids = ids[:at]
                 return [entry.decode() for entry in _ids(words[0].upper(), reply)], ids
+            case ["payload", name]:
+                self.kept[name] = reply
+                return isinstance(reply, bytes), True
             case ["names", *names]:
                 return [row[b"name"].decode() for row in map(_pairs, reply)], names
             case ["lag", group, lag]:

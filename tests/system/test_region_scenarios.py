@@ -58,7 +58,7 @@ class ProcessCluster:
 
     # -- for transcripts ----------------------------------------------------------------------
 
-    def do(self, region: str, *args: str) -> Any:
+    def do(self, region: str, *args: str | bytes) -> Any:
         before = self._own_number(region) if args[0] == "XACK" else 0
         try:
             reply = self.clients[region].execute_command(*args)  # type: ignore[no-untyped-call]

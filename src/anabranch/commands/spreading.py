@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from anabranch.commands.adopting import groups_again
 from anabranch.effects import kinds
 from anabranch.effects.merge_stream import known_stream
 from anabranch.errors import CommandError
@@ -229,7 +230,7 @@ def _written_again(
     ]
     limits = (producers.duration_s, producers.maxsize)
     counters = (source.last_id, source.entries_added, source.max_deleted_id)
-    groups = [(name, group.last_delivered_id) for name, group in source.groups.items()]
+    records = list(source.ledger.records.items())
     for run in _runs(db, key, source):
         yield from _add(ctx, run)
     last_id, entries_added, max_deleted_id = counters
@@ -241,11 +242,16 @@ def _written_again(
         yield from _configure(ctx, kinds.ConfigureProducers(db, key, *limits))
     for tag in tags:
         yield from _remember(ctx, kinds.Remember(db, key, *tag))
+    for pid, record in records:
+        yield kinds.Accept(db, key, pid, *record)
     if deadline is not None:
         yield kinds.Expire(db, key, deadline)
+    made = _stream(ctx, db, key)
+    accepted = producers.iids_added - made.producers.iids_added
+    if accepted or producers.duplicates:
+        yield kinds.CountDuplicate(db, key, producers.duplicates, accepted)
     if with_groups:
-        for name, start in groups:
-            yield kinds.CreateGroup(db, key, name, start, None)
+        yield from groups_again(db, key, source, made)
 
 
 def _runs(db: int, key: bytes, source: Stream) -> Iterator[kinds.AddRun]:

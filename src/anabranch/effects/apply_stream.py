@@ -161,7 +161,9 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
 
 def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
     """See :class:`kinds.CountDuplicate`."""
-    stream_of(keyspace, effect.db, effect.key).producers.duplicates += 1
+    producers = stream_of(keyspace, effect.db, effect.key).producers
+    producers.duplicates += effect.count
+    producers.iids_added += effect.accepted
 
 
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:

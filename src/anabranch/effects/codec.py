@@ -112,7 +112,7 @@ def join_ids(runs: Sequence[int]) -> list[int]:
     return ids
 
 
-def _split_rows(rows: Iterable[tuple[int, int, int, int]]) -> list[list[int]]:
+def _split_rows(rows: Iterable[Sequence[int]]) -> list[list[int]]:
     return [[row[0] >> SEQ_BITS, row[0] & MAX_SEQ, *row[1:]] for row in rows]
 
 
@@ -139,6 +139,7 @@ _FORMS: Final[dict[str, _Form]] = {
     repr(kinds.EntryId | None): (split_id, _join_id),
     repr(kinds.EntryIds): (runs_of, join_ids),
     repr(list[tuple[kinds.EntryId, int, int, int]]): (_split_rows, _join_rows),
+    repr(list[tuple[kinds.EntryId, int, int, int, int, int]]): (_split_rows, _join_rows),
     repr(list[tuple[int, int, kinds.EntryId]]): (_split_dotted, _join_dotted),
 }
 """By the type a field is declared with: to the wire, and back."""

@@ -23,6 +23,7 @@ __all__ = [
     "AddMembers",
     "AddRegion",
     "AddRun",
+    "AdoptGroup",
     "AdvanceGroup",
     "Assign",
     "ConfigureProducers",
@@ -207,12 +208,18 @@ class Remember(Effect, tag=10):
 
 
 class CountDuplicate(Effect, tag=11):
-    """A producer repeated itself; nothing was added."""
+    """A producer repeated itself, ``count`` times; nothing was added.
+
+    ``accepted`` are idempotent IDs that were counted where the stream came from, and forgotten
+    there since.
+    """
 
     local = True
 
     db: int
     key: bytes
+    count: int = 1
+    accepted: int = 0
 
 
 class ConfigureProducers(Effect, tag=12):
@@ -430,6 +437,28 @@ class Settle(Effect, tag=30):
     creations: list[tuple[int, int]]
     ranges: list[tuple[int, int, int]]
     greatest: EntryId
+
+
+class AdoptGroup(Effect, tag=31):
+    """What a group had done where its stream came from (RESTORE, COPY), with several regions.
+
+    ``last_id`` is its last-delivered-id, ``delivered`` are ``(origin, [low, high, ...])``, numbers
+    of entries that it was given, above low and up to high, ``open`` those among them that nobody
+    holds and nobody has processed. ``consumers`` are name, last seen and last active time;
+    ``pending`` are ``(entry ID, origin, number, consumer or -1, delivery ms, delivery count)``, the
+    consumer by its place in ``consumers``, -1 for entries that were released, in that order.
+    """
+
+    local = True
+
+    db: int
+    key: bytes
+    group: bytes
+    last_id: EntryId
+    delivered: list[tuple[int, list[int]]]
+    open: list[tuple[int, int]]
+    consumers: list[tuple[bytes, int, int]]
+    pending: list[tuple[EntryId, int, int, int, int, int]]
 
 
 # -- keys -------------------------------------------------------------------------------------

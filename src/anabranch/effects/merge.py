@@ -37,6 +37,7 @@ MERGE: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.DropRecords: merge_stream.drop_records,
     kinds.CreateGroup: merge_group.create_group,
     kinds.SetGroup: merge_group.set_group,
+    kinds.AdoptGroup: merge_group.adopt_group,
     kinds.AdvanceGroup: merge_group.advance_group,
     kinds.DestroyGroup: merge_group.destroy_group,
     kinds.CreateConsumer: apply_group.create_consumer,

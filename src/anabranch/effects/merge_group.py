@@ -11,6 +11,7 @@ from anabranch.effects.apply_stream import stream_of
 from anabranch.effects.merge_stream import known_stream, parts, replica_of, settle, shared_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
+from anabranch.stream.group import Consumer
 from anabranch.stream.shared import ALL_GROUPS
 from anabranch.stream.shared_group import Creation, SharedGroup
 
@@ -81,6 +82,19 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
     group.jump_to(stream.shared_logs, effect.last_id)
+
+
+def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
+    """See :class:`kinds.AdoptGroup`."""
+    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group.adopt(effect.last_id, effect.delivered, effect.open)
+    owners: list[Consumer | None] = []
+    for name, seen_ms, active_ms in effect.consumers:
+        owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, active_ms)))
+    owners.append(None)  # at -1
+    for entry_id, origin, number, owner, delivery_ms, count in effect.pending:
+        entry = group.assign(origin, entry_id, owners[owner], delivery_ms, count)
+        entry.number = number
 
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:

@@ -12,8 +12,9 @@ from anabranch.effects.merge_stream import (
 )
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, region_of
+from anabranch.stream.group import MAX_DELIVERIES
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, forget_covered
-from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
 
 __all__: list[str] = []
 
@@ -41,6 +42,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
         else:
             for origin in stream.logs:
                 group.drop_between(origin, 0, context.get(origin, 0))
+            group.drop_between(NO_ORIGIN, 0, MAX_DELIVERIES)
     dot = replica.dot
     shared.marks[dot] = NO_GROUP if effect.expired else ALL_GROUPS
     replica.unstable_marks[dot] = None

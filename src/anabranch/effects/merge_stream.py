@@ -231,7 +231,9 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
 
 def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
     """See :class:`kinds.CountDuplicate`."""
-    shared_stream(keyspace, effect.db, effect.key).producers.duplicates += 1
+    producers = shared_stream(keyspace, effect.db, effect.key).producers
+    producers.duplicates += effect.count
+    producers.iids_added += effect.accepted
 
 
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:

@@ -13,12 +13,13 @@ pay nothing for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sortedcontainers import SortedList
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.region_log import RegionLog, Span
 
 __all__ = ["LOCAL_REGION", "MAX_DELIVERIES", "Consumer", "Group"]
 
@@ -75,6 +76,22 @@ class Group:
         """Set every cursor (XGROUP SETID, XCLAIM LASTID)."""
         for region in self.cursors:
             self.cursors[region] = entry_id
+
+    def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+        """``(region, span)`` of live entries to be delivered that are not above the last ID.
+
+        Not in the order of their IDs.
+        """
+        del logs  # one region's entries come in the order of their IDs
+        return iter(())
+
+    def passed_over(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+        """The same of live entries that only other regions deliver.
+
+        Nobody has processed them, but here they were given up, or the group was moved behind them.
+        """
+        del logs
+        return iter(())
 
     # -- consumers ----------------------------------------------------------------------------
 

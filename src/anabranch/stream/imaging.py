@@ -43,7 +43,7 @@ def image_of(stream: Stream) -> StreamImage:
         first_id=stream.first_id,
         max_deleted_id=stream.max_deleted_id,
         entries_added=stream.entries_added,
-        groups=[_group_image(name, group) for name, group in stream.groups.items()],
+        groups=[_group_image(stream, name, group) for name, group in stream.groups.items()],
         idmp_duration=producers.duration_s,
         idmp_maxsize=producers.maxsize,
         iids_added=producers.iids_added,
@@ -80,25 +80,42 @@ def _entries(block: Block, low: int, high: int) -> _Entries:
     return [(entry_id, reader.gets()[1]) for entry_id in block.ids[low:high]]
 
 
-def _group_image(name: bytes, group: Group) -> GroupImage:
+def _group_image(stream: Stream, name: bytes, group: Group) -> GroupImage:
+    """A group as Redis knows it, with one cursor.
+
+    Entries below the cursor that are still to be delivered are released ones that were delivered
+    at no time, behind all others: so they are handed out when somebody claims.
+    """
+    pending = {
+        entry.entry_id: PendingImage(
+            entry.entry_id,
+            entry.delivery_ms,
+            entry.delivery_count,
+            None if entry.consumer is None else entry.consumer.name,
+        )
+        for entry in group.between(MIN_ID, MAX_ID)
+    }
+    nacked = {
+        entry.entry_id: None
+        for entry in group.released
+        if pending[entry.entry_id].consumer is None  # of entries with one ID one is named
+    }
+    late = {i for _, (block, low, high) in group.late(stream.logs) for i in block.ids[low:high]}
+    late -= pending.keys()
+    if late:
+        pending |= {entry_id: PendingImage(entry_id, 0, 0, None) for entry_id in late}
+        pending = dict(sorted(pending.items()))
+        nacked |= dict.fromkeys(sorted(late))
     return GroupImage(
         name,
         group.last_delivered_id,
         group.entries_read,
-        pending=[
-            PendingImage(
-                entry.entry_id,
-                entry.delivery_ms,
-                entry.delivery_count,
-                None if entry.consumer is None else entry.consumer.name,
-            )
-            for entry in group.between(MIN_ID, MAX_ID)
-        ],
+        pending=list(pending.values()),
         consumers=[
             ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
             for consumer in group.consumers.values()
         ],
-        nacked=[entry.entry_id for entry in group.released],
+        nacked=list(nacked),
     )
 
 

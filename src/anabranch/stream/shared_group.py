@@ -13,18 +13,22 @@ consumer was deleted, the group was moved) end a run, and never count as acknowl
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
 from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
-from anabranch.stream.region_log import Span
+from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 from anabranch.stream.shared_log import SharedLog
 
-__all__ = ["Creation", "Run", "SharedGroup"]
+__all__ = ["NO_ORIGIN", "Creation", "Run", "SharedGroup"]
+
+NO_ORIGIN: Final = 0
+"""Under which entries are pending that had gone before their stream came here: RESTORE and COPY
+bring them along, and number them for this group alone."""
 
 
 class Creation(NamedTuple):
@@ -133,6 +137,46 @@ class SharedGroup(Group):
     def would_deliver(self, origin: int, log: SharedLog, number: int) -> bool:
         """Whether an entry is among them."""
         return any(low < number <= high for low, high in self.gaps(origin, log))
+
+    # -- where a copy of the stream goes on -------------------------------------------------------
+
+    def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+        """See :meth:`Group.late`."""
+        last_id = self.last_delivered_id
+        for origin, log in cast("Mapping[int, SharedLog]", logs).items():
+            top = log.number_upto(last_id)
+            for low, high in self.gaps(origin, log):
+                for span in log.spans_numbered(low, min(high, top)):
+                    yield origin, span
+
+    def passed_over(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+        """See :meth:`Group.passed_over`: given up, or jumped over by SETID or LASTID."""
+        for origin, log in cast("Mapping[int, SharedLog]", logs).items():
+            done = Ranges((run.low, run.last) for run in self.runs.get(origin, ()))
+            for ranges in self.acknowledged.values():
+                done.update(ranges.get(origin, Ranges()))
+            done = done.without(Ranges((n - 1, n) for n in self.discarded.get(origin, ())))
+            begin = self._begin(origin, log)
+            for low, high in self.delivered.get(origin, Ranges()).without(done):
+                for span in log.spans_numbered(max(low, begin), high):
+                    yield origin, span
+
+    def adopt(
+        self,
+        last_id: int,
+        delivered: Iterable[tuple[int, list[int]]],
+        given_up: Iterable[tuple[int, int]],
+    ) -> None:
+        """Go on where another stream's group was: the entries that it had been given.
+
+        ``given_up`` are those of them, as ``(origin, number)``, that are open for other regions.
+        """
+        self.move_to(last_id)
+        for origin, edges in delivered:
+            ranges = self.delivered[origin] = Ranges.of_flat(edges)
+            self.runs[origin] = [Run(low, low, high) for low, high in ranges]
+        for origin, number in given_up:
+            self.discarded.setdefault(origin, {})[number] = None
 
     # -- deliveries ---------------------------------------------------------------------------
 

@@ -230,7 +230,8 @@ class Stream:
             return self.find(entry.entry_id)
         for origin, pending in group.pending_of(entry.entry_id):
             if pending is entry:
-                found = self.shared_log(origin).find_number(entry.number)
+                log = self.shared_logs.get(origin)
+                found = None if log is None else log.find_number(entry.number)
                 return None if found is None else (origin, *found)
         return None
 

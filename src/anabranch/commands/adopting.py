@@ -1,0 +1,134 @@
+"""The consumer groups of a stream that is written again in a region: RESTORE, COPY, MOVE.
+
+Entries get new numbers, of this region; what the group had done with each is said in these. Other
+regions get a group that begins at the last-delivered-id, or below the lowest entry that nobody has
+processed, and to which all that is processed counts as acknowledged. Who holds what, and since
+when, is this region's own affair, as always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from anabranch.effects import kinds
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.group import Group
+from anabranch.stream.pending import PendingEntry
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import Span
+from anabranch.stream.shared import Dot
+from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
+from anabranch.stream.stream import Stream
+
+__all__ = ["groups_again"]
+
+_Row = tuple[int, int, int, int, int, int]
+
+
+def groups_again(db: int, key: bytes, source: Stream, target: Stream) -> Iterator[kinds.Effect]:
+    """All groups of ``source`` for ``target``, the stream of the key, which has the entries."""
+    for name, group in list(source.groups.items()):
+        yield from _group_again(db, key, name, _Standing(source, group, target))
+
+
+def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[kinds.Effect]:
+    yield kinds.CreateGroup(db, key, name, was.start, None)
+    origin = was.origin
+    yield kinds.AdoptGroup(
+        db,
+        key,
+        name,
+        was.group.last_delivered_id,
+        [(origin, was.delivered.flat())],
+        [(origin, number) for number in was.passed_over],
+        [(each.name, each.seen_ms, each.active_ms) for each in was.group.consumers.values()],
+        was.pending,
+    )
+    done = was.delivered.without(Ranges((n - 1, n) for n in was.unprocessed))
+    if done:
+        ranges = [(origin, low, high) for low, high in done]
+        greatest = was.log.id_upto(done.highs[-1])
+        yield kinds.Settle(db, key, name, was.creations(name), ranges, greatest)
+
+
+class _Standing:
+    """Where a group stands, in the numbers that its entries have by now."""
+
+    def __init__(self, source: Stream, group: Group, target: Stream) -> None:
+        self.group = group
+        self._source = source
+        self._target = target
+        self.origin, self.log = next(
+            (origin, log) for origin, log in target.shared_logs.items() if log is target.local
+        )
+        late = self._numbers(group.late(source.logs))
+        self.passed_over = self._numbers(group.passed_over(source.logs))
+        self.pending = self._pending()
+        held = [number for _, origin, number, *_ in self.pending if origin != NO_ORIGIN]
+        self.unprocessed = sorted({*held, *self.passed_over})
+        given = Ranges(self._given(group.last_delivered_id))
+        self.delivered = given.without(Ranges((n - 1, n) for n in late))
+        lowest = min([*self.unprocessed, *late], default=None)
+        self.start = group.last_delivered_id
+        if lowest is not None:
+            self.start = min(self.start, self.log.id_upto(lowest) - 1)
+
+    def creations(self, name: bytes) -> list[Dot]:
+        """Those of the group that was made for it."""
+        made = self._target.groups[name]
+        assert isinstance(made, SharedGroup)
+        return list(made.creations)
+
+    def _given(self, last_id: int) -> Iterator[tuple[int, int]]:
+        """The numbers of the entries up to an ID."""
+        top = self.log.number_upto(last_id)
+        for block, low, _ in self.log.spans_numbered(0, top):
+            assert block.numbers is not None
+            yield block.numbers[low] - 1, top
+            return
+
+    def _number(self, entry_id: int) -> int | None:
+        found = self.log.find(entry_id)
+        if found is None:
+            return None
+        block, index = found
+        assert block.numbers is not None
+        return block.numbers[index]
+
+    def _numbers(self, spans: Iterable[tuple[int, Span]]) -> list[int]:
+        numbers = (
+            self._number(entry_id)
+            for _, (block, low, high) in spans
+            for entry_id in block.ids[low:high]
+        )
+        return sorted({number for number in numbers if number is not None})
+
+    def _pending(self) -> list[_Row]:
+        """In the order in which consumers got them, then in that in which they were released.
+
+        Entries that have gone are numbered by their IDs.
+        """
+        group = self.group
+        places: dict[int, tuple[int, int]] = {}
+        gone = 0
+        for entry in group.between(MIN_ID, MAX_ID):
+            is_live = self._source.find_pending(group, entry) is not None
+            number = self._number(entry.entry_id) if is_live else None
+            if number is None:
+                gone += 1
+                places[id(entry)] = NO_ORIGIN, gone
+            else:
+                places[id(entry)] = self.origin, number
+        held = [entry for entry in group.between(MIN_ID, MAX_ID) if entry.consumer is not None]
+        owners = {name: index for index, name in enumerate(group.consumers)}
+        rows: dict[tuple[int, int], _Row] = {}  # of entries with one ID the first
+        for entry in [*sorted(held, key=_stamp), *group.released]:
+            origin, number = places[id(entry)]
+            owner = -1 if entry.consumer is None else owners[entry.consumer.name]
+            rest = owner, entry.delivery_ms, entry.delivery_count
+            rows.setdefault((origin, entry.entry_id), (entry.entry_id, origin, number, *rest))
+        return list(rows.values())
+
+
+def _stamp(entry: PendingEntry) -> int:
+    return entry.stamp
