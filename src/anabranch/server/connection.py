@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.commands.session import Session
     from anabranch.server.admission import Place
     from anabranch.server.app import Server
+    from anabranch.server.tls import HalfClosingTls
 
 __all__ = ["ClientConnection"]
 
@@ -40,6 +41,9 @@ CAREFUL_PIECE_BYTES = 1024
 
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Replies that wait for the disk before we stop reading the client that will get them."""
+
+CLOSING_S = 10.0
+"""A connection that is to be closed waits so long for replies that wait for the disk."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -63,6 +67,8 @@ class ClientConnection(asyncio.Protocol):
         self._reading = True
         self.session: Session
         self.transport: asyncio.Transport
+        self._tls: HalfClosingTls | None = None
+        self._patience: asyncio.TimerHandle | None = None  # while closing waits for the disk
 
     # -- asyncio callbacks --------------------------------------------------------------------
 
@@ -74,6 +80,9 @@ class ClientConnection(asyncio.Protocol):
             _name(transport.get_extra_info("peername")), _name(transport.get_extra_info("sockname"))
         )
         self.session.connection = self
+        self._tls = self.transport.get_extra_info("ssl_object")
+        if self._tls is not None:
+            self._tls.on_end = self._tls_ended
         self._authenticated = self.session.user is not None
         self._parser = RequestParser(self._limits())
         refusal = self._server.connection_opened(self)
@@ -204,14 +213,25 @@ class ClientConnection(asyncio.Protocol):
             self._resume_reading()
 
     def eof_received(self) -> bool:
-        """The client sends no more: close once what did not fit into a slice is answered.
+        """The client sends no more: close once what it has sent is answered.
 
-        Whether the transport stays open for that; one with TLS cannot.
+        Not what blocks or what CLIENT PAUSE holds back: that is dropped, as in Redis. Whether the
+        transport stays open.
         """
-        if self._has_turn_later and self.transport.get_extra_info("sslcontext") is None:
-            self.finish()
-            return True
-        return False
+        if self.session in self._region.dispatcher.postponed:
+            return False
+        if self._held_replies and self._durability.trouble is not None:
+            return False  # it may have gone for good, and nobody knows how long this takes
+        self.finish()
+        return True
+
+    def _tls_ended(self) -> None:
+        """The same over TLS. What came before the end has not been handed over yet."""
+        asyncio.get_running_loop().call_soon(self._finish_tls)
+
+    def _finish_tls(self) -> None:
+        if not self.transport.is_closing() and not self.eof_received():
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, by its will or ours."""
@@ -223,6 +243,11 @@ class ClientConnection(asyncio.Protocol):
         # What it held goes now. Session and connection name each other: without this it would all
         # wait for the cycle collector, which comes rarely.
         session.connection = None
+        if self._tls is not None:
+            self._tls.on_end = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         for parts in self._held_replies:
             parts.clear()
         self._unread = b""
@@ -324,10 +349,13 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close once everything is written."""
+        """Close once everything is written. That does not wait for the disk for ever."""
         self.session.closing = True
         if not self._held_replies:
             self.transport.close()
+        elif self._patience is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(CLOSING_S, self.transport.abort)
 
     def limits_changed(self) -> None:
         """``proto-max-bulk-len`` was set."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import ConfigError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
 __all__ = [
+    "HalfClosingTls",
     "RegionTls",
     "client_facing",
     "expires_in",
@@ -34,9 +35,33 @@ _ROUNDS: Final = 10
 """More than a handshake has."""
 
 
+class HalfClosingTls(ssl.SSLObject):
+    """One connection that can be written to when the other side has sent its last byte.
+
+    An event loop closes both directions as soon as it reads the other side's end (close_notify), so
+    replies that are not written by then are lost. It does not see the end of these: ``on_end`` is
+    called, and whoever gets the call has to close the connection.
+    """
+
+    on_end: Callable[[], None] | None = None
+    """Not called before it is set, and once only."""
+    _has_ended = False
+
+    def read(self, len: int = 1024, buffer: bytearray | None = None) -> bytes:  # type: ignore[override]  # noqa: A002 - the name of the base
+        """See the base; at the end as if nothing had come yet."""
+        data = super().read(len, buffer)
+        if not data and self.on_end is not None:
+            if not self._has_ended:
+                self._has_ended = True
+                self.on_end()
+            raise ssl.SSLWantReadError
+        return data
+
+
 def client_facing(settings: Settings) -> ssl.SSLContext:
     """The side of the server towards clients; ConfigError names the directive that is wrong."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = HalfClosingTls
     _show(context, *_own(settings))
     if settings.tls_auth_clients != "no":
         _trust(

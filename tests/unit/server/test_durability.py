@@ -303,7 +303,10 @@ async def test_client_reply_off_and_skip_stay_silent(world: World) -> None:
     assert world.keys_on_disk() == {b"a", b"b"}
 
 
-async def test_a_client_that_left_is_not_answered(world: World) -> None:
+async def test_a_client_that_left_is_not_answered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CLOSING_S", 0.05)
     await world.start()
     gone, client = await world.clients(2)
     world.disk.hold_syncs()

@@ -19,6 +19,7 @@ import pytest
 import trustme
 
 from anabranch.config.settings import Settings
+from anabranch.server import connection
 from anabranch.server.app import Server
 from anabranch.server.connection import ClientConnection
 from anabranch.server.loop import loop_factory
@@ -173,23 +174,26 @@ def test_who_leaves_by_tls_takes_everything_along(
 
 
 def test_replies_that_wait_for_the_disk_go_with_their_client(
-    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+    tmp_path: Path,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(connection, "CLOSING_S", 0.05)
     disk = GatedStorage()
 
     async def test(server: Server) -> None:
         reader, writer = await asyncio.open_unix_connection(server.settings.unixsocket)
         writer.write(encode_command(["SET", "k", "v" * 100_000]))
         assert await reader.readline() == b"+OK\r\n"
-        (connection,) = server.connections
+        (client,) = server.connections
         disk.hold_syncs()
         writer.write(encode_command(["SET", "other", "v"]) + encode_command(["GET", "k"]))
-        held = connection._held_replies
+        held = client._held_replies
         await until(partial(len, held), "the reply does not wait")
         (parts,) = held
-        left = parts_of(connection)
+        left = parts_of(client)
         del left["connection"]  # the queue of who waits for the disk names it, until then
-        del connection
+        del client
         writer.transport.abort()
         await until(lambda: not server.connections, "it is still there")
         assert not parts
