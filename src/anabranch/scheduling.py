@@ -21,10 +21,24 @@ nobody drives turns (tests, the simulator) the deadline never comes, and everyth
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar
 
-__all__ = ["LEAST_NS", "NEVER", "SLICE_NS", "TURN_NS", "Scheduler", "Work"]
+__all__ = [
+    "LEAST_NS",
+    "NEVER",
+    "SLICE_NS",
+    "TURN_NS",
+    "Scheduler",
+    "Steps",
+    "Work",
+    "in_one_go",
+]
+
+_T = TypeVar("_T")
+
+Steps = Generator[None, None, _T]
+"""Work in short steps: yields after each of them, and returns what it was about."""
 
 Work = Callable[[], bool]
 """Does some work until the deadline, at least one step; whether something is left."""
@@ -145,6 +159,16 @@ class Scheduler:
         self.deadline_ns = self.ticks_ns() + SLICE_NS
         if work():
             queue[work] = None
+
+
+def in_one_go(steps: Steps[_T]) -> _T:
+    """Do all steps; returns what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
 
 
 def _nothing() -> None:

@@ -26,12 +26,13 @@ class FakeClock:
     def __init__(self, now_ms: int) -> None:
         self.us = now_ms * 1000
         self.ticks = 0
+        self.tick_ns = 1000  # that pass between one look at the clock and the next
 
     def now_us(self) -> int:
         return self.us
 
     def ticks_ns(self) -> int:
-        self.ticks += 1000
+        self.ticks += self.tick_ns
         return self.ticks
 
 

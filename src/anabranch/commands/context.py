@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from anabranch.commands import texts
 from anabranch.commands.session import Session
+from anabranch.commands.slicing import Sliced
 from anabranch.commands.spreading import spread
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
@@ -21,6 +22,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
 from anabranch.resp.encode import encode
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
@@ -270,6 +272,18 @@ class Context:
         waiter.recheck_ms = recheck_ms
         session.waiter = waiter
         waiters.add(waiter)
+
+    def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
+        """Have work done that may take long, while others are served; what a function returns.
+
+        The generator yields after each short step and returns the reply. Its own connection waits.
+        See :mod:`anabranch.commands.slicing`.
+        """
+        if self.in_exec or self.waiter is not None:
+            parts: list[bytes] | None = in_one_go(steps)
+        else:
+            parts = Sliced(self.region, self.session, args, steps).begin()
+        return None if parts is None else b"".join(parts)
 
     def count_memory(self) -> None:
         """Measure what changed of late, for who asks how much is used."""

@@ -131,11 +131,7 @@ class Dispatcher:
             self.admit(session, command, args)
         except CommandError as refusal:
             raise self.refused(entry, refusal) from None
-        if (
-            self.pause_until_ms
-            and (not self.pause_writes_only or command.is_write or command.name == "exec")
-            and command.full_name not in _PAUSE_EXEMPT
-        ):
+        if self.pauses(command):
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
@@ -151,6 +147,14 @@ class Dispatcher:
         finally:
             if self.monitors and not command.skips_monitor:
                 self.feed_monitors(session, args)
+
+    def pauses(self, command: Command) -> bool:
+        """Whether a CLIENT PAUSE holds back this command at present."""
+        return (
+            self.pause_until_ms > 0
+            and (not self.pause_writes_only or command.is_write or command.name == "exec")
+            and command.full_name not in _PAUSE_EXEMPT
+        )
 
     def admit(self, session: Session, command: Command, args: list[bytes]) -> None:
         """Raise what stands against running a request now; a blocked one is asked for each time."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.commands import texts
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.errors import CommandError
-from anabranch.keyspace.agreement import agreement_digest
+from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.resp.values import Map
+from anabranch.scheduling import Steps
 from anabranch.stream.counters import exact_lag
 from anabranch.stream.entry_id import text
 from anabranch.stream.group import Group
@@ -246,8 +247,17 @@ def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
 # -- AB.DIGEST --------------------------------------------------------------------------------
 
 
-def digest(ctx: Context, args: list[bytes]) -> bytes:
+def digest(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.DIGEST key [key ...]."""
+    return ctx.in_slices(args, _digest(ctx, args))
+
+
+def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    """What full blocks say is found out before; all digests are of the moment of the last step."""
+    for key in args[1:]:
+        value = ctx.db.values.get(key)
+        if isinstance(value, Stream):
+            yield from preparing(value)
     found: list[str | None] = []
     for key in args[1:]:
         stream = ctx.read_stream(key)
@@ -255,7 +265,7 @@ def digest(ctx: Context, args: list[bytes]) -> bytes:
             found.append(None)
         else:
             found.append(f"{agreement_digest(stream, ctx.db.deadlines.get(key)):032x}")
-    return ctx.reply(found)
+    return [ctx.reply(found)]
 
 
 COMMANDS: list[Command] = [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anabranch.commands.acl_rules import User
+    from anabranch.commands.slicing import Sliced
     from anabranch.commands.spec import Command
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiters import Waiter
@@ -36,6 +37,7 @@ class Session:
         self.outbox: list[bytes] = []
         self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
         self.waiter: Waiter | None = None
+        self.sliced: Sliced | None = None  # of the first request of the backlog, under way
         # transactions
         self.transaction: list[tuple[Command, list[bytes]]] | None = None
         self.transaction_bytes = 0  # about how many bytes of memory its requests take

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.commands.adopting import groups_again
 from anabranch.effects import kinds
 from anabranch.effects.merge_stream import known_stream
+from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
-from anabranch.rdb.payload import decode_payload
+from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.image import StreamImage
-from anabranch.stream.imaging import stream_from_image
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
@@ -196,15 +195,11 @@ def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
 
 
 def _restore(ctx: Context, effect: kinds.Restore) -> Iterator[kinds.Effect]:
-    image = decode_payload(effect.payload)
-    if not isinstance(image, StreamImage):
+    source = ctx.keyspace.prepared
+    if source is None:
+        source = in_one_go(value_of(effect))
+    if not isinstance(source, Stream):
         raise CommandError(_STREAMS_ONLY)
-    source = stream_from_image(
-        image,
-        now_ms=effect.now_ms,
-        idmp_duration_s=effect.idmp_duration_s,
-        idmp_maxsize=effect.idmp_maxsize,
-    )
     yield from _delete_if_there(ctx, effect.db, effect.key)
     yield from _written_again(ctx, effect.db, effect.key, source, effect.at_ms, with_groups=True)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from weakref import ref
 
 from anabranch.effects import kinds
+from anabranch.effects.restoring import value_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
-from anabranch.rdb.payload import decode_payload
-from anabranch.stream.image import StreamImage
-from anabranch.stream.imaging import stream_from_image
+from anabranch.scheduling import in_one_go
 from anabranch.stream.stream import Stream
 
 __all__ = ["copy_value"]
@@ -78,21 +77,9 @@ def copy_value(value: Value) -> Value:
 
 def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
     """See :class:`kinds.Restore`. The command has decoded the payload before: it is sound."""
-    decoded = decode_payload(effect.payload)
-    value: Value
-    if isinstance(decoded, StreamImage):
-        value = stream_from_image(
-            decoded,
-            now_ms=effect.now_ms,
-            idmp_duration_s=effect.idmp_duration_s,
-            idmp_maxsize=effect.idmp_maxsize,
-        )
-    elif isinstance(decoded, bytes):
-        value = StringValue(decoded)
-    elif isinstance(decoded, list):
-        value = ListValue(decoded)
-    else:
-        value = SetValue(decoded)
+    value = keyspace.prepared
+    if value is None:
+        value = in_one_go(value_of(effect))
     _bind(keyspace, effect.db, effect.key, value, effect.at_ms, effect.incarnation)
 
 

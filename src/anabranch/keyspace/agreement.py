@@ -19,14 +19,17 @@ from typing import Final
 
 from xxhash import xxh3_128_intdigest
 
+from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["agreement_digest", "prepared"]
+__all__ = ["agreement_digest", "prepared", "preparing"]
 
 _MODULUS: Final = 1 << 128
+_STEP: Final = 200
+"""Entries looked at in one step."""
 
 
 def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
@@ -59,6 +62,19 @@ def prepared(stream: Stream, most: int) -> int:
                 if done >= most:
                     return done
     return done
+
+
+def preparing(stream: Stream) -> Steps[None]:
+    """Take digests of all full blocks, in short steps; the stream may change between them."""
+    done = 0
+    for origin, log in list(stream.logs.items()):
+        for block in log.blocks[:]:
+            if block.digest is None and not block.is_open:
+                block.digest = _block(origin, block)
+                done += block.live
+                if done >= _STEP:
+                    done = 0
+                    yield
 
 
 def _entries(origin: int, log: RegionLog) -> int:

@@ -10,6 +10,7 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.replica import Dot, Replica, covers
+from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
 from anabranch.stream.shared import Mark
@@ -25,6 +26,7 @@ class Keyspace:
         "account",
         "databases",
         "incarnations",
+        "prepared",
         "ready",
         "replica",
         "unsealed",
@@ -44,6 +46,8 @@ class Keyspace:
             for index in range(count)
         ]
         self.waiters = Waiters(self)
+        # What the effect that is about to be applied makes, if that was made before it was emitted
+        self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because
         # they are kept on disk as keys are, and of interest to the ACL commands only
         self.users: dict[bytes, bytes] = {}

@@ -9,21 +9,27 @@ Redis takes a payload whose eight CRC bytes are all zero without checking, so do
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from anabranch.rdb.crc64 import crc64
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
 from anabranch.rdb.lengths import Cursor
+from anabranch.rdb.stream_codec import encode_steps
 from anabranch.rdb.stream_types import StreamType
-from anabranch.rdb.values import Value, decode_value, encode_value
+from anabranch.rdb.values import Value, decode_value, decode_value_steps, encode_value
+from anabranch.scheduling import Steps, in_one_go
+from anabranch.stream.image import NodeImage, PendingImage, StreamImage
 
 __all__ = [
     "RDB_VERSION",
     "RDB_VERSION_MIN",
     "decode_body",
     "decode_payload",
+    "decode_payload_steps",
     "encode_body",
     "encode_payload",
+    "encode_stream_payload",
     "frame",
     "stream_type_of",
     "unframe",
@@ -37,6 +43,8 @@ RDB_VERSION_MIN: Final = 10
 _CRC_BYTES: Final = 8
 _FOOTER_BYTES: Final = 2 + _CRC_BYTES
 _UNCHECKED: Final = bytes(_CRC_BYTES)
+_PIECE_BYTES: Final = 1 << 16
+"""A checksum of that many takes well under a millisecond."""
 
 
 def encode_payload(
@@ -59,11 +67,42 @@ def encode_body(value: Value, *, rdb_version: int, compress: bool = False) -> by
     return encode_value(value, stream_type_of(rdb_version), compress=compress)
 
 
+def encode_stream_payload(
+    image: StreamImage, nodes: Iterable[NodeImage], pending: Sequence[Iterable[PendingImage]]
+) -> Steps[list[bytes]]:
+    """What DUMP answers for a stream, in short steps and in pieces; see :func:`encode_steps`."""
+    stream_type = stream_type_of(RDB_VERSION)
+    parts = yield from encode_steps(image, nodes, pending, stream_type)
+    parts[0] = bytes((stream_type,)) + parts[0]
+    return (yield from _framed(parts, RDB_VERSION))
+
+
 def frame(body: bytes, rdb_version: int) -> bytes:
     """A payload around a type byte and a value that ``rdb_version`` knows."""
-    version = rdb_version.to_bytes(2, "little")
-    crc = crc64(version, crc64(body))
-    return b"".join((body, version, crc.to_bytes(_CRC_BYTES, "little")))
+    return b"".join(in_one_go(_framed([body], rdb_version)))
+
+
+def _framed(parts: list[bytes], rdb_version: int) -> Steps[list[bytes]]:
+    """The same for a body in pieces, which come back in larger ones; ``parts`` is used up."""
+    parts.append(rdb_version.to_bytes(2, "little"))
+    parts.reverse()
+    pieces: list[bytes] = []
+    crc = 0
+    while parts:
+        piece = [parts.pop()]
+        size = len(piece[0])
+        while parts and size < _PIECE_BYTES:
+            piece.append(parts.pop())
+            size += len(piece[-1])
+        pieces.append(b"".join(piece))
+        for at in range(0, size, _PIECE_BYTES):
+            crc = crc64(pieces[-1][at : at + _PIECE_BYTES], crc)
+            yield
+    end = crc.to_bytes(_CRC_BYTES, "little")
+    if len(pieces) > 1 and len(pieces[-1]) < _PIECE_BYTES:
+        end = pieces.pop() + end
+    pieces[-1] += end
+    return pieces
 
 
 def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
@@ -72,8 +111,17 @@ def decode_payload(payload: bytes, *, expanded_max: int | None = None) -> Value:
     Raises :class:`PayloadChecksumError` or :class:`PayloadFormatError`, nothing else.
     ``expanded_max`` bounds what compressed strings may grow to, see :mod:`anabranch.rdb.lengths`.
     """
-    body_size, _ = _checked(payload)
+    body_size, _ = in_one_go(_checked(payload))
     return _decode(Cursor(payload, 0, body_size, expanded_max))
+
+
+def decode_payload_steps(payload: bytes, take: Callable[[NodeImage], None]) -> Steps[Value]:
+    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks."""
+    body_size, _ = yield from _checked(payload)
+    cursor = Cursor(payload, 0, body_size)
+    value = yield from decode_value_steps(cursor, cursor.byte(), take)
+    _refuse_rest(cursor)
+    return value
 
 
 def decode_body(body: bytes, *, expanded_max: int | None = None) -> Value:
@@ -83,14 +131,18 @@ def decode_body(body: bytes, *, expanded_max: int | None = None) -> Value:
 
 def _decode(cursor: Cursor) -> Value:
     value = decode_value(cursor, cursor.byte())
+    _refuse_rest(cursor)
+    return value
+
+
+def _refuse_rest(cursor: Cursor) -> None:
     if cursor.remaining:
         raise PayloadFormatError("bytes left after the value")
-    return value
 
 
 def unframe(payload: bytes) -> tuple[bytes, int]:
     """Type byte and value, and the RDB version; raises :class:`PayloadChecksumError`."""
-    body_size, version = _checked(payload)
+    body_size, version = in_one_go(_checked(payload))
     return payload[:body_size], version
 
 
@@ -105,7 +157,7 @@ def stream_type_of(rdb_version: int) -> StreamType:
     return StreamType.V2
 
 
-def _checked(payload: bytes) -> tuple[int, int]:
+def _checked(payload: bytes) -> Steps[tuple[int, int]]:
     """Size of type byte and value, and the RDB version, once the checksum is right."""
     body_size = len(payload) - _FOOTER_BYTES
     if body_size < 0:
@@ -115,7 +167,10 @@ def _checked(payload: bytes) -> tuple[int, int]:
         raise PayloadChecksumError(f"RDB version {version} is newer than {RDB_VERSION}")
     stored = payload[-_CRC_BYTES:]
     if stored != _UNCHECKED:
-        crc = crc64(payload[:-_CRC_BYTES])
+        crc = 0
+        for at in range(0, len(payload) - _CRC_BYTES, _PIECE_BYTES):
+            crc = crc64(payload[at : min(at + _PIECE_BYTES, len(payload) - _CRC_BYTES)], crc)
+            yield
         if crc.to_bytes(_CRC_BYTES, "little") != stored:
             raise PayloadChecksumError("the checksum does not match")
     return body_size, version

@@ -7,6 +7,7 @@ Lacking counters are replaced as Redis does it: entries added := length, highest
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
@@ -15,15 +16,16 @@ from anabranch.rdb.stream_groups import (
     decode_groups,
     decode_id,
     decode_producers,
-    encode_groups,
+    encode_group,
     encode_id,
     encode_producers,
 )
 from anabranch.rdb.stream_node import decode_node, encode_node
 from anabranch.rdb.stream_types import StreamType
-from anabranch.stream.image import StreamImage
+from anabranch.scheduling import Steps, in_one_go
+from anabranch.stream.image import NodeImage, NodesCheck, PendingImage, StreamImage
 
-__all__ = ["decode_stream", "encode_stream"]
+__all__ = ["decode_steps", "decode_stream", "encode_steps", "encode_stream"]
 
 _NODE_MIN: Final = 19  # bytes: a key of 16 and its length, a listpack
 _KEY_BYTES: Final = 16
@@ -31,28 +33,42 @@ _KEY_BYTES: Final = 16
 
 def decode_stream(cursor: Cursor, stream_type: StreamType) -> StreamImage:
     """Read a stream. The image is consistent in itself, else PayloadFormatError."""
+    nodes: list[NodeImage] = []
+    image = in_one_go(decode_steps(cursor, stream_type, nodes.append))
+    image.nodes = nodes
+    return image
+
+
+def decode_steps(
+    cursor: Cursor, stream_type: StreamType, take: Callable[[NodeImage], None]
+) -> Steps[StreamImage]:
+    """The same in short steps; ``take`` gets the nodes, which the image then lacks."""
     image = StreamImage()
-    for _ in range(cursor.count(_NODE_MIN)):
-        key = cursor.string()
-        if len(key) != _KEY_BYTES:
-            raise PayloadFormatError("stream: a node key that is no ID")
-        node = decode_node(int.from_bytes(key, "big"), cursor.string())
-        if node.entries:  # a node of deleted entries alone says nothing
-            image.nodes.append(node)
-    image.length = cursor.length()
-    image.last_id = decode_id(cursor)
-    image.entries_added = image.length
-    if stream_type.has_counters:
-        decode_id(cursor)
-        image.max_deleted_id = decode_id(cursor)
-        image.entries_added = cursor.length()
-    # The stored first ID, if there is one, only repeats what the entries say.
-    image.first_id = image.nodes[0].entries[0][0] if image.nodes else 0
-    image.groups = decode_groups(cursor, stream_type)
-    if stream_type.has_producers:
-        decode_producers(cursor, image)
+    nodes = NodesCheck()
     try:
-        image.check()
+        for _ in range(cursor.count(_NODE_MIN)):
+            key = cursor.string()
+            if len(key) != _KEY_BYTES:
+                raise PayloadFormatError("stream: a node key that is no ID")
+            node = decode_node(int.from_bytes(key, "big"), cursor.string())
+            if node.entries:  # a node of deleted entries alone says nothing
+                nodes.add(node)
+                take(node)
+            yield
+        image.length = cursor.length()
+        image.last_id = decode_id(cursor)
+        image.entries_added = image.length
+        if stream_type.has_counters:
+            decode_id(cursor)
+            image.max_deleted_id = decode_id(cursor)
+            image.entries_added = cursor.length()
+        # The stored first ID, if there is one, only repeats what the entries say.
+        image.first_id = nodes.first_id
+        nodes.end(image)
+        image.groups = yield from decode_groups(cursor, stream_type)
+        if stream_type.has_producers:
+            decode_producers(cursor, image)
+        image.check_rest()
     except ValueError as error:
         raise PayloadFormatError(f"stream: {error}") from None
     return image
@@ -65,18 +81,45 @@ def encode_stream(
 
     What the type has no place for is left out, except NACKed entries: those raise ValueError.
     """
-    image.check()
-    parts = [length_bytes(len(image.nodes))]
-    for node in image.nodes:
+    pending = [group.pending for group in image.groups]
+    steps = encode_steps(image, image.nodes, pending, stream_type, compress=compress)
+    return b"".join(in_one_go(steps))
+
+
+def encode_steps(
+    image: StreamImage,
+    nodes: Iterable[NodeImage],
+    pending: Sequence[Iterable[PendingImage]],
+    stream_type: StreamType = StreamType.V5,
+    *,
+    compress: bool = False,
+) -> Steps[list[bytes]]:
+    """The same in short steps and in pieces.
+
+    The nodes, and the pending entries of each group, stand apart from the image: they may be too
+    many to be held at once.
+    """
+    image.check_rest()
+    check = NodesCheck()
+    parts = [b""]
+    count = 0
+    for node in nodes:
+        check.add(node)
         master_id, packed = encode_node(node)
         parts.append(length_bytes(_KEY_BYTES) + master_id.to_bytes(_KEY_BYTES, "big"))
         parts.append(string_bytes(packed, compress=compress))
+        count += 1
+        yield
+    check.end(image)
+    parts[0] = length_bytes(count)
     parts.append(length_bytes(image.length))
     parts.append(encode_id(image.last_id))
     if stream_type.has_counters:
         parts.append(encode_id(image.first_id) + encode_id(image.max_deleted_id))
         parts.append(length_bytes(image.entries_added))
-    parts.append(encode_groups(image.groups, stream_type, compress=compress))
+    parts.append(length_bytes(len(image.groups)))
+    for group, items in zip(image.groups, pending, strict=True):
+        yield from encode_group(parts, group, items, stream_type, compress=compress)
     if stream_type.has_producers:
         parts.append(encode_producers(image, compress=compress))
-    return b"".join(parts)
+    return parts

@@ -10,21 +10,24 @@ entry ID, oldest first), lifetime counts of added and duplicate IDs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
 from anabranch.rdb.stream_types import StreamType
+from anabranch.scheduling import Steps
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
+    PendingCheck,
     PendingImage,
     ProducerImage,
     StreamImage,
 )
 from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 
-__all__ = ["decode_groups", "decode_producers", "encode_groups", "encode_producers"]
+__all__ = ["decode_groups", "decode_producers", "encode_group", "encode_producers"]
 
 _UNKNOWN: Final = (1 << 64) - 1
 _MAX_COUNT: Final = (1 << 63) - 1
@@ -38,6 +41,9 @@ _ID_BYTES: Final = 16
 _PRODUCER_MIN: Final = 2
 _IID_MIN: Final = 3
 
+_STEP: Final = 500
+"""Pending entries handled in one step."""
+
 
 def decode_id(cursor: Cursor) -> int:
     """An ID written as two lengths."""
@@ -50,36 +56,43 @@ def encode_id(entry_id: int) -> bytes:
     return length_bytes(entry_id >> 64) + length_bytes(entry_id & _SEQ_MASK)
 
 
-def decode_groups(cursor: Cursor, stream_type: StreamType) -> list[GroupImage]:
-    """All groups. That owners and pending entries fit together is verified here, the rest later."""
-    return [_group(cursor, stream_type) for _ in range(cursor.count(_GROUP_MIN))]
+def decode_groups(cursor: Cursor, stream_type: StreamType) -> Steps[list[GroupImage]]:
+    """All groups; their pending entries are verified, the rest is not yet."""
+    groups = []
+    for _ in range(cursor.count(_GROUP_MIN)):
+        group = yield from _group(cursor, stream_type)
+        groups.append(group)
+    return groups
 
 
-def _group(cursor: Cursor, stream_type: StreamType) -> GroupImage:
+def _group(cursor: Cursor, stream_type: StreamType) -> Steps[GroupImage]:
     name = cursor.string()
     last_id = decode_id(cursor)
     entries_read = None
     if stream_type.has_counters:
         read = cursor.length()
         entries_read = None if read == _UNKNOWN else read
-    pending: dict[int, PendingImage] = {}
+    unowned: dict[int, PendingImage] = {}
     order = []
-    for _ in range(cursor.count(_PENDING_MIN)):
+    for index in range(cursor.count(_PENDING_MIN)):
         entry_id = cursor.raw_id()
         time_ms = cursor.time_ms()
         # An entry at the maximum (XNACK FATAL) that is delivered again may be written beyond it.
         count = min(cursor.length(), _MAX_COUNT)
-        pending[entry_id] = image = PendingImage(entry_id, time_ms, count, None)
+        unowned[entry_id] = image = PendingImage(entry_id, time_ms, count, None)
         order.append(image)
-    if len(pending) != len(order):
+        if not index % _STEP:
+            yield
+    if len(unowned) != len(order):
         raise PayloadFormatError("stream: an entry pending twice")
-    consumers = [
-        _consumer(cursor, stream_type, pending) for _ in range(cursor.count(_CONSUMER_MIN))
-    ]
+    consumers = []
+    for _ in range(cursor.count(_CONSUMER_MIN)):
+        consumer = yield from _consumer(cursor, stream_type, unowned)
+        consumers.append(consumer)
     nacked = []
     if stream_type.has_nacked:
         nacked = [cursor.raw_id() for _ in range(cursor.count(_ID_BYTES))]
-    return GroupImage(
+    group = GroupImage(
         name,
         last_id,
         entries_read,
@@ -88,22 +101,29 @@ def _group(cursor: Cursor, stream_type: StreamType) -> GroupImage:
         nacked,
         estimate_entries_read=not stream_type.has_counters,
     )
+    check = PendingCheck(group)
+    for index, image in enumerate(order):
+        check.add(image)
+        if not index % _STEP:
+            yield
+    check.end()
+    return group
 
 
 def _consumer(
-    cursor: Cursor, stream_type: StreamType, pending: dict[int, PendingImage]
-) -> ConsumerImage:
+    cursor: Cursor, stream_type: StreamType, unowned: dict[int, PendingImage]
+) -> Steps[ConsumerImage]:
     """One consumer; becomes the owner of what it lists."""
     name = cursor.string()
     seen_ms = cursor.time_ms()
     active_ms = cursor.time_ms() if stream_type.has_active_time else seen_ms
-    for _ in range(cursor.count(_ID_BYTES)):
-        held = pending.get(cursor.raw_id())
+    for index in range(cursor.count(_ID_BYTES)):
+        held = unowned.pop(cursor.raw_id(), None)
         if held is None:
-            raise PayloadFormatError("stream: a consumer holds an entry that is not pending")
-        if held.consumer is not None:
-            raise PayloadFormatError("stream: an entry with two consumers")
+            raise PayloadFormatError("stream: a consumer holds an entry that is nobody's to hold")
         held.consumer = name
+        if not index % _STEP:
+            yield
     return ConsumerImage(name, seen_ms, active_ms)
 
 
@@ -121,40 +141,58 @@ def decode_producers(cursor: Cursor, image: StreamImage) -> None:
     image.iids_duplicates = cursor.length()
 
 
-def encode_groups(groups: list[GroupImage], stream_type: StreamType, *, compress: bool) -> bytes:
-    """The reverse of :func:`decode_groups`.
+def encode_group(
+    parts: list[bytes],
+    group: GroupImage,
+    pending: Iterable[PendingImage],
+    stream_type: StreamType,
+    *,
+    compress: bool,
+) -> Steps[None]:
+    """Append what is written of a group; ``pending`` are its pending entries.
 
     Raises ValueError if entries are NACKed and the type knows only owned ones: left out they would
     be lost to the group, and no consumer has a right to them.
     """
-    parts = [length_bytes(len(groups))]
-    for group in groups:
-        if group.nacked and not stream_type.has_nacked:
-            raise ValueError(f"stream type {stream_type.value} has no place for NACKed entries")
-        parts.append(string_bytes(group.name, compress=compress) + encode_id(group.last_id))
-        if stream_type.has_counters:
-            read = group.entries_read
-            parts.append(length_bytes(_UNKNOWN if read is None else read))
-        held: dict[bytes, list[bytes]] = {consumer.name: [] for consumer in group.consumers}
-        parts.append(length_bytes(len(group.pending)))
-        for item in group.pending:
-            raw = item.entry_id.to_bytes(_ID_BYTES, "big")
-            time = item.delivery_time_ms.to_bytes(8, "little")
-            parts.append(raw + time + length_bytes(item.delivery_count))
-            if item.consumer is not None:
-                held[item.consumer].append(raw)
-        parts.append(length_bytes(len(group.consumers)))
-        for consumer in group.consumers:
-            parts.append(string_bytes(consumer.name, compress=compress))
-            parts.append(consumer.seen_time_ms.to_bytes(8, "little"))
-            if stream_type.has_active_time:
-                parts.append(consumer.active_time_ms.to_bytes(8, "little", signed=True))
-            parts.append(length_bytes(len(held[consumer.name])))
-            parts += held[consumer.name]
-        if stream_type.has_nacked:
-            parts.append(length_bytes(len(group.nacked)))
-            parts += [entry_id.to_bytes(_ID_BYTES, "big") for entry_id in group.nacked]
-    return b"".join(parts)
+    if group.nacked and not stream_type.has_nacked:
+        raise ValueError(f"stream type {stream_type.value} has no place for NACKed entries")
+    parts.append(string_bytes(group.name, compress=compress) + encode_id(group.last_id))
+    if stream_type.has_counters:
+        read = group.entries_read
+        parts.append(length_bytes(_UNKNOWN if read is None else read))
+    held: dict[bytes, bytearray] = {consumer.name: bytearray() for consumer in group.consumers}
+    check = PendingCheck(group)
+    counted_at = len(parts)
+    parts.append(b"")
+    count = 0
+    piece: list[bytes] = []
+    for item in pending:
+        check.add(item)
+        raw = item.entry_id.to_bytes(_ID_BYTES, "big")
+        time = item.delivery_time_ms.to_bytes(8, "little")
+        piece.append(raw + time + length_bytes(item.delivery_count))
+        if item.consumer is not None:
+            held[item.consumer] += raw
+        count += 1
+        if not count % _STEP:
+            parts.append(b"".join(piece))
+            piece = []
+            yield
+    check.end()
+    parts += piece
+    parts[counted_at] = length_bytes(count)
+    parts.append(length_bytes(len(group.consumers)))
+    for consumer in group.consumers:
+        parts.append(string_bytes(consumer.name, compress=compress))
+        parts.append(consumer.seen_time_ms.to_bytes(8, "little"))
+        if stream_type.has_active_time:
+            parts.append(consumer.active_time_ms.to_bytes(8, "little", signed=True))
+        parts.append(length_bytes(len(held[consumer.name]) // _ID_BYTES))
+        parts.append(bytes(held[consumer.name]))
+        yield
+    if stream_type.has_nacked:
+        parts.append(length_bytes(len(group.nacked)))
+        parts += [entry_id.to_bytes(_ID_BYTES, "big") for entry_id in group.nacked]
 
 
 def encode_producers(image: StreamImage, *, compress: bool) -> bytes:

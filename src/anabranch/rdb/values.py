@@ -13,11 +13,12 @@ from anabranch.rdb import intset, listpack, ziplist
 from anabranch.rdb.errors import PayloadFormatError
 from anabranch.rdb.kinds import KINDS
 from anabranch.rdb.lengths import Cursor, length_bytes, string_bytes
-from anabranch.rdb.stream_codec import decode_stream, encode_stream
+from anabranch.rdb.stream_codec import decode_steps, decode_stream, encode_stream
 from anabranch.rdb.stream_types import StreamType
-from anabranch.stream.image import StreamImage
+from anabranch.scheduling import Steps
+from anabranch.stream.image import NodeImage, StreamImage
 
-__all__ = ["Value", "decode_value", "encode_value"]
+__all__ = ["Value", "decode_value", "decode_value_steps", "encode_value"]
 
 Value = bytes | list[bytes] | set[bytes] | StreamImage
 
@@ -43,6 +44,15 @@ def decode_value(cursor: Cursor, type_byte: int) -> Value:
     if type_byte in KINDS:
         raise PayloadFormatError(f"{KINDS[type_byte]} (type {type_byte}) is not supported")
     raise PayloadFormatError(f"unknown value type {type_byte}")
+
+
+def decode_value_steps(
+    cursor: Cursor, type_byte: int, take: Callable[[NodeImage], None]
+) -> Steps[Value]:
+    """The same in short steps; ``take`` gets the nodes of a stream, which its image then lacks."""
+    if type_byte in _STREAM_TYPES:
+        return (yield from decode_steps(cursor, StreamType(type_byte), take))
+    return decode_value(cursor, type_byte)
 
 
 def encode_value(value: Value, stream_type: StreamType, *, compress: bool = False) -> bytes:
@@ -127,6 +137,8 @@ def _quicklist_bytes(items: list[bytes], compress: bool) -> bytes:
 def _stream_decoder(stream_type: StreamType) -> Callable[[Cursor], Value]:
     return lambda cursor: decode_stream(cursor, stream_type)
 
+
+_STREAM_TYPES: Final = frozenset(map(int, StreamType))
 
 _DECODERS: Final[dict[int, Callable[[Cursor], Value]]] = {
     _STRING: Cursor.string,

@@ -110,6 +110,8 @@ class Region:
         """The connection is gone: forget what it waits for, watches and listens to."""
         self.sessions.pop(session.id, None)
         self.waking.forget(session)
+        if session.sliced is not None:
+            session.sliced.cancel()
         end_transaction(self.context, session)
         session.backlog.clear()
         session.outbox.clear()
@@ -186,13 +188,13 @@ class Region:
                 if gated and (guards or not session.plain):
                     reply = dispatcher.guarded(entry, args)  # type: ignore[arg-type]
                     if reply is QUEUED:  # EXEC will call it, and account for that
-                        self._say(session, entry, reply)
+                        self.say(session, entry, reply)
                         started = ticks()
                         continue
                 else:
                     reply = function(ctx, args)  # type: ignore[misc]
             except RequestRefused as refusal:
-                self._say(session, entry, dispatcher.failed(refusal))
+                self.say(session, entry, dispatcher.failed(refusal))
                 started = ticks()
                 continue
             except CommandError as failure:
@@ -205,7 +207,7 @@ class Region:
             started = ended
             if reply is not None:
                 if gated and not session.plain:
-                    self._say(session, entry, reply)
+                    self.say(session, entry, reply)
                 else:
                     out.append(reply)
             elif not self.can_go_on(session):
@@ -240,7 +242,7 @@ class Region:
         except CommandError as refusal:
             raise self.dispatcher.refused(self.dispatcher.find(args), refusal) from None
 
-    def _say(self, session: Session, entry: Entry | None, reply: bytes) -> None:
+    def say(self, session: Session, entry: Entry | None, *parts: bytes) -> None:
         """Reply to a connection that may have asked for silence.
 
         CLIENT REPLY SKIP silences itself and the one request after it.
@@ -250,7 +252,7 @@ class Region:
                 session.reply_skip = False
                 session.refresh()
         elif session.reply_mode == "on":
-            session.outbox.append(reply)
+            session.outbox += parts
 
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
         """A command failed by our own fault: the operator's log has it, the client lives on."""
@@ -282,6 +284,7 @@ class Region:
         """Whether the next request of a connection may run, if it has its turn."""
         return (
             session.waiter is None
+            and session.sliced is None
             and not session.stalled
             and session not in self.dispatcher.postponed
             and not self.waking.delays(session)
@@ -289,7 +292,9 @@ class Region:
 
     def resume(self, session: Session) -> None:
         """Run what waits behind a command that blocked, was paused or had used up its slice."""
-        if session.backlog and self.can_go_on(session):
+        if session.sliced is not None:
+            session.sliced.resume()
+        elif session.backlog and self.can_go_on(session):
             requests = list(session.backlog)
             session.backlog.clear()
             self._run(session, requests, self.clock.now_us() // 1000)

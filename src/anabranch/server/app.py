@@ -200,7 +200,7 @@ class Server:
             del pending[session]
             connection = session.connection
             if connection is not None:
-                if session.backlog and not connection.session.stalled:
+                if connection.has_more and not session.stalled:
                     connection.go_on_later()
                 connection.flush()
             if pending and is_over():

@@ -174,6 +174,11 @@ class ClientConnection(asyncio.Protocol):
         self._end_slice()
         return self._has_turn_later
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something was received that is not answered."""
+        return bool(self.session.backlog or self._unread)
+
     def go_on_later(self) -> None:
         """Have a slice in a turn to come."""
         self._has_turn_later = True
@@ -207,7 +212,7 @@ class ClientConnection(asyncio.Protocol):
         session = self.session
         session.stalled = False
         self._server.buffers.stalled.discard(self)
-        if session.backlog or self._unread:
+        if self.has_more:
             self.go_on_later()
         else:
             self._resume_reading()
@@ -342,7 +347,7 @@ class ClientConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         """Close once the requests that have come are answered, but for those that block."""
-        if (self.session.backlog or self._unread) and not self.session.blocked:
+        if self.has_more and not self.session.blocked:
             self._finishing = True
             self._pause_reading()
         else:

@@ -18,6 +18,8 @@ __all__ = [
     "ConsumerImage",
     "GroupImage",
     "NodeImage",
+    "NodesCheck",
+    "PendingCheck",
     "PendingImage",
     "ProducerImage",
     "StreamImage",
@@ -108,7 +110,19 @@ class StreamImage:
 
     def check(self) -> None:
         """Raise ValueError with the first promise that is broken. Linear in the size."""
-        self._check_entries()
+        nodes = NodesCheck()
+        for node in self.nodes:
+            nodes.add(node)
+        nodes.end(self)
+        self.check_rest()
+        for group in self.groups:
+            pending = PendingCheck(group)
+            for item in group.pending:
+                pending.add(item)
+            pending.end()
+
+    def check_rest(self) -> None:
+        """The same for everything but nodes and pending entries."""
         _in_range("last ID", self.last_id, _MAX_ID)
         _in_range("entries added", self.entries_added, _MAX_COUNT)
         # It may be above the last ID: XSETID puts the last ID back without looking at it.
@@ -119,28 +133,6 @@ class StreamImage:
         for group in self.groups:
             _check_group(group)
         self._check_producers()
-
-    def _check_entries(self) -> None:
-        previous = first = length = 0  # 0-0 is no entry's ID, so each is above `previous`
-        for node in self.nodes:
-            if not node.entries:
-                raise ValueError("a node without live entries")
-            if node.slots < len(node.entries):
-                raise ValueError("a node with fewer slots than entries")
-            for entry_id, pairs in node.entries:
-                if entry_id <= previous:
-                    raise ValueError("entries out of order")
-                if not pairs or len(pairs) % 2:
-                    raise ValueError("an entry without field/value pairs")
-                previous = entry_id
-            length += len(node.entries)
-            first = first or node.entries[0][0]
-        if length != self.length:
-            raise ValueError("the length is not the number of live entries")
-        if first != self.first_id:
-            raise ValueError("the first ID is not that of the first live entry")
-        if previous > self.last_id:
-            raise ValueError("an entry above the last ID")
 
     def _check_producers(self) -> None:
         if self.idmp_duration is not None:
@@ -163,30 +155,86 @@ class StreamImage:
                 _in_range("entry ID", entry_id, _MAX_ID)
 
 
+class NodesCheck:
+    """Looks at the nodes of a stream one after the other; raises as :meth:`StreamImage.check`."""
+
+    __slots__ = ("_first", "_length", "_previous")
+
+    def __init__(self) -> None:
+        self._previous = self._first = self._length = 0  # 0-0 is no entry's ID: each is above it
+
+    def add(self, node: NodeImage) -> None:
+        """The next node."""
+        entries = node.entries
+        if not entries:
+            raise ValueError("a node without live entries")
+        if node.slots < len(entries):
+            raise ValueError("a node with fewer slots than entries")
+        previous = self._previous
+        for entry_id, pairs in entries:
+            if entry_id <= previous:
+                raise ValueError("entries out of order")
+            if not pairs or len(pairs) % 2:
+                raise ValueError("an entry without field/value pairs")
+            previous = entry_id
+        self._previous = previous
+        self._length += len(entries)
+        self._first = self._first or entries[0][0]
+
+    def end(self, image: StreamImage) -> None:
+        """Those were all: compare with what the image says of them."""
+        if self._length != image.length:
+            raise ValueError("the length is not the number of live entries")
+        if self._first != image.first_id:
+            raise ValueError("the first ID is not that of the first live entry")
+        if self._previous > image.last_id:
+            raise ValueError("an entry above the last ID")
+
+    @property
+    def first_id(self) -> int:
+        """ID of the first live entry so far, 0 without one."""
+        return self._first
+
+
+class PendingCheck:
+    """The same for the pending entries of a group."""
+
+    __slots__ = ("_group", "_names", "_previous", "_unowned")
+
+    def __init__(self, group: GroupImage) -> None:
+        self._group = group
+        self._names = {consumer.name for consumer in group.consumers}
+        self._previous = -1
+        self._unowned: set[int] = set()
+
+    def add(self, pending: PendingImage) -> None:
+        """The next pending entry."""
+        if pending.entry_id <= self._previous:
+            raise ValueError("pending entries out of order")
+        self._previous = pending.entry_id
+        _in_range("delivery time", pending.delivery_time_ms, _MAX_COUNT)
+        _in_range("delivery count", pending.delivery_count, _MAX_COUNT)
+        if pending.consumer is None:
+            self._unowned.add(pending.entry_id)
+        elif pending.consumer not in self._names:
+            raise ValueError("a pending entry of an unknown consumer")
+
+    def end(self) -> None:
+        """Those were all."""
+        _in_range("pending ID", max(self._previous, 0), _MAX_ID)
+        nacked = self._group.nacked
+        if len(nacked) != len(self._unowned) or set(nacked) != self._unowned:
+            raise ValueError("the NACKed entries are not the pending entries without consumer")
+
+
 def _check_group(group: GroupImage) -> None:
     _in_range("group ID", group.last_id, _MAX_ID)
     if group.entries_read is not None:
         _in_range("entries read", group.entries_read, _MAX_COUNT)
     _unique("consumer", [consumer.name for consumer in group.consumers])
-    names = {consumer.name for consumer in group.consumers}
     for consumer in group.consumers:
         _in_range("seen time", consumer.seen_time_ms, _MAX_COUNT)
         _in_range("active time", consumer.active_time_ms, _MAX_COUNT, -1)
-    previous = -1
-    unowned = set()
-    for pending in group.pending:
-        if pending.entry_id <= previous:
-            raise ValueError("pending entries out of order")
-        previous = pending.entry_id
-        _in_range("delivery time", pending.delivery_time_ms, _MAX_COUNT)
-        _in_range("delivery count", pending.delivery_count, _MAX_COUNT)
-        if pending.consumer is None:
-            unowned.add(pending.entry_id)
-        elif pending.consumer not in names:
-            raise ValueError("a pending entry of an unknown consumer")
-    _in_range("pending ID", max(previous, 0), _MAX_ID)
-    if len(group.nacked) != len(unowned) or set(group.nacked) != unowned:
-        raise ValueError("the NACKed entries are not the pending entries without consumer")
 
 
 def _in_range(what: str, value: int, maximum: int, minimum: int = 0) -> None:

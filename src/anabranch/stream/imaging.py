@@ -7,11 +7,18 @@ making; what is read back belongs to this region.
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 from hiredis import Reader, pack_command
 
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.block import Block, entry_weight
 from anabranch.stream.counters import estimate
-from anabranch.stream.entry_id import MAX_ID, MIN_ID, SEQ_BITS, text
+from anabranch.stream.entry_id import SEQ_BITS, text
+from anabranch.stream.frozen_log import FrozenLog
+from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
 from anabranch.stream.image import (
     ConsumerImage,
@@ -21,56 +28,133 @@ from anabranch.stream.image import (
     ProducerImage,
     StreamImage,
 )
+from anabranch.stream.merge import merge_spans
+from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.producer import Producers
 from anabranch.stream.stream import Stream
 
-__all__ = ["image_of", "stream_from_image"]
+__all__ = ["FrozenImage", "StreamMaker", "image_of", "stream_from_image"]
 
 _MERGED_NODE_ENTRIES = 100
 """Redis's default for ``stream-node-max-entries``."""
+
+_STEP = 500
+"""Pending entries made in one step."""
 
 _Entries = list[tuple[int, list[bytes]]]
 
 # -- to an image ------------------------------------------------------------------------------
 
 
+class FrozenImage:
+    """What :class:`StreamImage` shows of a stream, as it was when this was made.
+
+    The nodes, and the pending entries of each group, are made as they are asked for, once.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        producers = stream.producers
+        groups = list(stream.groups.items())
+        late = {name: _late(stream, group) for name, group in groups}
+        self.image = StreamImage(
+            length=stream.length,
+            last_id=stream.last_id,
+            first_id=stream.first_id,
+            max_deleted_id=stream.max_deleted_id,
+            entries_added=stream.entries_added,
+            groups=[_group_image(name, group, late[name]) for name, group in groups],
+            idmp_duration=producers.duration_s,
+            idmp_maxsize=producers.maxsize,
+            iids_added=producers.iids_added,
+            iids_duplicates=producers.duplicates,
+            producers=[
+                ProducerImage(pid, [(iid, entry_id) for iid, (entry_id, _) in table.items()])
+                for pid, table in producers.tables.items()
+            ],
+        )
+        self._logs = [FrozenLog(stream.logs[each]) for each in stream.ranked()]
+        self._late = list(late.values())
+        self._pending = [
+            [FrozenPending(pending) for pending in group.pending.values()] for _, group in groups
+        ]
+
+    def nodes(self) -> Iterator[NodeImage]:
+        """The nodes, ascending."""
+        if len(self._logs) == 1:
+            for block in self._logs[0].blocks:
+                entries: _Entries = []
+                for low, high in block.runs(0, len(block.ids)):
+                    entries += _entries(block, low, high)
+                yield NodeImage(entries, block.slots)
+            return
+        node = NodeImage([], 0)
+        for block, low, high in merge_spans([log.spans() for log in self._logs]):
+            for entry in _entries(block, low, high):
+                if node.slots == _MERGED_NODE_ENTRIES:
+                    yield node
+                    node = NodeImage([], 0)
+                node.entries.append(entry)
+                node.slots += 1
+        if node.entries:
+            yield node
+
+    def pending(self) -> list[Iterator[PendingImage]]:
+        """The pending entries of each group, ascending."""
+        return [
+            _one_an_id(
+                heapq.merge(
+                    *map(_pending_images, lists),
+                    [PendingImage(entry_id, 0, 0, None) for entry_id in late],
+                    key=_entry_id,
+                )
+            )
+            for lists, late in zip(self._pending, self._late, strict=True)
+        ]
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        for log in self._logs:
+            log.release()
+        for lists in self._pending:
+            for pending in lists:
+                pending.release()
+
+
+def _pending_images(pending: FrozenPending) -> Iterator[PendingImage]:
+    for piece in pending.pieces():
+        for entry in piece:
+            yield PendingImage(
+                entry.entry_id,
+                entry.delivery_ms,
+                entry.delivery_count,
+                None if entry.consumer is None else entry.consumer.name,
+            )
+
+
+def _one_an_id(images: Iterable[PendingImage]) -> Iterator[PendingImage]:
+    """Of those with one ID the last; see :func:`_named`."""
+    last: PendingImage | None = None
+    for image in images:
+        if last is not None and last.entry_id != image.entry_id:
+            yield last
+        last = image
+    if last is not None:
+        yield last
+
+
+def _entry_id(pending: PendingImage) -> int:
+    return pending.entry_id
+
+
 def image_of(stream: Stream) -> StreamImage:
     """A stream as plain values; shares nothing with it."""
-    producers = stream.producers
-    return StreamImage(
-        nodes=_nodes(stream),
-        length=stream.length,
-        last_id=stream.last_id,
-        first_id=stream.first_id,
-        max_deleted_id=stream.max_deleted_id,
-        entries_added=stream.entries_added,
-        groups=[_group_image(stream, name, group) for name, group in stream.groups.items()],
-        idmp_duration=producers.duration_s,
-        idmp_maxsize=producers.maxsize,
-        iids_added=producers.iids_added,
-        iids_duplicates=producers.duplicates,
-        producers=[
-            ProducerImage(pid, [(iid, entry_id) for iid, (entry_id, _) in table.items()])
-            for pid, table in producers.tables.items()
-        ],
-    )
-
-
-def _nodes(stream: Stream) -> list[NodeImage]:
-    nodes: list[NodeImage] = []
-    if len(stream.logs) == 1:
-        for block in stream.local.live_blocks():
-            entries: _Entries = []
-            for low, high in block.runs(0, len(block.ids)):
-                entries += _entries(block, low, high)
-            nodes.append(NodeImage(entries, block.slots))
-        return nodes
-    for block, low, high in stream.spans(MIN_ID, MAX_ID):
-        for entry in _entries(block, low, high):
-            if not nodes or nodes[-1].slots == _MERGED_NODE_ENTRIES:
-                nodes.append(NodeImage([], 0))
-            nodes[-1].entries.append(entry)
-            nodes[-1].slots += 1
-    return nodes
+    frozen = FrozenImage(stream)
+    image = frozen.image
+    image.nodes = list(frozen.nodes())
+    for group, pending in zip(image.groups, frozen.pending(), strict=True):
+        group.pending = list(pending)
+    frozen.release()
+    return image
 
 
 def _entries(block: Block, low: int, high: int) -> _Entries:
@@ -80,43 +164,40 @@ def _entries(block: Block, low: int, high: int) -> _Entries:
     return [(entry_id, reader.gets()[1]) for entry_id in block.ids[low:high]]
 
 
-def _group_image(stream: Stream, name: bytes, group: Group) -> GroupImage:
-    """A group as Redis knows it, with one cursor.
+def _group_image(name: bytes, group: Group, late: dict[int, None]) -> GroupImage:
+    """A group as Redis knows it, with one cursor, but for its pending entries.
 
-    Entries below the cursor that are still to be delivered are released ones that were delivered
-    at no time, behind all others: so they are handed out when somebody claims.
+    Entries below the cursor that are still to be delivered (``late``) are released ones that were
+    delivered at no time, behind all others: so they are handed out when somebody claims.
     """
-    pending = {
-        entry.entry_id: PendingImage(
-            entry.entry_id,
-            entry.delivery_ms,
-            entry.delivery_count,
-            None if entry.consumer is None else entry.consumer.name,
-        )
-        for entry in group.between(MIN_ID, MAX_ID)
-    }
-    nacked = {
-        entry.entry_id: None
-        for entry in group.released
-        if pending[entry.entry_id].consumer is None  # of entries with one ID one is named
-    }
-    late = {i for _, (block, low, high) in group.late(stream.logs) for i in block.ids[low:high]}
-    late -= pending.keys()
-    if late:
-        pending |= {entry_id: PendingImage(entry_id, 0, 0, None) for entry_id in late}
-        pending = dict(sorted(pending.items()))
-        nacked |= dict.fromkeys(sorted(late))
+    lists = list(group.pending.values())
+    nacked = dict.fromkeys(
+        entry.entry_id for entry in group.released if _named(lists, entry.entry_id) is entry
+    )
     return GroupImage(
         name,
         group.last_delivered_id,
         group.entries_read,
-        pending=list(pending.values()),
         consumers=[
             ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
             for consumer in group.consumers.values()
         ],
-        nacked=list(nacked),
+        nacked=list(nacked | late),
     )
+
+
+def _named(lists: list[PendingList], entry_id: int) -> PendingEntry | None:
+    """The pending entry that is named of those with one ID: that of the last list."""
+    found = None
+    for pending in lists:
+        found = pending.entries.get(entry_id, found)
+    return found
+
+
+def _late(stream: Stream, group: Group) -> dict[int, None]:
+    """IDs of the entries below the cursor that are to be delivered and not pending, ascending."""
+    found = {i for _, (block, low, high) in group.late(stream.logs) for i in block.ids[low:high]}
+    return dict.fromkeys(sorted(i for i in found if group.find(i) is None))
 
 
 # -- from an image ----------------------------------------------------------------------------
@@ -125,25 +206,46 @@ def _group_image(stream: Stream, name: bytes, group: Group) -> GroupImage:
 def stream_from_image(
     image: StreamImage, *, now_ms: int, idmp_duration_s: int, idmp_maxsize: int
 ) -> Stream:
-    """The stream an image shows.
+    """The stream an image shows; see :class:`StreamMaker`."""
+    maker = StreamMaker(now_ms, idmp_duration_s, idmp_maxsize)
+    for node in image.nodes:
+        maker.add_node(node)
+    groups = [replace(group, pending=group.pending[:]) for group in image.groups]
+    return in_one_go(maker.finish(replace(image, groups=groups)))
+
+
+class StreamMaker:
+    """Makes a stream of an image that comes in parts: first the nodes, then the rest.
 
     Images do not say when idempotent IDs were recorded: at the time of their entry's ID, or now
     if that lies in the future; those past their age by now are left out. The two limits apply
     where the image states none.
     """
-    stream = Stream(
-        idmp_duration_s if image.idmp_duration is None else image.idmp_duration,
-        idmp_maxsize if image.idmp_maxsize is None else image.idmp_maxsize,
-    )
-    for node in image.nodes:
-        _add_node(stream, node)
-    stream.last_id = image.last_id
-    stream.max_deleted_id = image.max_deleted_id
-    stream.entries_added = image.entries_added
-    for group_image in image.groups:
-        stream.groups[group_image.name] = _group(stream, group_image)
-    _add_producers(stream, image, now_ms)
-    return stream
+
+    def __init__(self, now_ms: int, idmp_duration_s: int, idmp_maxsize: int) -> None:
+        self._now_ms = now_ms
+        self._limits = idmp_duration_s, idmp_maxsize
+        self._stream = Stream(idmp_duration_s, idmp_maxsize)
+
+    def add_node(self, node: NodeImage) -> None:
+        """The next node."""
+        _add_node(self._stream, node)
+
+    def finish(self, image: StreamImage) -> Steps[Stream]:
+        """The stream, in short steps; the image loses its pending entries."""
+        stream = self._stream
+        duration_s, maxsize = self._limits
+        stream.producers = Producers(
+            duration_s if image.idmp_duration is None else image.idmp_duration,
+            maxsize if image.idmp_maxsize is None else image.idmp_maxsize,
+        )
+        stream.last_id = image.last_id
+        stream.max_deleted_id = image.max_deleted_id
+        stream.entries_added = image.entries_added
+        for group_image in image.groups:
+            stream.groups[group_image.name] = yield from _group(stream, group_image)
+        _add_producers(stream, image, self._now_ms)
+        return stream
 
 
 def _add_node(stream: Stream, node: NodeImage) -> None:
@@ -165,7 +267,7 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
         log.skip_positions(deleted)
 
 
-def _group(stream: Stream, image: GroupImage) -> Group:
+def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
     entries_read = image.entries_read
     if image.estimate_entries_read:
         entries_read = estimate(stream, image.last_id)
@@ -177,11 +279,15 @@ def _group(stream: Stream, image: GroupImage) -> Group:
             consumer.name, consumer.seen_time_ms, consumer.active_time_ms
         )
     released: dict[int, PendingImage] = {}
-    for pending in image.pending:
-        if pending.consumer is None:
-            released[pending.entry_id] = pending
-        else:
-            _assign(group, pending, group.consumers[pending.consumer])
+    image.pending.reverse()  # so that they can be let go of from the end
+    while image.pending:
+        for _ in range(min(_STEP, len(image.pending))):
+            pending = image.pending.pop()
+            if pending.consumer is None:
+                released[pending.entry_id] = pending
+            else:
+                _assign(group, pending, group.consumers[pending.consumer])
+        yield
     for entry_id in image.nacked:
         _assign(group, released[entry_id], None)
     return group

@@ -20,6 +20,8 @@ from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
     NodeImage,
+    NodesCheck,
+    PendingCheck,
     PendingImage,
     ProducerImage,
     StreamImage,
@@ -216,7 +218,10 @@ def test_inconsistent_streams_are_refused_in_both_directions(
     with pytest.raises(ValueError):  # noqa: PT011 -- each has its own text
         encode_stream(image)
     with monkeypatch.context() as patch:
-        patch.setattr(StreamImage, "check", lambda _: None)
+        patch.setattr(StreamImage, "check_rest", lambda _: None)
+        for check in (NodesCheck, PendingCheck):
+            patch.setattr(check, "add", lambda *_: None)
+            patch.setattr(check, "end", lambda *_: None)
         data = encode_stream(image)
     with pytest.raises(PayloadFormatError):
         _decode(data)

@@ -1,0 +1,41 @@
+"""The entries of a region log as they were at one moment, to be read while it goes on changing.
+
+Nothing is copied but the newest block. The others are marked as *shared*, and a log that has to
+change a shared block puts a copy in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import RegionLog, Span
+
+__all__ = ["FrozenLog"]
+
+
+class FrozenLog:
+    """What a region log held when this was made. To be released soon."""
+
+    __slots__ = ("_shared", "blocks")
+
+    def __init__(self, log: RegionLog) -> None:
+        self.blocks = log.blocks[:]
+        if log.tail is not None:
+            self.blocks[-1] = log.tail.copy()
+        self._shared: list[Block] = log.blocks[:-1]
+        for block in self._shared:
+            block.shared += 1
+
+    def spans(self) -> Iterator[Span]:
+        """All entries, ascending."""
+        for block in self.blocks:
+            for low, high in block.runs(0, len(block.ids)):
+                yield block, low, high
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        for block in self._shared:
+            block.shared -= 1
+        self._shared = []
+        self.blocks = []

@@ -1,0 +1,235 @@
+"""Requests that take several slices of time: what others may do meanwhile, and what they see.
+
+Turns are driven here, by a clock on which every look takes a whole slice: each slice does one step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.commands.session import Session
+from anabranch.scheduling import SLICE_NS
+from anabranch.stream.stream import Stream
+from tests.support.region_harness import Harness, decode_all
+
+ENTRIES = 1000
+TURNS_MAX = 2000
+
+
+class Driven(Harness):
+    """A region whose turns the test runs."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.other = self.connect()
+        for index in range(1, ENTRIES + 1):
+            self.do("XADD", "s", f"{index}-1", "n", index)
+        self.do("XGROUP", "CREATE", "s", "g", 0)
+        self.do("XREADGROUP", "GROUP", "g", "alice", "COUNT", ENTRIES, "STREAMS", "s", ">")
+        self.do("XREADGROUP", "GROUP", "g", "bob", "STREAMS", "s", ">")
+        self.region.scheduler.drive(lambda: None)
+        self.clock.tick_ns = SLICE_NS
+
+    def begin(self, *args: object) -> Session:
+        """A new connection whose command does not end in one slice."""
+        session = self.connect()
+        assert self.raw(*args, session=session) == b""
+        assert session.sliced is not None
+        assert not session.blocked
+        return session
+
+    def turns(self, session: Session) -> int:
+        """Run turns until a connection got its reply; how many."""
+        for count in range(1, TURNS_MAX):
+            self.region.scheduler.run_turn()
+            self.settle()
+            if session.outbox:
+                assert session.sliced is None
+                return count
+        raise AssertionError("no reply")
+
+    def end(self, session: Session) -> Any:
+        """The reply, however many turns it takes."""
+        self.turns(session)
+        (reply,) = self.replies(session)
+        return reply
+
+    def in_one_go(self, *args: object) -> Any:
+        """The reply of a command inside a transaction, where nothing is cut."""
+        replies = []
+        for each in (("MULTI",), args, ("EXEC",)):
+            self.region.execute(self.other, [[str(arg).encode() for arg in each]])
+            while not self.other.outbox:
+                self.region.scheduler.run_turn()
+                self.settle()
+            replies.append(decode_all(self.received(self.other))[0])
+        return replies[-1][0]
+
+    def change_all(self) -> None:
+        """Change everything about the stream."""
+        for args in (
+            ("XACK", "s", "g", *(f"{index}-1" for index in range(1, ENTRIES, 2))),
+            ("XDEL", "s", *(f"{index}-1" for index in range(1, ENTRIES, 3))),
+            ("XADD", "s", "5000-1", "n", "new"),
+            ("XCLAIM", "s", "g", "bob", 0, *(f"{index}-1" for index in range(2, ENTRIES, 2))),
+            ("XGROUP", "DELCONSUMER", "s", "g", "alice"),
+            ("XTRIM", "s", "MAXLEN", 10),
+            ("XGROUP", "CREATE", "s", "h", "$"),
+        ):
+            self.do(*args, session=self.other)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody keeps the stream as it was."""
+        stream = self.region.keyspace.databases[0].values[b"s"]
+        assert isinstance(stream, Stream)
+        lists = [each for group in stream.groups.values() for each in group.pending.values()]
+        blocks = [block for log in stream.logs.values() for block in log.blocks]
+        return not any(each.frozen for each in lists) and not any(b.shared for b in blocks)
+
+
+@pytest.fixture
+def region() -> Driven:
+    return Driven()
+
+
+READING = [("DUMP", "s")]
+
+
+@pytest.mark.parametrize("args", READING, ids=" ".join)
+def test_a_long_reading_shows_the_moment_at_which_it_began(
+    region: Driven, args: tuple[str, ...]
+) -> None:
+    expected = region.in_one_go(*args)
+    session = region.begin(*args)
+    region.change_all()
+    assert region.end(session) == expected
+    assert region.in_one_go(*args) != expected
+    assert region.is_free
+    region.check()
+
+
+@pytest.mark.parametrize("args", READING, ids=" ".join)
+def test_a_long_reading_of_a_key_that_is_deleted_goes_on(
+    region: Driven, args: tuple[str, ...]
+) -> None:
+    expected = region.in_one_go(*args)
+    session = region.begin(*args)
+    region.do("DEL", "s", session=region.other)
+    assert region.end(session) == expected
+
+
+@pytest.mark.parametrize("args", READING, ids=" ".join)
+def test_what_a_reader_held_is_free_when_it_has_gone(region: Driven, args: tuple[str, ...]) -> None:
+    session = region.begin(*args)
+    assert not region.is_free
+    region.region.close_session(session)
+    assert region.is_free
+    assert not len(region.region.scheduler)
+
+
+def test_requests_behind_a_long_one_wait_for_it(region: Driven) -> None:
+    session = region.connect()
+    region.region.execute(session, [[b"DUMP", b"s"], [b"ECHO", b"one"]])
+    region.region.execute(session, [[b"ECHO", b"two"]])
+    region.settle()
+    assert not session.outbox
+    before = session.commands
+    replies = []
+    while len(replies) < 3:
+        region.region.scheduler.run_turn()
+        region.settle()
+        region.region.resume(session)
+        replies += region.replies(session)
+    assert replies[1:] == [b"one", b"two"]
+    assert session.commands == before + 3
+
+
+def test_the_work_of_a_long_command_grows_with_the_stream(region: Driven) -> None:
+    """A turn does few steps; a command that did all in one would end at once."""
+    assert region.turns(region.begin("DUMP", "s")) > ENTRIES // 100 // 8
+    payload = region.in_one_go("DUMP", "s")
+    assert region.turns(region.begin("RESTORE", "t", 0, payload)) > ENTRIES // 100 // 8
+
+
+def test_a_restored_key_appears_at_the_end(region: Driven) -> None:
+    payload = region.in_one_go("DUMP", "s")
+    session = region.begin("RESTORE", "t", 0, payload)
+    assert region.do("EXISTS", "t", session=region.other) == 0
+    assert region.end(session) == b"OK"
+    assert region.in_one_go("DUMP", "t") == payload
+    region.check()
+
+
+def test_a_key_made_during_a_restore_stays(region: Driven) -> None:
+    payload = region.in_one_go("DUMP", "s")
+    session = region.begin("RESTORE", "t", 0, payload)
+    region.do("XADD", "t", "*", "f", "v", session=region.other)
+    assert str(region.end(session)) == "BUSYKEY Target key name already exists."
+    assert region.do("XLEN", "t", session=region.other) == 1
+
+
+def test_a_damaged_payload_changes_nothing(region: Driven) -> None:
+    payload = bytearray(region.in_one_go("DUMP", "s"))
+    payload[len(payload) // 2] ^= 1
+    session = region.begin("RESTORE", "t", 0, bytes(payload))
+    assert str(region.end(session)) == "ERR DUMP payload version or checksum are wrong"
+    assert region.do("EXISTS", "t", session=region.other) == 0
+
+
+def test_a_pause_holds_back_a_restore_that_has_begun(region: Driven) -> None:
+    payload = region.in_one_go("DUMP", "s")
+    session = region.begin("RESTORE", "t", 0, payload)
+    region.do("CLIENT", "PAUSE", 100_000, "WRITE", session=region.other)
+    for _ in range(TURNS_MAX):
+        region.region.scheduler.run_turn()
+        region.settle()
+    assert session.sliced is not None
+    region.do("CLIENT", "UNPAUSE", session=region.other)
+    assert region.end(session) == b"OK"
+
+
+@pytest.mark.parametrize("rule", ["resetkeys", "-dump"])
+def test_permissions_are_asked_for_again(region: Driven, rule: str) -> None:
+    session = region.connect()
+    region.do("ACL", "SETUSER", "reader", "on", "nopass", "~*", "+dump", session=region.other)
+    region.do("AUTH", "reader", "x", session=session)
+    assert region.raw("DUMP", "s", session=session) == b""
+    region.do("ACL", "SETUSER", "reader", rule, session=region.other)
+    region.turns(session)
+    (reply,) = region.replies(session)
+    assert str(reply).startswith("NOPERM")
+    assert region.is_free
+
+
+def test_who_asked_for_silence_gets_no_reply(region: Driven) -> None:
+    session = region.connect()
+    assert region.raw("CLIENT", "REPLY", "SKIP", session=session) == b""
+    assert region.raw("DUMP", "s", session=session) == b""
+    assert session.sliced is not None
+    while session.sliced is not None:
+        region.region.scheduler.run_turn()
+    region.settle()
+    assert not session.outbox
+    assert region.do("ECHO", "x", session=session) == b"x"
+
+
+def test_a_long_command_is_counted_once_with_all_its_time(region: Driven) -> None:
+    entry = region.region.dispatcher.entries[b"dump"]
+    calls, total_ns = sum(entry.histogram), entry.total_ns
+    region.do("CONFIG", "SET", "slowlog-log-slower-than", 0, session=region.other)
+    region.do("SLOWLOG", "RESET", session=region.other)
+    turns = region.turns(region.begin("DUMP", "s"))
+    assert sum(entry.histogram) == calls + 1
+    assert entry.total_ns - total_ns >= turns * SLICE_NS
+    shown = region.do("SLOWLOG", "GET", 10, session=region.other)
+    assert [b"DUMP", b"s"] in [each[3] for each in shown]
+
+
+def test_digests_are_of_the_moment_at_which_they_are_answered(region: Driven) -> None:
+    session = region.begin("AB.DIGEST", "s", "none")
+    region.change_all()
+    reply = region.end(session)
+    assert reply == region.in_one_go("AB.DIGEST", "s", "none")
