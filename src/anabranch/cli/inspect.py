@@ -35,8 +35,9 @@ from anabranch.cli.inspect_values import (
 )
 from anabranch.cli.inspect_write import write_log
 from anabranch.effects import kinds
+from anabranch.effects.touched import places_of
 from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts
-from anabranch.oplog.inspection import Survey, keys_of, width_of
+from anabranch.oplog.inspection import Survey, width_of
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import position_of
 from anabranch.resp.inline import UnbalancedQuotes, split_words
@@ -306,7 +307,7 @@ def _concerns(effect: kinds.Effect, key: bytes | None) -> bool:
     """Whether an effect names the key, or concerns all keys."""
     if key is None or isinstance(effect, kinds.Flush | kinds.Swap):
         return True
-    return any(name == key for _, name in keys_of(effect))
+    return any(name == key for _, name in places_of(effect))
 
 
 def _record_lines(seen: SeenRecord, dump: _Dump) -> Iterator[str]:

@@ -167,15 +167,16 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
     if session is None or session.waiter is None:
         return ZERO
     waiter = session.waiter
-    ended = waiter.timeout_reply
     entry = ctx.dispatcher.find(waiter.args)
     if entry is not None:
         entry.histogram[0] += 1
-    if reason == b"error":
+    if reason == b"timeout":
+        ctx.region.waking.time_out(waiter)
+    else:
         ended = ctx.dispatcher.failed(CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
         if entry is not None:
             entry.failed += 1
-    ctx.region.waking.release(waiter, ended)
+        ctx.region.waking.release(waiter, ended)
     return ONE
 
 

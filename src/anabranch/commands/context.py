@@ -189,13 +189,13 @@ class Context:
                     self.session.written = replica.own, replica.vector[replica.own]
                 if self.record is not None:
                     self.record(each)
-        self._publish(events)
+        self.publish(events)
 
     def carry_out(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""
         events = self._events(effect) if self.settings.notify_remote_effects else ()
         self._apply(effect)
-        self._publish(events)
+        self.publish(events)
 
     def _events(self, effect: kinds.Effect) -> Sequence[Event]:
         """What to publish of a change; that depends on what was there before it."""
@@ -206,9 +206,14 @@ class Context:
             self.before(effect)
         apply(self.keyspace, effect)
 
-    def _publish(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[Event]) -> None:
+        """Tell subscribers of keyspace events, later if it must not be told of a key now."""
+        withheld = self.dispatcher.withheld
         for kind, event, db, key in events:
-            self.channels.notify(self.notify_flags, kind, event, db, key)
+            if withheld is not None and withheld.touched().includes(db, key):
+                withheld.events.append((kind, event, db, key))
+            else:
+                self.channels.notify(self.notify_flags, kind, event, db, key)
 
     def create_stream(self, key: bytes) -> Stream:
         """Bind a key that does not exist to a new empty stream.

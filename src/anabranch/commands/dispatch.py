@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anabranch.commands.context import Context
     from anabranch.commands.session import Session
     from anabranch.commands.spec import Command, CommandFunction
+    from anabranch.commands.withheld import Withheld
 
 __all__ = ["Dispatcher", "Entry", "RequestRefused"]
 
@@ -67,6 +68,7 @@ class Dispatcher:
         self.postponed: dict[Session, None] = {}
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
+        self.withheld: Withheld | None = None  # what cannot be read, while the disk is in trouble
         for command in commands:
             self._add(command)
 
@@ -173,6 +175,8 @@ class Dispatcher:
             )
         ):
             raise CommandError(refusal)
+        if self.withheld is not None and (session.transaction is None or command.name == "exec"):
+            self.withheld.check(session, command, args)
         if command.is_denyoom and "maxmemory" in self.guarded_by and self.memory_exceeded():
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
         if (

@@ -384,12 +384,16 @@ def _cluster(_ctx: Context, _facts: _Facts) -> _Lines:
 
 def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
     lines: _Lines = []
+    withheld = ctx.dispatcher.withheld
     for database in ctx.keyspace.databases:
-        if database.values:
+        keys, expires = len(database.values), len(database.deadlines)
+        if withheld is not None:
+            keys, expires = withheld.keys_left(database)
+        if keys:
             sample = list(islice(database.deadlines.values(), _DEADLINES_SAMPLED_MAX))
             left_ms = sum(max(at_ms - ctx.now_ms, 0) for at_ms in sample)
             figures = (
-                f"keys={len(database.values)},expires={len(database.deadlines)},"
+                f"keys={keys},expires={expires},"
                 f"avg_ttl={left_ms // max(len(sample), 1)},subexpiry=0"
             )
             lines.append((f"db{database.index}", figures))

@@ -149,6 +149,8 @@ def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) ->
         user = session.user
         if user is not None and not user.is_unrestricted and not command.is_noauth:
             ctx.acl.check(ctx, session, command, args)
+        if dispatcher.withheld is not None:
+            dispatcher.withheld.check(session, command, args)
         reply = entry.function(ctx, args)
     except CommandError as refusal:
         entry.failed += 1

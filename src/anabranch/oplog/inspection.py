@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.touched import places_of
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
@@ -38,7 +39,6 @@ from anabranch.oplog.storage import ReadFile, Storage
 
 __all__ = [
     "Survey",
-    "keys_of",
     "width_of",
 ]
 
@@ -307,15 +307,6 @@ class _Bounded:
 # -- segments ---------------------------------------------------------------------------------
 
 
-def keys_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
-    """``(database, key)`` of every key an effect names."""
-    if isinstance(effect, kinds.Rename | kinds.Copy):
-        return [(effect.db, effect.key), (effect.target_db, effect.target)]
-    if hasattr(effect, "key"):
-        return [(effect.db, effect.key)]  # type: ignore[attr-defined]
-    return []
-
-
 def width_of(effect: kinds.Effect) -> int:
     """How many effects it was before neighbouring ones were put together: numbers it takes."""
     return len(effect.ids) if isinstance(effect, kinds.AddRun) else 1
@@ -370,7 +361,7 @@ def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
             name = (kinds.Add if kind is kinds.AddRun else kind).__name__
             facts.kinds[name] += width
             facts.local += width * kind.local
-            facts.keys.update(keys_of(effect))
+            facts.keys.update(places_of(effect))
         if facts.first_number is None:
             facts.first_number = batch.first
         facts.next_number = batch.first + batch.numbered

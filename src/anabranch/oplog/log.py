@@ -6,11 +6,12 @@ told meanwhile, is decided by who drives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.storage import LogFile, Storage
+from anabranch.oplog.stored import stored_batches
 
 __all__ = ["OpLog", "Segment", "Sync", "SyncFailedError"]
 
@@ -96,6 +97,13 @@ class OpLog:
     def size(self) -> int:
         """Bytes of all batches that are kept."""
         return sum(segment.size for segment in self.segments)
+
+    def batches_from(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """``(position, bytes)`` of batches from a position on; see :func:`stored_batches`."""
+        for segment in self.segments:
+            if segment.end > position:
+                first, end = segment.first, segment.end
+                yield from stored_batches(self.storage, first, end, max(position, first))
 
     # -- writing ------------------------------------------------------------------------------
 

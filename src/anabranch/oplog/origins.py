@@ -9,23 +9,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from anabranch.oplog.ages import Ages
-from anabranch.oplog.batch import batch_size, fingerprint, is_local, is_sound, span, wire_form
+from anabranch.oplog.batch import fingerprint, is_local, span, wire_form
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog, Segment
-from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.oplog.storage import Storage
+from anabranch.oplog.stored import stored_batches
 
 __all__ = ["Origins"]
 
 NOTED_EVERY_BYTES: Final = 256 * 1024
 """So much of the log is read in vain at most, to find a batch."""
-
-READ_BYTES: Final = 1 << 20
 
 
 class _Origin:
@@ -120,7 +117,8 @@ class Origins:
         """
         for segment in segments:
             try:
-                for position, data in self._batches(segment, segment.first):
+                first, end = segment.first, segment.end
+                for position, data in stored_batches(self._storage, first, end, first):
                     if not is_local(data):
                         self.note(data, position)
             except CorruptLogError as problem:
@@ -214,7 +212,7 @@ class Origins:
         found: list[bytes] = []
         size = 0
         try:
-            for begin, data in self._batches_from(log, position):
+            for begin, data in log.batches_from(position):
                 if begin + len(data) > visible or size >= max_bytes:
                     break
                 if is_local(data):
@@ -228,54 +226,6 @@ class Origins:
             self.on_damage(problem)
             return found or None
         return found
-
-    def _batches_from(self, log: OpLog, position: int) -> Iterator[tuple[int, bytes]]:
-        """``(position, bytes)`` of the batches from a position on."""
-        for segment in log.segments:
-            if segment.end > position:
-                yield from self._batches(segment, max(position, segment.first))
-
-    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
-        """``(position, bytes)`` of the batches of a segment from a position on.
-
-        Raises :class:`CorruptLogError` where one is not as it was written: some get a new checksum
-        before they are sent (:func:`wire_form`), which would vouch for the damage.
-        """
-        name = segment.name
-        with closing(self._storage.open(name)) as file:
-            skip = SEGMENT_HEADER_BYTES + position - segment.first
-            while skip:
-                skipped = len(file.read(min(skip, READ_BYTES)))
-                if not skipped:
-                    raise self._shorter(name)
-                skip -= skipped
-            data = b""
-            at = 0
-            left = segment.end - position
-            while left or at < len(data):
-                size = batch_size(data, at)
-                if size is None or at + size > len(data):
-                    more = file.read(min(left, READ_BYTES))
-                    if not more:
-                        raise self._shorter(name)
-                    left -= len(more)
-                    data = data[at:] + more
-                    at = 0
-                    continue
-                batch = data[at : at + size]
-                if not is_sound(batch):
-                    offset = SEGMENT_HEADER_BYTES + position - segment.first
-                    raise CorruptLogError(
-                        self._storage.shown(name), offset, "this is no batch as it was written"
-                    )
-                yield position, batch
-                position += size
-                at += size
-
-    def _shorter(self, name: str) -> CorruptLogError:
-        """The file ends before a batch does, or its batches are longer than they were."""
-        size = self._storage.size(name)
-        return CorruptLogError(self._storage.shown(name), size, "a batch does not end here")
 
     def needed_from(self, log: OpLog, stable: Mapping[int, int]) -> int:
         """The position of the first batch that some member does not have on its disk."""

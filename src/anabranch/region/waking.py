@@ -126,6 +126,17 @@ class Waking:
             entry.histogram[spent.bit_length()] += 1
             self.release(waiter, reply)
 
+    def time_out(self, waiter: Waiter) -> None:
+        """End a wait with what it means that nothing came, unless that must not be told."""
+        reply = waiter.timeout_reply
+        dispatcher = self._region.dispatcher
+        if dispatcher.withheld is not None:
+            try:
+                dispatcher.withheld.check_keys(waiter.keys)
+            except CommandError as refusal:
+                reply = dispatcher.failed(refusal)
+        self.release(waiter, reply)
+
     def release(self, waiter: Waiter, reply: bytes) -> None:
         """End a wait with a reply; what the client sent meanwhile runs in a later turn."""
         session = waiter.session
@@ -169,7 +180,7 @@ class Waking:
                 entry = region.dispatcher.find(waiter.args)
                 if entry is not None:
                     entry.histogram[0] += 1
-                self.release(waiter, waiter.timeout_reply)
+                self.time_out(waiter)
             else:
                 self._retry(waiter)
             if region.scheduler.is_over():

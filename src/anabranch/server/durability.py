@@ -14,8 +14,8 @@ no        write()                     what the system has not written by itself
 ========  ==========================  =======================================================
 
 If a write fails, what could not be written is kept, its replies stay held, writing commands are
-refused (MISCONF), and the write is tried again until it succeeds. Meanwhile reads go on, and are
-the one case in which somebody may see what a crash would take back. If a sync fails, nobody knows
+refused (MISCONF), and the write is tried again until it succeeds. Meanwhile reads go on, but for
+what a crash would take back (:mod:`anabranch.commands.withheld`). If a sync fails, nobody knows
 what is on the disk: writing commands are refused until a restart, and clients whose replies wait
 for it are disconnected, because nothing that could be said to them would be true.
 """
@@ -28,9 +28,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
 
-from anabranch.effects import kinds
+from anabranch.commands.withheld import Withheld
+from anabranch.effects.touched import Touched, is_ageing
 from anabranch.oplog.log import SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
+from anabranch.oplog.unsafe import UnsafeEffects
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -55,9 +57,6 @@ LOG_EVERY_S: Final = 60.0
 
 _Parts = list[bytes]
 
-_AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
-"""With the deletion of expired keys: what time does, and would do again after a crash."""
-
 
 class Durability:
     """The log of one server, and the replies that wait for it. Off until :meth:`start`."""
@@ -68,6 +67,10 @@ class Durability:
         self.log: OpLog | None = None
         self.turn: Turn | None = None
         self._notes: SyncNotes
+        self._unsafe: UnsafeEffects
+        self._lost: Touched | None = None  # what was not safe when a sync failed
+        self.withheld = Withheld(self._touched)
+        """Reads that are refused while the disk is in trouble."""
         self.trouble: str | None = None
         """Why writing commands are refused, None if they are not."""
         self.broken = False
@@ -96,6 +99,7 @@ class Durability:
         self.log = log
         self.turn = turn
         self._notes = SyncNotes(log, self._now)
+        self._unsafe = UnsafeEffects(log)
         self._server.region.context.record = turn.effects.append
 
     def stop(self) -> None:
@@ -142,7 +146,7 @@ class Durability:
     def must_hold(self) -> bool:
         """Whether a reply made now has to wait; asked at the end of every connection's turn."""
         turn = self.turn
-        return self._holding or (turn is not None and bool(turn.effects))
+        return self._holding or bool(self._unwritten) or (turn is not None and bool(turn.effects))
 
     def hold(self, connection: ClientConnection, parts: _Parts) -> None:
         """Keep replies until what happened before them is safe."""
@@ -154,13 +158,13 @@ class Durability:
             self._held.append((self.mark, connection, parts))
 
     def _may_pass(self, connection: ClientConnection) -> bool:
-        """Whether replies go out although the disk is in trouble: reads of who does not wait."""
+        """Whether replies go out although the disk is in trouble: reads of who does not wait.
+
+        They tell of nothing that is not safe: such reads were refused (:attr:`withheld`).
+        """
         if any(each is connection for _, each, _ in self._held):
             return False
-        return self.turn is None or all(
-            type(effect) in _AGEING or (isinstance(effect, kinds.Delete) and effect.expired)
-            for effect in self.turn.effects
-        )
+        return self.turn is None or all(map(is_ageing, self.turn.effects))
 
     def _release(self, position: int) -> None:
         held = self._held
@@ -281,20 +285,63 @@ class Durability:
     def _out_of_trouble(self) -> None:
         if self.trouble is not None:
             self.trouble = None
-            self._server.region.dispatcher.allow_writes("disk")
+            region = self._server.region
+            region.dispatcher.allow_writes("disk")
+            region.dispatcher.withheld = None
+            events, self.withheld.events = self.withheld.events, []
+            region.context.publish(events)
             emit("warning", "oplog.writes_again")
 
     def _in_trouble(self, reason: str) -> bool:
-        """Refuse writes; whether that is worth a line in the log, being new or long ago."""
+        """Refuse writes, and reads of what is not safe.
+
+        Whether that is worth a line in the log, being new or long ago.
+        """
+        if self.trouble is None:
+            self._hold_what_was_made()
         now = self._now()
         is_news = self.trouble != reason or now - self._logged_at >= LOG_EVERY_S
         if is_news:
             self._logged_at = now
         self.trouble = reason
-        self._server.region.dispatcher.refuse_writes(
-            "disk", f"MISCONF Errors writing to the AOF file: {reason}"
-        )
+        dispatcher = self._server.region.dispatcher
+        refusal = f"MISCONF Errors writing to the AOF file: {reason}"
+        dispatcher.refuse_writes("disk", refusal)
+        self.withheld.say(refusal, "a restart" if self.broken else "the disk accepts writes")
+        dispatcher.withheld = self.withheld
         return is_news
+
+    def _hold_what_was_made(self) -> None:
+        """Replies that were made while all was well, and not written out, tell of anything."""
+        session = self._server.region.context.session
+        if self._server.region.context.in_exec:
+            session.outbox.append(b"")  # there will be a reply, which comes behind this
+        for connection in list(self._server.connections):
+            if connection.session.outbox:
+                connection.flush()
+
+    def _touched(self) -> Touched:
+        """What is not as safe as ``appendfsync`` asks for."""
+        if self._lost is not None:
+            return self._lost
+        log, turn = self.log, self.turn
+        if log is None or turn is None:
+            return Touched()
+        is_strict = self.broken or self._server.settings.appendfsync == "always"
+        return self._unsafe.touched(
+            log.synced if is_strict else log.end,
+            self._unwritten,
+            turn.effects,
+            numbered=turn.region != 0,
+        )
+
+    @property
+    def unsafe_keys(self) -> int:
+        """How many keys cannot be read because a crash would take back what it tells; -1: all."""
+        if self.trouble is None:
+            return 0
+        touched = self._touched()
+        return -1 if touched.everything else len(touched.keys)
 
     # -- syncing ------------------------------------------------------------------------------
 
@@ -358,7 +405,10 @@ class Durability:
 
     def _break(self, problem: BaseException) -> None:
         """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
+        if self.trouble is None:
+            self._hold_what_was_made()
         self.broken = True
+        self._lost = self._touched()
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
         self._in_trouble(f"fsync failed: {reason}")
         emit("error", "oplog.sync_failed", reason=reason)

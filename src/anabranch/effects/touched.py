@@ -1,0 +1,80 @@
+"""What some effects have changed: keys, users, members; for who must not tell of them yet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.effects import kinds
+
+__all__ = ["Touched", "is_ageing", "places_of"]
+
+_AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
+_OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
+_OF_MEMBERS: Final = frozenset(
+    {kinds.AddRegion, kinds.RemoveRegion, kinds.EnterCluster, kinds.OpenEpoch}
+)
+
+
+def is_ageing(effect: kinds.Effect) -> bool:
+    """Whether time has done this, and would do it again after a crash."""
+    kind = type(effect)
+    return kind in _AGEING or (kind is kinds.Delete and effect.expired)  # type: ignore[attr-defined]
+
+
+def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
+    """``(database, key)`` of every key an effect names."""
+    if isinstance(effect, kinds.Rename | kinds.Copy):
+        return [(effect.db, effect.key), (effect.target_db, effect.target)]
+    if hasattr(effect, "key"):
+        return [(effect.db, effect.key)]  # type: ignore[attr-defined]
+    return []
+
+
+class Touched:
+    """What some effects have changed; ageing (:func:`is_ageing`) is no change in this sense."""
+
+    __slots__ = ("_databases", "everything", "keys", "members", "numbers", "users")
+
+    def __init__(self) -> None:
+        self.keys: set[tuple[int, bytes]] = set()
+        """``(database, key)`` of keys that were named one by one."""
+        self._databases: set[int] = set()
+        self.everything = False
+        """Any key may have changed."""
+        self.users = False
+        self.members = False
+        """The regions of the cluster."""
+        self.numbers = False
+        """What this region has applied by numbers that other regions know."""
+
+    def add(self, effect: kinds.Effect, *, numbered: bool) -> None:
+        """Another effect; ``numbered`` if it has a number in a cluster of regions."""
+        self.numbers |= numbered
+        if is_ageing(effect):
+            return
+        self.keys.update(places_of(effect))
+        if isinstance(effect, kinds.Swap):
+            self._databases |= {effect.db, effect.other}
+        elif isinstance(effect, kinds.Flush) and effect.db is not None:
+            self._databases.add(effect.db)
+        elif isinstance(effect, kinds.Flush | kinds.JoinState):
+            self.everything = True
+        self.users |= type(effect) in _OF_USERS
+        self.members |= type(effect) in _OF_MEMBERS
+
+    def add_all(self) -> None:
+        """Nobody knows what has changed."""
+        self.everything = self.users = self.members = self.numbers = True
+
+    def includes(self, db: int, key: bytes) -> bool:
+        """Whether a key may have changed."""
+        return self.everything or db in self._databases or (db, key) in self.keys
+
+    def includes_all_of(self, db: int) -> bool:
+        """Whether every key of a database may have changed."""
+        return self.everything or db in self._databases
+
+    @property
+    def any_key(self) -> bool:
+        """Whether any key may have changed at all."""
+        return self.everything or bool(self._databases) or bool(self.keys)

@@ -1,0 +1,64 @@
+"""Batches read back from a file of the log, by who needs a part of it while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from anabranch.oplog.batch import batch_size, is_sound
+from anabranch.oplog.errors import CorruptLogError
+from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_name
+from anabranch.oplog.storage import Storage
+
+__all__ = ["stored_batches"]
+
+READ_BYTES: Final = 1 << 20
+
+
+def stored_batches(
+    storage: Storage, first: int, end: int, position: int
+) -> Iterator[tuple[int, bytes]]:
+    """``(position, bytes)`` of the batches from a position on.
+
+    The file is named by the position of its ``first`` batch, and its last batch ends at ``end``.
+    Raises :class:`OSError`, and :class:`CorruptLogError` where a batch is not as it was written:
+    some get a new checksum before they are sent (:func:`anabranch.oplog.batch.wire_form`), which
+    would vouch for the damage.
+    """
+    name = segment_name(first)
+    with closing(storage.open(name)) as file:
+        skip = SEGMENT_HEADER_BYTES + position - first
+        while skip:
+            skipped = len(file.read(min(skip, READ_BYTES)))
+            if not skipped:
+                raise _shorter(storage, name)
+            skip -= skipped
+        data = b""
+        at = 0
+        left = end - position
+        while left or at < len(data):
+            size = batch_size(data, at)
+            if size is None or at + size > len(data):
+                more = file.read(min(left, READ_BYTES))
+                if not more:
+                    raise _shorter(storage, name)
+                left -= len(more)
+                data = data[at:] + more
+                at = 0
+                continue
+            batch = data[at : at + size]
+            if not is_sound(batch):
+                offset = SEGMENT_HEADER_BYTES + position - first
+                raise CorruptLogError(
+                    storage.shown(name), offset, "this is no batch as it was written"
+                )
+            yield position, batch
+            position += size
+            at += size
+
+
+def _shorter(storage: Storage, name: str) -> CorruptLogError:
+    """The file ends before a batch does, or its batches are longer than they were."""
+    size = storage.size(name)
+    return CorruptLogError(storage.shown(name), size, "a batch does not end here")

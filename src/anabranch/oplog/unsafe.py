@@ -1,0 +1,77 @@
+"""What a crash would take back: the keys that effects have changed which are not safe.
+
+Asked while the disk does not take what is to be written, and only then: as a rule replies just wait
+until what they tell of is safe, and nobody needs to know which keys that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from anabranch.effects import kinds
+from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.touched import Touched
+from anabranch.oplog.batch import BatchError, batch_size, decode_batch, effects_in
+from anabranch.oplog.errors import LogError
+from anabranch.oplog.log import OpLog
+
+__all__ = ["UnsafeEffects"]
+
+READ_BYTES_MAX: Final = 8 << 20
+"""If more than this is not safe, every key counts as changed: reading it takes too long."""
+
+
+class UnsafeEffects:
+    """The effects behind the safe part of a log, written or not."""
+
+    def __init__(self, log: OpLog) -> None:
+        self._log = log
+        self._known = (-1, -1, 0)  # safe position, end of the log, bytes behind it
+        self._touched = Touched()
+
+    def touched(
+        self, safe: int, unwritten: bytes, recorded: Sequence[kinds.Effect], *, numbered: bool
+    ) -> Touched:
+        """What was changed behind the position ``safe``.
+
+        ``unwritten`` are the batches that are to stand at the end of the log; ``recorded`` the
+        effects behind them, ``numbered`` if those that leave the region have numbers.
+        """
+        log = self._log
+        end = log.end
+        if self._known[:2] != (safe, end) or self._known[2] > len(unwritten):
+            self._touched = Touched()
+            if end - safe > READ_BYTES_MAX:
+                self._touched.add_all()
+            else:
+                self._read(data for _, data in log.batches_from(safe))
+            self._known = safe, end, 0
+        if self._known[2] < len(unwritten):
+            if len(unwritten) - self._known[2] > READ_BYTES_MAX:
+                self._touched.add_all()
+            else:
+                self._read(_batches(unwritten, self._known[2]))
+            self._known = safe, end, len(unwritten)
+        for effect in recorded:
+            self._touched.add(effect, numbered=numbered and not effect.local)
+        return self._touched
+
+    def _read(self, batches: Iterable[bytes]) -> None:
+        touched = self._touched
+        try:
+            for data in batches:
+                batch = decode_batch(data)
+                numbered = bool(batch.region) and not batch.is_local
+                for effect in effects_in(batch):
+                    touched.add(effect, numbered=numbered)
+        except (OSError, LogError, BatchError, EffectFormatError):  # nobody knows then
+            touched.add_all()
+
+
+def _batches(data: bytes, at: int) -> Iterable[bytes]:
+    while at < len(data):
+        size = batch_size(data, at)
+        assert size is not None
+        yield data[at : at + size]
+        at += size
