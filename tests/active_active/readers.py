@@ -80,6 +80,36 @@ class GroupReader:
             if origin in self.place or shown.delivers(group, entry):
                 yield entry
 
+    def least_read(self, shown: Shown, group: bytes) -> int:
+        """The least that entries-read may be.
+
+        What was deleted right behind the last entry that was passed may count as read or not.
+        """
+        if self.is_vague:
+            return 0
+        unread = {entry.dot for entry in self._deliverable(shown, group, sure=False)}
+        for origin in {fact.origin for fact in shown.added}:
+            cursor = self._cursor(shown, group, origin)
+            some = {fact.dot for fact in shown.added if fact.origin == origin}
+            unread |= {dot for dot in some if dot[1] > cursor}
+        return shown.entries_added - len(unread)
+
+    def _cursor(self, shown: Shown, group: bytes, origin: int) -> int:
+        """The greatest number that was passed for certain."""
+        passed = [number for where, number in self.delivered if where == origin]
+        for fact in shown.acknowledged[group]:
+            if fact.dot not in self.ignored:
+                passed += [high for where, _, high in fact.ranges if where == origin]
+        if origin in self.place:
+            return max([self.place[origin], *passed])
+        begin = min(
+            created.context.get(origin, 0)
+            if created.start is None
+            else _upto(shown, origin, created.start)
+            for created in shown.groups[group]
+        )
+        return max([begin, *passed])
+
     def may_be_open(self, shown: Shown, group: bytes, entry: Added) -> bool:
         """Whether an acknowledged entry may count as open here.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.effects import kinds
+from anabranch.stream.counters import entries_read
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.pending import PendingEntry
@@ -43,6 +44,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
         [(origin, number) for number in was.passed_over],
         [(each.name, each.seen_ms, each.active_ms) for each in was.group.consumers.values()],
         was.pending,
+        was.entries_read,
     )
     done = was.delivered.without(Ranges((n - 1, n) for n in was.unprocessed))
     if done:
@@ -56,6 +58,7 @@ class _Standing:
 
     def __init__(self, source: Stream, group: Group, target: Stream) -> None:
         self.group = group
+        self.entries_read = entries_read(source, group)
         self._source = source
         self._target = target
         self.origin, self.log = next(

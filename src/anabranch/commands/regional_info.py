@@ -175,7 +175,7 @@ def _group(name: bytes, group: Group) -> Map:
     if isinstance(group, SharedGroup):
         creations = [
             [*_origin(origin), number, b"$" if start is None else text(start)]
-            for (origin, number), (_, start) in sorted(group.creations.items())
+            for (origin, number), (_, start, _) in sorted(group.creations.items())
         ]
         for by_origin in group.acknowledged.values():
             for origin, ranges in by_origin.items():

@@ -17,9 +17,10 @@ from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
 from anabranch.scheduling import in_one_go
+from anabranch.stream.counters import counted_read
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.ranges import Ranges
-from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -144,6 +145,18 @@ def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
 
 def _deliver(ctx: Context, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
     return iter((effect,)) if effect.pending else _then_settle(ctx, effect)
+
+
+def _create_group(ctx: Context, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
+    """Regions differ in what they have: how far ENTRIESREAD is off what is counted holds in all."""
+    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+    if effect.entries_read is not None and stream is not None:
+        assert ctx.replica is not None
+        group = SharedGroup(0)
+        group.creations[ctx.replica.dot] = Creation(ctx.replica.context_now(), effect.start)
+        group.place(stream.shared_logs)
+        effect.offset = effect.entries_read - counted_read(stream, group)
+    yield effect
 
 
 # -- keys -------------------------------------------------------------------------------------
@@ -304,6 +317,7 @@ _SPREAD: dict[type[kinds.Effect], Callable[[Context, Any], Iterator[kinds.Effect
     kinds.ConfigureProducers: _configure,
     kinds.Remember: _remember,
     kinds.Acknowledge: _then_settle,
+    kinds.CreateGroup: _create_group,
     kinds.Deliver: _deliver,
     kinds.Delete: _delete,
     kinds.Flush: _flush,

@@ -294,7 +294,8 @@ class ResolveConflict(Effect, tag=16):
 class CreateGroup(Effect, tag=20):
     """XGROUP CREATE; entries_read None is unknown.
 
-    ``start`` None, with several regions: everything that its region had not seen.
+    With several regions ``start`` None is everything that its region had not seen, and ``offset``
+    by how much ``entries_read`` differs from what is counted.
     """
 
     db: int
@@ -302,6 +303,7 @@ class CreateGroup(Effect, tag=20):
     group: bytes
     start: EntryId | None
     entries_read: int | None
+    offset: int = 0
 
 
 class SetGroup(Effect, tag=21):
@@ -447,6 +449,7 @@ class AdoptGroup(Effect, tag=31):
     holds and nobody has processed. ``consumers`` are name, last seen and last active time;
     ``pending`` are ``(entry ID, origin, number, consumer or -1, delivery ms, delivery count)``, the
     consumer by its place in ``consumers``, -1 for entries that were released, in that order.
+    ``entries_read`` is the counter where that was known.
     """
 
     local = True
@@ -459,6 +462,7 @@ class AdoptGroup(Effect, tag=31):
     open: list[tuple[int, int]]
     consumers: list[tuple[bytes, int, int]]
     pending: list[tuple[EntryId, int, int, int, int, int]]
+    entries_read: int | None = None
 
 
 # -- keys -------------------------------------------------------------------------------------

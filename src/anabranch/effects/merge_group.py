@@ -11,9 +11,11 @@ from anabranch.effects.apply_stream import stream_of
 from anabranch.effects.merge_stream import known_stream, parts, replica_of, settle, shared_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
+from anabranch.stream.counters import counted_read
 from anabranch.stream.group import Consumer
 from anabranch.stream.shared import ALL_GROUPS
 from anabranch.stream.shared_group import Creation, SharedGroup
+from anabranch.stream.stream import Stream
 
 __all__ = ["is_beaten", "shared_group"]
 
@@ -49,7 +51,8 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
         start = stream.last_id if effect.start is None else effect.start
         group = stream.groups[effect.group] = SharedGroup(start)
     assert isinstance(group, SharedGroup)
-    group.creations[replica.dot] = Creation(replica.context_now(), effect.start)
+    group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
+    group.place(stream.shared_logs, anew=True)
     settle(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
 
@@ -75,6 +78,8 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
     group.set_start(stream.shared_logs, replica_of(keyspace).vector, effect.last_id)
     group.move_to(stream.last_id if effect.last_id is None else effect.last_id)
+    group.offset = 0
+    _begin_to_count(stream, group, effect.entries_read)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
@@ -82,6 +87,7 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
     group.jump_to(stream.shared_logs, effect.last_id)
+    group.place(stream.shared_logs)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
@@ -95,6 +101,15 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     for entry_id, origin, number, owner, delivery_ms, count in effect.pending:
         entry = group.assign(origin, entry_id, owners[owner], delivery_ms, count)
         entry.number = number
+    stream = stream_of(keyspace, effect.db, effect.key)
+    _begin_to_count(stream, group, effect.entries_read)
+
+
+def _begin_to_count(stream: Stream, group: SharedGroup, entries_read: int | None) -> None:
+    """A group begins elsewhere; entries-read goes on from a number, if one is given."""
+    group.place(stream.shared_logs, anew=True)
+    if entries_read is not None:
+        group.offset = entries_read - counted_read(stream, group)
 
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
@@ -121,6 +136,8 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         effect.now_ms,
         pending=effect.pending,
     )
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group.place({effect.region: stream.shared_log(effect.region)})
 
 
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
@@ -160,9 +177,12 @@ def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None:
         assert isinstance(group, SharedGroup)
+        assert stream is not None
         group.settle(
             effect.creations,
             effect.ranges,
             effect.greatest,
             ours=region_of(replica.origin) == replica.region,
         )
+        logs = stream.shared_logs
+        group.place({origin: logs[origin] for origin, *_ in effect.ranges if origin in logs})

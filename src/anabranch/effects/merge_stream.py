@@ -192,6 +192,9 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
         for low, high in zip(edges[::2], edges[1::2], strict=True):
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
+            for group in stream.groups.values():
+                assert isinstance(group, SharedGroup)
+                group.keep_place(origin, log)
             log.remove_numbered(low, high)
             if effect.dereferenced:
                 for group in stream.groups.values():

@@ -100,9 +100,9 @@ def _block(origin: int, block: Block) -> int:
 
 
 def _creations(name: bytes, group: SharedGroup) -> Iterator[int]:
-    for dot, (context, start) in group.creations.items():
+    for dot, (context, start, offset) in group.creations.items():
         known = sorted(each for each in context.items() if each[1])
-        yield _hash("creation", name, dot, start, known)
+        yield _hash("creation", name, dot, start, known, *([offset] if offset else ()))
     for dot, by_origin in group.acknowledged.items():
         for origin, ranges in by_origin.items():
             if ranges:

@@ -226,7 +226,8 @@ class Shown:
         return _joined(fact.context for fact in self._cleared)
 
     @_once
-    def _added(self) -> list[Added]:
+    def added(self) -> list[Added]:
+        """Since the key was last deleted, live or not."""
         return self._kept(Added)
 
     @_once
@@ -237,7 +238,7 @@ class Shown:
     def entries(self) -> list[Added]:
         """By ID, region, epoch, number."""
         removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
-        live = [fact for fact in self._added if fact.dot not in removed]
+        live = [fact for fact in self.added if fact.dot not in removed]
         return sorted(live, key=_place)
 
     @_once
@@ -288,14 +289,14 @@ class Shown:
     def last_id(self) -> int:
         """The greatest ID that was added or set."""
         return max(
-            [fact.entry_id for fact in self._added] + [fact.last_id for fact in self._raised],
+            [fact.entry_id for fact in self.added] + [fact.last_id for fact in self._raised],
             default=0,
         )
 
     @_once
     def entries_added(self) -> int:
         """How many were, and what XSETID made of it."""
-        return len(self._added) + sum(fact.surplus for fact in self._raised)
+        return len(self.added) + sum(fact.surplus for fact in self._raised)
 
     @_once
     def max_deleted_id(self) -> int:
@@ -312,7 +313,7 @@ class Shown:
     @_once
     def exists(self) -> bool:
         """Whether there is such a key."""
-        return bool(self._added or self._raised or self.groups)
+        return bool(self.added or self._raised or self.groups)
 
     @_once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
@@ -382,6 +383,8 @@ class History:
     def __init__(self) -> None:
         self.facts: defaultdict[Key, list[Fact]] = defaultdict(list)
         self.flushes: list[tuple[int | None, Cleared]] = []
+        self.stands_for: defaultdict[tuple[Key, Dot], list[Dot]] = defaultdict(list)
+        """By the entry that stayed of those for one idempotent ID, the entries that went."""
         self._by_kind: defaultdict[Key, defaultdict[type[Fact], list[Fact]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -402,7 +405,9 @@ class History:
         """Effects of an origin beyond a number were lost before anybody had heard of them."""
         kept = self.facts
         flushes = self.flushes
+        stands_for = self.stands_for
         self.__init__()  # type: ignore[misc]
+        self.stands_for = stands_for
         for key, facts in kept.items():
             self.facts[key] = []
             for fact in facts:
@@ -432,6 +437,9 @@ class History:
             if isinstance(effect, kinds.Flush):
                 self.flush(effect.db, Cleared(origin, number, context, expired=False))
             elif isinstance(effect, kinds.ResolveConflict):
+                stays = (effect.stays[0], effect.stays[1])
+                goes = (effect.goes[0], effect.goes[1])
+                self.stands_for[(effect.db, effect.key), stays].append(goes)
                 for each in _resolution(effect, origin, number, context):
                     self.add((effect.db, effect.key), each)
             elif (other := _fact(effect, origin, number, context)) is not None:

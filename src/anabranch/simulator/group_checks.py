@@ -130,11 +130,18 @@ class GroupChecks:
     # -- the end ------------------------------------------------------------------------------
 
     def check_acknowledgements(self, key: bytes, shown: Shown) -> None:
-        """What is acknowledged was settled by somebody, for a creation that lives."""
+        """What is acknowledged was settled by somebody, for a creation that lives.
+
+        So was the one that went of two entries for the same idempotent ID.
+        """
         for group, creations in shown.groups.items():
             alive = {fact.dot for fact in creations}
             for entry in shown.done(group):
-                if not self._record.settled.get((key, group, entry.dot), set()) & alive:
+                went = self._record.history.stands_for.get(((0, key), entry.dot), [])
+                settled = [
+                    self._record.settled.get((key, group, dot), set()) for dot in [entry.dot, *went]
+                ]
+                if alive.isdisjoint(set().union(*settled)):
                     raise Violation(
                         11, f"{entry.dot} in {group!r} of {key!r} counts as acknowledged"
                     )
@@ -149,8 +156,9 @@ class GroupChecks:
         rows = process.do([b"XINFO", b"GROUPS", key])
         for row in rows:
             figures = dict(zip(row[::2], row[1::2], strict=True))
+            # What was deleted unread, behind the last entry that was read, does not count as read.
             if figures[b"name"] == name and (
-                figures[b"lag"] != 0 or figures[b"entries-read"] != stream.entries_added
+                figures[b"lag"] != 0 or figures[b"entries-read"] > stream.entries_added
             ):
                 raise Violation(12, f"{name!r} of {key!r} was read to its end and shows {figures}")
         shown = self._record.history.shown((0, key), process.replica.vector)
@@ -180,5 +188,5 @@ def _is_due(group: SharedGroup, entry: looking.Entry) -> bool:
         return False
     return origin in group.rewound or any(
         number > context.get(origin, 0) if start is None else entry.entry_id > start
-        for context, start in group.creations.values()
+        for context, start, _ in group.creations.values()
     )

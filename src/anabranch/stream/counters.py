@@ -15,7 +15,7 @@ from anabranch.stream.group import Group
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["entries_read", "entries_read_after", "estimate", "exact_lag", "lag"]
+__all__ = ["counted_read", "entries_read", "entries_read_after", "estimate", "exact_lag", "lag"]
 
 
 def estimate(stream: Stream, entry_id: int) -> int | None:
@@ -69,8 +69,15 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
 def entries_read(stream: Stream, group: Group) -> int | None:
     """How many of the entries ever added the group has behind it, None where that is unknown."""
     if isinstance(group, SharedGroup):
-        return stream.entries_added - stream.count_for(group)
+        read = counted_read(stream, group) + group.read_offset()
+        return min(max(read, 0), stream.entries_added)
     return group.entries_read
+
+
+def counted_read(stream: Stream, group: SharedGroup) -> int:
+    """How many entries of all regions a group has behind it, whatever ENTRIESREAD said."""
+    logs = stream.shared_logs
+    return stream.entries_added - sum(group.unread(origin, log) for origin, log in logs.items())
 
 
 def lag(stream: Stream, group: Group) -> int | None:

@@ -33,7 +33,7 @@ from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, Tag
-from anabranch.stream.shared_group import Creation, Run, SharedGroup
+from anabranch.stream.shared_group import Creation, Place, Run, SharedGroup
 from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
@@ -290,8 +290,8 @@ def _shared_of(array: list[Any]) -> Shared:
 def _shared_group_parts(group: SharedGroup) -> list[Any]:
     return [
         [
-            [*dot, list(context.items()), None if start is None else _split(start)]
-            for dot, (context, start) in group.creations.items()
+            [*dot, list(context.items()), None if start is None else _split(start), offset]
+            for dot, (context, start, offset) in group.creations.items()
         ],
         [
             [*dot, origin, ranges.flat()]
@@ -307,15 +307,17 @@ def _shared_group_parts(group: SharedGroup) -> list[Any]:
             for origin, runs in group.runs.items()
             for run in runs
         ],
+        [[origin, *place] for origin, place in group.places.items()],
+        group.offset,
     ]
 
 
 def _shared_group_of(parts: list[Any]) -> SharedGroup:
-    creations, acknowledged, delivered, hidden, rewound, discarded, runs = parts
+    creations, acknowledged, delivered, hidden, rewound, discarded, runs, *more = parts
     group = SharedGroup(0)
-    for origin, number, context, start in creations:
+    for origin, number, context, start, *offset in creations:
         group.creations[origin, number] = Creation(
-            dict(context), None if start is None else _join(start)
+            dict(context), None if start is None else _join(start), *offset
         )
     for origin, number, other, edges in acknowledged:
         known = group.acknowledged.setdefault((origin, number), {})
@@ -326,6 +328,9 @@ def _shared_group_of(parts: list[Any]) -> SharedGroup:
     group.discarded = {origin: dict.fromkeys(numbers) for origin, numbers in discarded}
     for origin, low, sent, last, closed in runs:
         group.runs.setdefault(origin, []).append(Run(low, sent, last, closed=closed))
+    if more:
+        places, group.offset = more
+        group.places = {origin: Place(*place) for origin, *place in places}
     return group
 
 

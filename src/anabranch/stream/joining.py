@@ -62,6 +62,7 @@ def join_streams(
         assert isinstance(group, SharedGroup)
         for origin, log in ours.shared_logs.items():
             group.drop_between(origin, 0, log.floor)
+        group.place(ours.shared_logs)
 
 
 def replace_shared(ours: Stream, fresh: Stream) -> None:
@@ -90,6 +91,7 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         known.creations, known.acknowledged = group.creations, group.acknowledged
         for origin, log in ours.shared_logs.items():
             known.drop_between(origin, 0, log.floor)
+        known.place(ours.shared_logs)
         ours.groups[name] = known
 
 

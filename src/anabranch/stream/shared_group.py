@@ -24,7 +24,7 @@ from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 from anabranch.stream.shared_log import SharedLog
 
-__all__ = ["NO_ORIGIN", "Creation", "Run", "SharedGroup"]
+__all__ = ["NO_ORIGIN", "Creation", "Place", "Run", "SharedGroup"]
 
 NO_ORIGIN: Final = 0
 """Under which entries are pending that had gone before their stream came here: RESTORE and COPY
@@ -38,6 +38,17 @@ class Creation(NamedTuple):
     """What its region had applied."""
     start: int | None
     """Entries above this ID are the group's; None: those beyond the context (``$``)."""
+    offset: int = 0
+    """By how much ENTRIESREAD differed from what was counted."""
+
+
+class Place(NamedTuple):
+    """How far a group had come in an origin's log when it last moved there."""
+
+    number: int
+    """Of the last entry that the group was given, or had to be given no more."""
+    position: int
+    """Of the first live entry behind that; where the next one goes if there was none."""
 
 
 class Run:
@@ -61,6 +72,8 @@ class SharedGroup(Group):
         "delivered",
         "discarded",
         "hidden",
+        "offset",
+        "places",
         "rewound",
         "runs",
     )
@@ -76,6 +89,8 @@ class SharedGroup(Group):
         self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID goes behind
         self.rewound: dict[int, None] = {}  # origins of which SETID, not a creation, is the start
         self.discarded: dict[int, dict[int, None]] = {}  # given up by XGROUP DELCONSUMER
+        self.places: dict[int, Place] = {}
+        self.offset: int | None = None  # of XGROUP SETID: instead of that of the creations
         self.runs: dict[int, list[Run]] = {}
 
     # -- what is left to deliver --------------------------------------------------------------
@@ -100,7 +115,7 @@ class SharedGroup(Group):
     def _begin(self, origin: int, log: SharedLog) -> int:
         """The number behind which the widest creation begins."""
         begins = []
-        for context, start in self.creations.values():
+        for context, start, _ in self.creations.values():
             if start is None:
                 begins.append(context.get(origin, 0))
             else:
@@ -137,6 +152,63 @@ class SharedGroup(Group):
     def would_deliver(self, origin: int, log: SharedLog, number: int) -> bool:
         """Whether an entry is among them."""
         return any(low < number <= high for low, high in self.gaps(origin, log))
+
+    # -- entries-read -------------------------------------------------------------------------
+
+    def _cursor(self, origin: int, log: SharedLog) -> int:
+        """The greatest number of an origin that need not be handed out any more."""
+        cursor = 0 if origin in self.rewound else self._begin(origin, log)
+        if delivered := self.delivered.get(origin):
+            cursor = max(cursor, delivered.highs[-1])
+        for by_origin in self.acknowledged.values():
+            if (some := by_origin.get(origin)) is not None and (
+                settled := some.without(self.hidden.get(origin))
+            ):
+                cursor = max(cursor, settled.highs[-1])
+        return cursor
+
+    def place(self, logs: Mapping[int, SharedLog], *, anew: bool = False) -> None:
+        """Note how far the group has come in these logs; ``anew`` if it may have gone back.
+
+        Entries that were deleted right behind that count as read.
+        """
+        for origin, log in logs.items():
+            cursor = self._cursor(origin, log)
+            known = self.places.get(origin)
+            if known is None or cursor > known.number or anew:
+                self.places[origin] = Place(cursor, log.position_above(cursor))
+
+    def keep_place(self, origin: int, log: SharedLog) -> None:
+        """Entries are about to go: maybe late ones below the start, which count as read."""
+        if any(creation.start for creation in self.creations.values()):
+            self.place({origin: log})
+
+    def unread(self, origin: int, log: SharedLog) -> int:
+        """How many entries of an origin the group has not passed, whether or not they still live.
+
+        Below its place those that live count.
+        """
+        known = self.places.get(origin)
+        cursor = self._cursor(origin, log)
+        position = log.base
+        if known is not None:
+            position = max(position, known.position)
+        if known is None or cursor > known.number:  # what came late, and below the start
+            position = max(position, log.position_behind(cursor))
+        else:
+            cursor = known.number
+        below = sum(
+            log.count_numbered(low, min(high, cursor))
+            for low, high in self.gaps(origin, log)
+            if low < cursor
+        )
+        return log.next_position - position + below
+
+    def read_offset(self) -> int:
+        """What ENTRIESREAD of XGROUP adds: of several creations' the greatest."""
+        if self.offset is not None:
+            return self.offset
+        return max(creation.offset for creation in self.creations.values())
 
     # -- where a copy of the stream goes on -------------------------------------------------------
 

@@ -138,6 +138,12 @@ class SharedLog(RegionLog):
             return block.position(len(block.ids) - 1) + 1
         return 0
 
+    def position_above(self, number: int) -> int:
+        """The position of the oldest live entry with a greater number; behind all without one."""
+        for block, low, _ in self.spans_numbered(number, self.newest_number):
+            return block.position(low)
+        return self.next_position
+
     def number_below(self, position: int) -> int:
         """The number of the newest slot with a lower position, 0 if there is none."""
         at = bisect_left(self.blocks, position, key=_first_position) - 1
