@@ -34,10 +34,11 @@ COMMAND_GROUPS = {
 }
 """Headings of the groups of the command table, in the order of the page."""
 
+_SMALL = "Small helpers beside the streams. A server of several regions refuses what changes them."
 _GROUP_NOTES = {
-    "string": "Small helpers beside the streams: no other command for strings exists.",
-    "list": "Small helpers beside the streams: no other command for lists exists.",
-    "set": "Small helpers beside the streams: no other command for sets exists.",
+    "string": _SMALL,
+    "list": _SMALL,
+    "set": _SMALL,
     "scripting": "There is no scripting. These answer what clients and test suites ask anyway.",
     "cluster": "There is no cluster mode. These give the error that clients expect then.",
 }

@@ -31,6 +31,13 @@ RPUSH {k} {n}
 LPUSH {k} {n} {i}
 LPOP {k}
 SADD {k} {n} {i}
+APPEND {k} {n}
+RPOP {k}
+LMOVE {k} {l} LEFT RIGHT
+LREM {k} 0 {n}
+LTRIM {k} 1 -1
+SREM {k} {n}
+SMOVE {k} {l} {n}
 RESTORE
 ADVANCE {i}000
 ABIMPORT {i}

@@ -11,7 +11,7 @@ from anabranch.commands import texts
 from anabranch.errors import CommandError
 from anabranch.stream import entry_id
 
-__all__ = ["id_argument", "id_list", "integer", "integer_or_none"]
+__all__ = ["id_argument", "id_list", "integer", "integer_or_none", "natural", "symmetric"]
 
 _SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
@@ -39,6 +39,22 @@ def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
     value = integer_or_none(raw)
     if value is None:
         raise CommandError(text)
+    return value
+
+
+def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
+    """The same for what may not be negative."""
+    value = integer(raw, text)
+    if value < 0:
+        raise CommandError(text)
+    return value
+
+
+def symmetric(raw: bytes) -> int:
+    """The same for what may have its sign turned."""
+    value = integer(raw)
+    if value == _INT_MIN:
+        raise CommandError(texts.NOT_SYMMETRIC)
     return value
 
 

@@ -1,34 +1,36 @@
-"""Lists, as small as tests need them: LPUSH, RPUSH, LPOP, LRANGE, BLPOP."""
+"""Lists: items are pushed, popped, read and changed; ``list_moves.py`` has what waits or moves."""
 
 from __future__ import annotations
 
-import re
 from itertools import islice
-from math import ceil
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer as integer_argument
+from anabranch.commands.arguments import natural, symmetric
 from anabranch.commands.context import Context
 from anabranch.commands.spec import Command, CommandFunction, KeySpec
 from anabranch.commands.values import read_as, write_as
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.keyspace.values import ListValue, Value
-from anabranch.resp.encode import EMPTY_ARRAY, bulk, integer, null, null_array
+from anabranch.keyspace.values import ListValue
+from anabranch.resp.encode import EMPTY_ARRAY, OK, ZERO, bulk, integer, null, null_array
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "take"]
 
-_TIMEOUT_NOT_FLOAT = "ERR timeout is not a float or out of range"
-_TIMEOUT_MAX_MS = (1 << 63) - 1
-_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_ZERO_RANK = (
+    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... "
+    "or use negative to start from the end of the list"
+)
 
 
-def _push(*, tail: bool) -> CommandFunction:
-    """LPUSH or RPUSH."""
+def _push(*, tail: bool, makes: bool = True) -> CommandFunction:
+    """LPUSH or RPUSH, LPUSHX or RPUSHX."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         key = args[1]
         value = write_as(ctx, key, ListValue)
+        if value is None and not makes:
+            return ZERO
         before = 0 if value is None else len(value.items)
         items = args[2:]
         ctx.emit(kinds.Push(ctx.db.index, key, items, tail=tail))
@@ -38,133 +40,336 @@ def _push(*, tail: bool) -> CommandFunction:
     return run
 
 
-def lpop(ctx: Context, args: list[bytes]) -> bytes:
-    """Take items off the head of a list: one, or an array of several."""
-    if len(args) > 3:
-        raise texts.wrong_arity("lpop")
-    count = None
-    if len(args) == 3:
-        count = integer_argument(args[2])
-        if count < 0:
-            raise CommandError("ERR value is out of range, must be positive")
-    value = write_as(ctx, args[1], ListValue)
-    if value is None:
-        return null(ctx.resp3) if count is None else null_array(ctx.resp3)
-    if count == 0:
-        return EMPTY_ARRAY
-    taken = _take(ctx, args[1], value, count or 1)
-    return bulk(taken[0]) if count is None else ctx.reply(taken)
+def _pop(name: str, *, tail: bool) -> CommandFunction:
+    """LPOP or RPOP: one item, or an array of several."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        if len(args) > 3:
+            raise texts.wrong_arity(name)
+        count = None
+        if len(args) == 3:
+            count = natural(args[2])
+        value = write_as(ctx, args[1], ListValue)
+        if value is None:
+            return null(ctx.resp3) if count is None else null_array(ctx.resp3)
+        if count == 0:
+            return EMPTY_ARRAY
+        taken = take(ctx, args[1], value, 1 if count is None else count, tail=tail)
+        return bulk(taken[0]) if count is None else ctx.reply(taken)
+
+    return run
 
 
-def _take(ctx: Context, key: bytes, value: ListValue, count: int) -> list[bytes]:
-    taken = list(islice(value.items, count))
-    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken)))
+def take(ctx: Context, key: bytes, value: ListValue, count: int, *, tail: bool) -> list[bytes]:
+    """Take items off one end of a list that a command has looked up."""
+    taken = list(islice(reversed(value.items) if tail else value.items, count))
+    ctx.emit(kinds.Pop(ctx.db.index, key, len(taken), tail))
     ctx.changes += len(taken)
     return taken
 
 
+def llen(ctx: Context, args: list[bytes]) -> bytes:
+    """How many items a list has."""
+    value = read_as(ctx, args[1], ListValue)
+    return ZERO if value is None else integer(len(value.items))
+
+
+def _span(raw_start: bytes, raw_stop: bytes) -> tuple[int, int]:
+    return integer_argument(raw_start), integer_argument(raw_stop)
+
+
+def _within(span: tuple[int, int], size: int) -> tuple[int, int]:
+    """First and last index of a span, negative numbers counted from the end."""
+    start, stop = span
+    return max(0, start + size if start < 0 else start), min(
+        size - 1, stop + size if stop < 0 else stop
+    )
+
+
 def lrange(ctx: Context, args: list[bytes]) -> bytes:
     """Items between two positions, negative ones counted from the end."""
-    start = integer_argument(args[2])
-    stop = integer_argument(args[3])
+    span = _span(args[2], args[3])
     value = read_as(ctx, args[1], ListValue)
     if value is None:
         return EMPTY_ARRAY
-    size = len(value.items)
-    first = max(0, start + size if start < 0 else start)
-    last = min(size - 1, stop + size if stop < 0 else stop)
+    first, last = _within(span, len(value.items))
     if first > last:
         return EMPTY_ARRAY
     return ctx.reply(list(islice(value.items, first, last + 1)))
 
 
-def _timeout_ms(raw: bytes) -> int:
-    """A timeout in seconds with fractions; 0 waits for ever."""
-    if not _DECIMAL.fullmatch(raw):
-        raise CommandError(_TIMEOUT_NOT_FLOAT)
-    seconds = float(raw)
-    if seconds < 0:
-        raise CommandError("ERR timeout is negative")
-    if seconds * 1000 > _TIMEOUT_MAX_MS:
-        raise CommandError("ERR timeout is out of range")
-    return ceil(seconds * 1000)
+def ltrim(ctx: Context, args: list[bytes]) -> bytes:
+    """Keep the items between two positions only."""
+    key = args[1]
+    span = _span(args[2], args[3])
+    value = write_as(ctx, key, ListValue)
+    if value is None:
+        return OK
+    size = len(value.items)
+    first, last = _within(span, size)
+    if first > last:
+        first, last = size, size - 1
+    db = ctx.db.index
+    if last < size - 1 and first:
+        ctx.emit(kinds.Splice(db, key, last + 1, size - 1 - last, []))
+    if first:
+        ctx.emit(kinds.Splice(db, key, 0, first, [], "ltrim"))
+    else:
+        ctx.emit(kinds.Splice(db, key, last + 1, size - 1 - last, [], "ltrim"))
+    ctx.changes += first + size - 1 - last
+    return OK
 
 
-def _is_list(value: Value | None) -> bool:
-    return isinstance(value, ListValue)
+def _index(raw: bytes, size: int) -> int | None:
+    at = integer_argument(raw)
+    at = at + size if at < 0 else at
+    return at if 0 <= at < size else None
 
 
-def blpop(ctx: Context, args: list[bytes]) -> bytes | None:
-    """Take the head of the first list that has one, or wait for it."""
-    timeout_ms = _timeout_ms(args[-1])
-    keys = args[1:-1]
-    for key in keys:
-        if ctx.waiter is not None and not _is_list(ctx.lookup(key)):
-            continue  # what is no list when the wait ends does not concern the waiting
-        value = write_as(ctx, key, ListValue)
-        if value is not None:
-            return ctx.reply([key, *_take(ctx, key, value, 1)])
-    nothing = null_array(ctx.resp3)
-    if ctx.in_exec:
-        return nothing
-    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
-    ctx.block(keys, args, deadline_ms, _is_list, nothing)
-    return None
+def lindex(ctx: Context, args: list[bytes]) -> bytes:
+    """The item at a position, negative ones counted from the end."""
+    value = read_as(ctx, args[1], ListValue)
+    at = None if value is None else _index(args[2], len(value.items))
+    return null(ctx.resp3) if value is None or at is None else bulk(value.items[at])
+
+
+def lset(ctx: Context, args: list[bytes]) -> bytes:
+    """Put an item in the place of another."""
+    value = write_as(ctx, args[1], ListValue)
+    if value is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    at = _index(args[2], len(value.items))
+    if at is None:
+        raise CommandError("ERR index out of range")
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 1, [args[3]], "lset"))
+    ctx.changes += 1
+    return OK
+
+
+def linsert(ctx: Context, args: list[bytes]) -> bytes:
+    """Put an item before or after another; returns the length, -1 without that other."""
+    where = args[2].upper()
+    if where not in (b"BEFORE", b"AFTER"):
+        raise CommandError(texts.SYNTAX)
+    value = write_as(ctx, args[1], ListValue)
+    if value is None:
+        return ZERO
+    try:
+        at = value.items.index(args[3]) + (where == b"AFTER")
+    except ValueError:
+        return integer(-1)
+    ctx.emit(kinds.Splice(ctx.db.index, args[1], at, 0, [args[4]], "linsert"))
+    ctx.changes += 1
+    return integer(len(value.items))
+
+
+def lrem(ctx: Context, args: list[bytes]) -> bytes:
+    """Take out equal items, from the tail if the count is negative, all if it is 0."""
+    count = integer_argument(args[2])
+    value = write_as(ctx, args[1], ListValue)
+    found = 0 if value is None else value.items.count(args[3])
+    if count:
+        found = min(found, abs(count))
+    if found:
+        signed = -found if count < 0 else found
+        ctx.emit(kinds.RemoveItems(ctx.db.index, args[1], args[3], signed))
+        ctx.changes += found
+    return integer(found)
+
+
+class _Search:
+    """The options of LPOS."""
+
+    def __init__(self, words: list[bytes]) -> None:
+        self.rank = 1
+        self.count: int | None = None
+        self.max_length = 0
+        for index in range(0, len(words), 2):
+            word = words[index].upper()
+            if index + 1 == len(words):
+                raise CommandError(texts.SYNTAX)
+            raw = words[index + 1]
+            if word == b"RANK":
+                self.rank = symmetric(raw)
+                if not self.rank:
+                    raise CommandError(_ZERO_RANK)
+            elif word == b"COUNT":
+                self.count = natural(raw, "ERR COUNT can't be negative")
+            elif word == b"MAXLEN":
+                self.max_length = natural(raw, "ERR MAXLEN can't be negative")
+            else:
+                raise CommandError(texts.SYNTAX)
+
+
+def lpos(ctx: Context, args: list[bytes]) -> bytes:
+    """Positions of equal items; of the first one without a count."""
+    asked = _Search(args[3:])
+    value = read_as(ctx, args[1], ListValue)
+    items = () if value is None else value.items
+    size = len(items)
+    backwards = asked.rank < 0
+    looked_at = islice(reversed(items) if backwards else items, min(asked.max_length or size, size))
+    places = (place for place, item in enumerate(looked_at) if item == args[2])
+    wanted = 1 if asked.count is None else min(asked.count or size, size)
+    first = min(abs(asked.rank) - 1, size)
+    found = [
+        size - 1 - place if backwards else place for place in islice(places, first, first + wanted)
+    ]
+    if asked.count is not None:
+        return ctx.reply(found)
+    return integer(found[0]) if found else null(ctx.resp3)
+
+
+def _row(
+    name: str,
+    function: CommandFunction,
+    arity: int,
+    syntax: str,
+    summary: str,
+    complexity: str,
+    *,
+    flags: str,
+    use: str,
+    since: str = "1.0.0",
+    history: tuple[tuple[str, str], ...] = (),
+) -> Command:
+    words = flags.split()
+    kind = "read" if "readonly" in words else "write"
+    speed = "fast" if "fast" in words else "slow"
+    return Command(
+        name,
+        function,
+        arity=arity,
+        flags=flags,
+        categories=f"{kind} list {speed}",
+        keys=(KeySpec(use),),
+        since=since,
+        group="list",
+        summary=summary,
+        complexity=complexity,
+        syntax=syntax,
+        history=history,
+    )
 
 
 def _push_row(name: str, where: str, *, tail: bool) -> Command:
-    return Command(
+    makes = not name.endswith("x")
+    what = "a list" if makes else "a list that exists"
+    return _row(
         name,
-        _push(tail=tail),
-        arity=-3,
+        _push(tail=tail, makes=makes),
+        -3,
+        "key element [element ...]",
+        f"Puts items one after the other at the {where} of {what}.",
+        "O(N), N being the items given.",
         flags="write denyoom fast",
-        categories="write list fast",
-        keys=(KeySpec("RW insert"),),
-        group="list",
-        summary=f"Puts items one after the other at the {where} of a list.",
-        complexity="O(N), N being the items given.",
-        syntax="key element [element ...]",
+        use="RW insert",
+        since="1.0.0" if makes else "2.2.0",
     )
 
+
+def _pop_row(name: str, where: str, *, tail: bool) -> Command:
+    return _row(
+        name,
+        _pop(name, tail=tail),
+        -2,
+        "key [count]",
+        f"Takes items off the {where} of a list.",
+        "O(N), N being the items taken.",
+        flags="write fast",
+        use="RW access delete",
+    )
+
+
+_WALK = "O(N), N being the items of the list."
 
 COMMANDS: list[Command] = [
     _push_row("lpush", "head", tail=False),
     _push_row("rpush", "tail", tail=True),
-    Command(
-        "lpop",
-        lpop,
-        arity=-2,
-        flags="write fast",
-        categories="write list fast",
-        keys=(KeySpec("RW access delete"),),
-        group="list",
-        summary="Takes items off the head of a list.",
-        complexity="O(N), N being the items taken.",
-        syntax="key [count]",
+    _push_row("lpushx", "head", tail=False),
+    _push_row("rpushx", "tail", tail=True),
+    _pop_row("lpop", "head", tail=False),
+    _pop_row("rpop", "tail", tail=True),
+    _row(
+        "llen",
+        llen,
+        2,
+        "key",
+        "Counts the items of a list.",
+        "O(1)",
+        flags="readonly fast",
+        use="RO",
     ),
-    Command(
+    _row(
         "lrange",
         lrange,
-        arity=4,
+        4,
+        "key start stop",
+        "Lists the items between two positions of a list.",
+        "O(N), N being the items up to the last one wanted.",
         flags="readonly",
-        categories="read list slow",
-        keys=(KeySpec("RO access"),),
-        group="list",
-        summary="Lists the items between two positions of a list.",
-        complexity="O(N), N being the items up to the last one wanted.",
-        syntax="key start stop",
+        use="RO access",
     ),
-    Command(
-        "blpop",
-        blpop,
-        arity=-3,
-        flags="write blocking",
-        categories="write list slow blocking",
-        keys=(KeySpec("RW access delete", last=-2),),
-        since="2.0.0",
-        group="list",
-        summary="Takes the head of the first of some lists that has one, or waits for it.",
-        complexity="O(N), N being the keys given.",
-        syntax="key [key ...] timeout",
+    _row(
+        "lindex",
+        lindex,
+        3,
+        "key index",
+        "Gives the item at a position of a list.",
+        _WALK,
+        flags="readonly",
+        use="RO access",
+    ),
+    _row(
+        "lpos",
+        lpos,
+        -3,
+        "key element [RANK rank] [COUNT num-matches] [MAXLEN len]",
+        "Finds the positions of equal items in a list.",
+        _WALK,
+        flags="readonly",
+        use="RO access",
+        since="6.0.6",
+    ),
+    _row(
+        "lset",
+        lset,
+        4,
+        "key index element",
+        "Puts an item in the place of another in a list.",
+        _WALK,
+        flags="write denyoom",
+        use="RW update",
+    ),
+    _row(
+        "linsert",
+        linsert,
+        5,
+        "key <BEFORE | AFTER> pivot element",
+        "Puts an item before or after another in a list.",
+        _WALK,
+        flags="write denyoom",
+        use="RW insert",
+        since="2.2.0",
+    ),
+    _row(
+        "lrem",
+        lrem,
+        4,
+        "key count element",
+        "Takes equal items out of a list.",
+        _WALK,
+        flags="write",
+        use="RW delete",
+    ),
+    _row(
+        "ltrim",
+        ltrim,
+        4,
+        "key start stop",
+        "Keeps only the items between two positions of a list.",
+        "O(N), N being the items that go.",
+        flags="write",
+        use="RW delete",
     ),
 ]

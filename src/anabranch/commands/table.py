@@ -18,6 +18,7 @@ from anabranch.commands import (
     info,
     keys,
     latency,
+    list_moves,
     lists,
     memory,
     producer_info,
@@ -28,6 +29,7 @@ from anabranch.commands import (
     saving,
     scripting,
     server,
+    sets,
     slowlog,
     stream_add,
     stream_group,
@@ -37,8 +39,9 @@ from anabranch.commands import (
     stream_read,
     stream_readgroup,
     stream_write,
+    string_numbers,
+    strings,
     transaction,
-    values,
     verifying,
 )
 from anabranch.commands.spec import Command
@@ -61,6 +64,7 @@ COMMANDS: list[Command] = list(
         keys.COMMANDS,
         latency.COMMANDS,
         lists.COMMANDS,
+        list_moves.COMMANDS,
         memory.COMMANDS,
         producer_info.COMMANDS,
         pubsub.COMMANDS,
@@ -70,6 +74,7 @@ COMMANDS: list[Command] = list(
         saving.COMMANDS,
         scripting.COMMANDS,
         server.COMMANDS,
+        sets.COMMANDS,
         slowlog.COMMANDS,
         stream_add.COMMANDS,
         stream_write.COMMANDS,
@@ -80,7 +85,8 @@ COMMANDS: list[Command] = list(
         stream_info.COMMANDS,
         stream_producer.COMMANDS,
         transaction.COMMANDS,
-        values.COMMANDS,
+        strings.COMMANDS,
+        string_numbers.COMMANDS,
         verifying.COMMANDS,
     )
 )

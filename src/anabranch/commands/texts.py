@@ -10,6 +10,8 @@ from anabranch.errors import CommandError
 __all__ = [
     "INVALID_ID",
     "NOT_INTEGER",
+    "NOT_POSITIVE",
+    "NOT_SYMMETRIC",
     "NO_SUCH_KEY",
     "SYNTAX",
     "WRONGTYPE",
@@ -20,6 +22,10 @@ __all__ = [
 WRONGTYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 NO_SUCH_KEY = "ERR no such key"
 NOT_INTEGER = "ERR value is not an integer or out of range"
+NOT_POSITIVE = "ERR value is out of range, must be positive"
+NOT_SYMMETRIC = (
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+)
 SYNTAX = "ERR syntax error"
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
 DB_RANGE = "ERR DB index is out of range"

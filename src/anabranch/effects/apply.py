@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.effects import apply_group, apply_keys, apply_stream, kinds
+from anabranch.effects import apply_group, apply_keys, apply_stream, apply_values, kinds
 from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 
@@ -46,10 +46,13 @@ APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
     kinds.Restore: apply_keys.restore,
     kinds.Flush: apply_keys.flush,
     kinds.Swap: apply_keys.swap,
-    kinds.SetString: apply_keys.set_string,
-    kinds.Push: apply_keys.push,
-    kinds.Pop: apply_keys.pop,
-    kinds.AddMembers: apply_keys.add_members,
+    kinds.SetString: apply_values.set_string,
+    kinds.Push: apply_values.push,
+    kinds.Pop: apply_values.pop,
+    kinds.Splice: apply_values.splice,
+    kinds.RemoveItems: apply_values.remove_items,
+    kinds.AddMembers: apply_values.add_members,
+    kinds.RemoveMembers: apply_values.remove_members,
     kinds.SetUser: apply_keys.set_user,
     kinds.DropUser: apply_keys.drop_user,
     kinds.Synced: apply_keys.synced,

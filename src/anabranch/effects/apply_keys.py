@@ -1,4 +1,4 @@
-"""Effects on keys as a whole, on the small values, and on users. No policy: only carrying out."""
+"""Effects on keys as a whole, and on users. No policy: only carrying out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
 from anabranch.stream.stream import Stream
 
-__all__ = ["copy_value"]
+__all__ = ["bind", "copy_value"]
 
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
@@ -35,7 +35,7 @@ def rename(keyspace: Keyspace, effect: kinds.Rename) -> None:
     deadline = source.deadlines.get(effect.key)
     value = source.discard(effect.key)
     assert value is not None
-    _bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
+    bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
 
 
 def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
@@ -43,10 +43,10 @@ def copy(keyspace: Keyspace, effect: kinds.Copy) -> None:
     source = keyspace.databases[effect.db]
     value = copy_value(source.values[effect.key])
     deadline = source.deadlines.get(effect.key)
-    _bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
+    bind(keyspace, effect.target_db, effect.target, value, deadline, effect.incarnation)
 
 
-def _bind(
+def bind(
     keyspace: Keyspace,
     db: int,
     key: bytes,
@@ -54,6 +54,7 @@ def _bind(
     deadline: int | None,
     incarnation: int = 0,
 ) -> None:
+    """Bind a key to a value with this deadline, whatever the key held."""
     target = keyspace.databases[db]
     target.put(key, value)
     if isinstance(value, Stream):
@@ -80,7 +81,7 @@ def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
     value = keyspace.prepared
     if value is None:
         value = in_one_go(value_of(effect))
-    _bind(keyspace, effect.db, effect.key, value, effect.at_ms, effect.incarnation)
+    bind(keyspace, effect.db, effect.key, value, effect.at_ms, effect.incarnation)
 
 
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
@@ -97,61 +98,6 @@ def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:
 
 def synced(keyspace: Keyspace, effect: kinds.Synced) -> None:
     """See :class:`kinds.Synced`: it tells of the log, and no key changes."""
-
-
-def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
-    """See :class:`kinds.SetString`."""
-    deadlines = keyspace.databases[effect.db].deadlines
-    deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
-    _bind(keyspace, effect.db, effect.key, StringValue(effect.data), deadline)
-
-
-def push(keyspace: Keyspace, effect: kinds.Push) -> None:
-    """See :class:`kinds.Push`."""
-    database = keyspace.databases[effect.db]
-    value = database.values.get(effect.key)
-    if value is None:
-        value = ListValue()
-        database.put(effect.key, value)
-    assert isinstance(value, ListValue)
-    if effect.tail:
-        value.items.extend(effect.items)
-    else:
-        value.items.extendleft(effect.items)
-    _count_anew(keyspace, value)
-    database.changed(effect.key)
-
-
-def _count_anew(keyspace: Keyspace, value: Value) -> None:
-    if not value.is_due:
-        keyspace.account.changed(value)
-
-
-def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
-    """See :class:`kinds.Pop`."""
-    database = keyspace.databases[effect.db]
-    value = database.values[effect.key]
-    assert isinstance(value, ListValue)
-    for _ in range(effect.count):
-        value.items.popleft()
-    _count_anew(keyspace, value)
-    if not value.items:
-        database.discard(effect.key)
-    else:
-        database.touch(effect.key)
-
-
-def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
-    """See :class:`kinds.AddMembers`."""
-    database = keyspace.databases[effect.db]
-    value = database.values.get(effect.key)
-    if value is None:
-        value = SetValue()
-        database.put(effect.key, value)
-    assert isinstance(value, SetValue)
-    value.members.update(effect.members)
-    _count_anew(keyspace, value)
-    database.touch(effect.key)
 
 
 def set_user(keyspace: Keyspace, effect: kinds.SetUser) -> None:

@@ -8,7 +8,7 @@ follow ``notify-keyspace-events``. FLUSHDB, FLUSHALL and SWAPDB publish nothing,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.effects import kinds
@@ -166,8 +166,9 @@ def _restore(keyspace: Keyspace, effect: kinds.Restore) -> list[Event]:
 
 def _set_string(keyspace: Keyspace, effect: kinds.SetString) -> list[Event]:
     db, key = effect.db, effect.key
-    if effect.counted:
-        return [*_created(keyspace, db, key), ("$", "incrby", db, key)]
+    changed = effect.event or ("incrby" if effect.counted else "")
+    if changed:
+        return [*_created(keyspace, db, key), ("$", changed, db, key)]
     return [
         *_created(keyspace, db, key),
         *_overwritten(_value(keyspace, db, key), StringValue.type_name, db, key),
@@ -183,13 +184,33 @@ def _push(keyspace: Keyspace, effect: kinds.Push) -> list[Event]:
     ]
 
 
-def _pop(keyspace: Keyspace, effect: kinds.Pop) -> list[Event]:
-    events: list[Event] = [("l", "lpop", effect.db, effect.key)]
-    value = _value(keyspace, effect.db, effect.key)
+def _items(keyspace: Keyspace, db: int, key: bytes) -> Sequence[bytes]:
+    value = _value(keyspace, db, key)
     assert isinstance(value, ListValue)
-    if len(value.items) == effect.count:
+    return value.items
+
+
+def _shrunk(kind: str, event: str, effect: Any, *, to_nothing: bool) -> list[Event]:
+    """The event of a list or set that loses something, and that of its key if it goes."""
+    events: list[Event] = [(kind, event, effect.db, effect.key)] if event else []
+    if to_nothing:
         events.append(("g", "del", effect.db, effect.key))
     return events
+
+
+def _pop(keyspace: Keyspace, effect: kinds.Pop) -> list[Event]:
+    left = len(_items(keyspace, effect.db, effect.key)) - effect.count
+    return _shrunk("l", "rpop" if effect.tail else "lpop", effect, to_nothing=not left)
+
+
+def _splice(keyspace: Keyspace, effect: kinds.Splice) -> list[Event]:
+    left = len(_items(keyspace, effect.db, effect.key)) - effect.removed + len(effect.items)
+    return _shrunk("l", effect.event, effect, to_nothing=not left)
+
+
+def _remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> list[Event]:
+    left = len(_items(keyspace, effect.db, effect.key)) - abs(effect.count)
+    return _shrunk("l", "lrem", effect, to_nothing=not left)
 
 
 def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
@@ -197,6 +218,13 @@ def _add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> list[Event]:
         *_created(keyspace, effect.db, effect.key),
         ("s", "sadd", effect.db, effect.key),
     ]
+
+
+def _remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> list[Event]:
+    value = _value(keyspace, effect.db, effect.key)
+    assert isinstance(value, SetValue)
+    is_all = len(value.members) == len(effect.members)
+    return _shrunk("s", effect.event, effect, to_nothing=is_all)
 
 
 _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
@@ -216,7 +244,10 @@ _OTHER: dict[type[kinds.Effect], Callable[[Keyspace, Any], list[Event]]] = {
     kinds.SetString: _set_string,
     kinds.Push: _push,
     kinds.Pop: _pop,
+    kinds.Splice: _splice,
+    kinds.RemoveItems: _remove_items,
     kinds.AddMembers: _add_members,
+    kinds.RemoveMembers: _remove_members,
 }
 
 

@@ -52,6 +52,8 @@ __all__ = [
     "Push",
     "Remember",
     "Remove",
+    "RemoveItems",
+    "RemoveMembers",
     "RemoveNumbers",
     "RemoveRegion",
     "Rename",
@@ -63,6 +65,7 @@ __all__ = [
     "SetString",
     "SetUser",
     "Settle",
+    "Splice",
     "Swap",
     "Synced",
     "TakeKey",
@@ -549,7 +552,8 @@ class Swap(Effect, tag=46):
 class SetString(Effect, tag=50):
     """A key bound to a string, whatever it held.
 
-    ``keeps_deadline`` is SET KEEPTTL; ``counted`` is INCR, a keyspace event of its own.
+    ``keeps_deadline`` is SET KEEPTTL. ``event`` is the keyspace event of a string that was changed,
+    and not replaced: ``append``, ``incrby``; ``counted`` is how earlier versions wrote ``incrby``.
     """
 
     db: int
@@ -557,6 +561,7 @@ class SetString(Effect, tag=50):
     data: bytes
     keeps_deadline: bool = False
     counted: bool = False
+    event: str = ""
 
 
 class Push(Effect, tag=51):
@@ -569,11 +574,38 @@ class Push(Effect, tag=51):
 
 
 class Pop(Effect, tag=52):
-    """Items taken off a list's head; an emptied list's key goes."""
+    """Items taken off a list's head (or ``tail``); an emptied list's key goes."""
 
     db: int
     key: bytes
     count: int = 1
+    tail: bool = False
+
+
+class Splice(Effect, tag=54):
+    """Of a list, ``removed`` items from an index on replaced by others; an emptied list's key goes.
+
+    ``event`` is the keyspace event; none if it is empty.
+    """
+
+    db: int
+    key: bytes
+    index: int
+    removed: int
+    items: list[bytes]
+    event: str = ""
+
+
+class RemoveItems(Effect, tag=55):
+    """The first ``count`` equal items of a list taken out, the last ones if it is negative.
+
+    An emptied list's key goes.
+    """
+
+    db: int
+    key: bytes
+    item: bytes
+    count: int
 
 
 class AddMembers(Effect, tag=53):
@@ -582,6 +614,15 @@ class AddMembers(Effect, tag=53):
     db: int
     key: bytes
     members: list[bytes]
+
+
+class RemoveMembers(Effect, tag=56):
+    """Members taken out of a set; an emptied set's key goes. ``event`` is the keyspace event."""
+
+    db: int
+    key: bytes
+    members: list[bytes]
+    event: str = "srem"
 
 
 # -- users ------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     repr(int): NUMBERS,
     repr(int | None): st.none() | NUMBERS,
     repr(bool): st.booleans(),
+    repr(str): st.text(max_size=12),
     repr(bytes): BYTES,
     repr(bytes | None): st.none() | BYTES,
     repr(list[bytes]): st.lists(BYTES, max_size=4),

@@ -23,7 +23,8 @@ from tests.support.recorder import OTHER_LINES, Recorder, everything_in
 
 ENOUGH = [
     *STREAM_LINES, *OTHER_LINES,
-    "SET a b", "INCR n", "RPUSH l 1 2", "LPOP l", "SADD m 1", "RESTORE",
+    "SET a b", "INCR n", "RPUSH l 1 2 3 4", "LPOP l", "LINSERT l BEFORE 3 7", "LREM l -1 3",
+    "RPOP l", "SADD m 1 2", "SREM m 1", "RESTORE",
     "XGROUP CREATE r g 0 MKSTREAM", "XADD r 1-0 f v", "XADD r 2-0 f v", "XADD r 3-0 f v",
     "XREADGROUP GROUP g c STREAMS r >", "XCLAIM r g c 0 1-0 LASTID 9", "XDEL r 2-0",
     "XDELEX r DELREF IDS 1 2-0", "XACK r g 3-0", "XGROUP SETID r g 0", "XGROUP DELCONSUMER r g c",

@@ -1,0 +1,121 @@
+"""What effects do to the small values beside streams: strings, lists and sets."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from anabranch.effects import kinds
+from anabranch.effects.apply_keys import bind
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.values import ListValue, SetValue, StringValue
+
+__all__ = [
+    "add_members",
+    "pop",
+    "push",
+    "remove_items",
+    "remove_members",
+    "set_string",
+    "splice",
+]
+
+
+def set_string(keyspace: Keyspace, effect: kinds.SetString) -> None:
+    """See :class:`kinds.SetString`."""
+    deadlines = keyspace.databases[effect.db].deadlines
+    deadline = deadlines.get(effect.key) if effect.keeps_deadline else None
+    bind(keyspace, effect.db, effect.key, StringValue(effect.data), deadline)
+
+
+def push(keyspace: Keyspace, effect: kinds.Push) -> None:
+    """See :class:`kinds.Push`."""
+    database = keyspace.databases[effect.db]
+    value = database.values.get(effect.key)
+    if value is None:
+        value = ListValue()
+        database.put(effect.key, value)
+    assert isinstance(value, ListValue)
+    if effect.tail:
+        value.items.extend(effect.items)
+    else:
+        value.items.extendleft(effect.items)
+    _count_anew(keyspace, value)
+    database.changed(effect.key)
+
+
+def pop(keyspace: Keyspace, effect: kinds.Pop) -> None:
+    """See :class:`kinds.Pop`."""
+    items = _list(keyspace, effect.db, effect.key).items
+    take = items.pop if effect.tail else items.popleft
+    for _ in range(effect.count):
+        take()
+    _shrunk(keyspace, effect.db, effect.key)
+
+
+def splice(keyspace: Keyspace, effect: kinds.Splice) -> None:
+    """See :class:`kinds.Splice`."""
+    items = _list(keyspace, effect.db, effect.key).items
+    items.rotate(-effect.index)
+    for _ in range(effect.removed):
+        items.popleft()
+    items.extendleft(reversed(effect.items))
+    items.rotate(effect.index)
+    _shrunk(keyspace, effect.db, effect.key)
+
+
+def remove_items(keyspace: Keyspace, effect: kinds.RemoveItems) -> None:
+    """See :class:`kinds.RemoveItems`."""
+    value = _list(keyspace, effect.db, effect.key)
+    items = value.items
+    places = reversed(range(len(items))) if effect.count < 0 else range(len(items))
+    ordered = reversed(items) if effect.count < 0 else iter(items)
+    found = (at for at, item in zip(places, ordered, strict=True) if item == effect.item)
+    gone = set(islice(found, abs(effect.count)))
+    kept = [item for at, item in enumerate(items) if at not in gone]
+    items.clear()
+    items.extend(kept)
+    _shrunk(keyspace, effect.db, effect.key)
+
+
+def add_members(keyspace: Keyspace, effect: kinds.AddMembers) -> None:
+    """See :class:`kinds.AddMembers`."""
+    database = keyspace.databases[effect.db]
+    value = database.values.get(effect.key)
+    if value is None:
+        value = SetValue()
+        database.put(effect.key, value)
+    assert isinstance(value, SetValue)
+    value.members.update(effect.members)
+    _count_anew(keyspace, value)
+    database.touch(effect.key)
+
+
+def remove_members(keyspace: Keyspace, effect: kinds.RemoveMembers) -> None:
+    """See :class:`kinds.RemoveMembers`."""
+    value = keyspace.databases[effect.db].values[effect.key]
+    assert isinstance(value, SetValue)
+    value.members.difference_update(effect.members)
+    _shrunk(keyspace, effect.db, effect.key)
+
+
+def _list(keyspace: Keyspace, db: int, key: bytes) -> ListValue:
+    value = keyspace.databases[db].values[key]
+    assert isinstance(value, ListValue)
+    return value
+
+
+def _count_anew(keyspace: Keyspace, value: ListValue | SetValue) -> None:
+    if not value.is_due:
+        keyspace.account.changed(value)
+
+
+def _shrunk(keyspace: Keyspace, db: int, key: bytes) -> None:
+    """A list or set has changed and may be empty."""
+    database = keyspace.databases[db]
+    value = database.values[key]
+    assert isinstance(value, ListValue | SetValue)
+    _count_anew(keyspace, value)
+    if value.items if isinstance(value, ListValue) else value.members:
+        database.touch(key)
+    else:
+        database.discard(key)
