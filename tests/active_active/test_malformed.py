@@ -2,37 +2,132 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.effects.codec import EffectFormatError, plain
+from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, plain
 from anabranch.oplog.batch import Batch
+from anabranch.region.sent import SentUnit
 from tests.support.mesh import Mesh
 
 GOOD = plain(kinds.Expire(0, b"s", None))
+ID = 5 << 64
 
 
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        [GOOD, [99, 0, b"s"]],
-        [GOOD, [41, 0]],
-        [GOOD, plain(kinds.SetString(0, b"s", b"v"))],
-        [GOOD, plain(kinds.Synced(7))],
-        [GOOD],
-        [GOOD, plain(kinds.AddRun(0, b"s", [1 << 64], b"abc", [2], [1], [0], 0))],
-        [GOOD, plain(kinds.AddRun(0, b"s", [1 << 64], b"abc", [1, 2], [1], [0], 0))],
-        [GOOD, plain(kinds.AddRun(0, b"s", [1 << 64], b"abc", [3], [], [0], 0))],
-    ],
-)
+def fragment(shown: bytes = b"5-0", *words: bytes) -> bytes:
+    row = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words or (b"f", b"v"))
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(shown), shown, len(words) or 2, row)
+
+
+def add(entry_id: int = ID, data: bytes | None = None, position: int = 1) -> list[object]:
+    data = fragment(b"%d-0" % (entry_id >> 64)) if data is None else data
+    return plain(kinds.Add(0, b"s", entry_id, data, 1, opens=True, position=position))
+
+
+def run(**changes: object) -> list[object]:
+    data = b"".join(fragment(b"%d-0" % ms) for ms in (5, 6))
+    size = len(data) // 2
+    whole = kinds.AddRun(0, b"s", [ID, ID + (1 << 64)], data, [size, size], [1, 1], [0], 1)
+    array = plain(whole)
+    for name, value in changes.items():
+        array[1 + whole.__struct_fields__.index(name)] = value
+    return array
+
+
+def changed(effect: kinds.Effect, **fields: object) -> list[object]:
+    return plain(msgspec.structs.replace(effect, **fields))
+
+
+REMOVAL = kinds.RemoveNumbers(0, b"s", [(2, [0, 1])], [], dereferenced=False, trimmed=False)
+TAG = kinds.Remember(0, b"s", b"p", b"i", ID, 1)
+
+MALFORMED = {
+    "an unknown kind": [GOOD, [99, 0, b"s"]],
+    "a field is missing": [GOOD, [41, 0]],
+    "a kind of one region": [GOOD, plain(kinds.SetString(0, b"s", b"v"))],
+    "a local kind": [GOOD, plain(kinds.Synced(7))],
+    "fewer numbers than announced": [GOOD],
+    "more numbers than announced": [GOOD, GOOD, GOOD],
+    "a database below 0": [GOOD, plain(kinds.Expire(-1, b"s", None))],
+    "a database that is not there": [GOOD, plain(kinds.Expire(16, b"s", None))],
+    "an integer below 0": [GOOD, plain(kinds.Expire(0, b"s", -1))],
+    "an integer out of range": [GOOD, [41, 0, b"s", 1 << 63]],
+    "an ID below 0": [GOOD, [6, 0, b"s", [-1, 0], None, None]],
+    "an ID out of range": [GOOD, [6, 0, b"s", [0, 1 << 64], None, None]],
+    "a fragment that is none": [GOOD, add(data=b"+OK\r\n")],
+    "a fragment that is cut off": [GOOD, add(data=fragment()[:-1])],
+    "a fragment with bytes behind": [GOOD, add(data=fragment() + b"+OK\r\n")],
+    "a fragment with another ID": [GOOD, add(data=fragment(b"6-0"))],
+    "a fragment without values": [GOOD, add(data=b"*2\r\n$3\r\n5-0\r\n*0\r\n")],
+    "a fragment with half a pair": [GOOD, add(data=fragment(b"5-0", b"f"))],
+    "a fragment of another type": [GOOD, add(data=b"*2\r\n$3\r\n5-0\r\n*2\r\n+f\r\n+v\r\n")],
+    "a fragment that promises much": [GOOD, add(data=b"*2\r\n$3\r\n5-0\r\n*2147483646\r\n")],
+    "a position below those before": [add(), add(ID + (1 << 64))],
+    "a position further on": [add(), add(ID + (1 << 64), position=7)],
+    "an ID that is there already": [add(), add(position=2)],
+    "entries without sizes": [run(sizes=[])],
+    "entries without weights": [run(weights=[1])],
+    "sizes that are too long": [run(sizes=[9, 99])],
+    "a size of 0": [run(sizes=[0, 2 * len(fragment())])],
+    "entries cut elsewhere": [run(sizes=[len(fragment()) - 1, len(fragment()) + 1])],
+    "a node that begins nowhere": [run(opens=[2])],
+    "a node that begins before": [run(opens=[-1])],
+    "nodes in another order": [run(opens=[1, 0])],
+    "IDs in another order": [run(ids=[6, 0, 1, 5, 0, 1])],
+    "IDs that nobody has room for": [run(ids=[5, 0, 1 << 40])],
+    "half an ID": [run(ids=[5])],
+    "no entries": [GOOD, run(ids=[], sizes=[], weights=[], data=b"", opens=[])],
+    "too many IDs": [GOOD, [5, 0, b"s", [5, 0, SENT_IDS_MAX + 1]]],
+    "half a range": [GOOD, changed(REMOVAL, ranges=[(2, [0])])],
+    "a range of nothing": [GOOD, changed(REMOVAL, ranges=[(2, [1, 0])])],
+    "entries that nobody has seen": [GOOD, changed(REMOVAL, ranges=[(2, [0, 9])])],
+    "entries of nobody": [GOOD, changed(REMOVAL, ranges=[(77, [0, 1])])],
+    "an entry deleted by number only": [GOOD, changed(REMOVAL, deleted=[(2, 9, ID)])],
+    "a stamp at the end of time": [GOOD, plain(kinds.ConfigureProducers(0, b"s", 1, 1, 1 << 63))],
+    "a tag at the end of time": [GOOD, changed(TAG, at_ms=(1 << 63) - 1)],
+    "a region without a number": [GOOD, plain(kinds.AddRegion(0, "x", "h", 1))],
+    "a region with a long name": [GOOD, plain(kinds.AddRegion(3, "x" * 257, "h", 1))],
+    "a port that is none": [GOOD, plain(kinds.AddRegion(3, "x", "h", 65536))],
+    "removal of nobody": [GOOD, plain(kinds.RemoveRegion(256, 0))],
+}
+
+
+@pytest.mark.parametrize("arrays", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_batch_changes_nothing(arrays: list[list[object]]) -> None:
     node = Mesh(2).nodes[1]
     replica = node.region.replica
     assert replica is not None
-    origin = next(iter({1, 2} - {replica.region}))
+    origin = 2
     first = replica.vector.get(origin, 0) + 1
     before = dict(replica.vector), list(node.region.keyspace.databases[0].remembered)
     batch = Batch(origin, 0, first, 2, 1, 0, 0, arrays, [])
     with pytest.raises(EffectFormatError):
         node.region.merging.apply([batch])
     assert before == (dict(replica.vector), list(node.region.keyspace.databases[0].remembered))
+
+
+def test_what_those_batches_are_made_of_is_applied() -> None:
+    node = Mesh(2).nodes[1]
+    arrays = [
+        *(run(), plain(REMOVAL), GOOD, changed(TAG), plain(kinds.AddRegion(3, "x", "h", 1))),
+        plain(kinds.Delete(0, b"s", expired=False, positions=[(2, 3)])),
+        add(position=3),
+    ]
+    node.region.merging.apply([Batch(2, 0, 1, 8, 1, 0, 0, arrays, [])])
+    assert node.do("XRANGE", "s", "-", "+") == [[b"5-0", [b"f", b"v"]]]
+
+
+def test_no_part_of_an_entry_can_be_exchanged() -> None:
+    """Fragments that are changed in one place are refused, but for bytes inside words."""
+    whole = fragment(b"5-0", b"field", b"value")
+    words = [whole.index(word) for word in (b"field", b"value")]
+    inside = {at for word in words for at in range(word, word + 5)}
+    unit = SentUnit(Mesh(2).nodes[1].region.keyspace)
+    for at, before in enumerate(whole):
+        for byte in {before ^ 1, before ^ 16, 0x2B, 0x30, 0x0A} - {before}:
+            data = whole[:at] + bytes([byte]) + whole[at + 1 :]
+            batch = Batch(2, 0, 1, 1, 1, 0, 0, [add(data=data)], [])
+            if at not in inside:
+                with pytest.raises(EffectFormatError):
+                    unit.effects(batch)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from anabranch.commands import stream_add, stream_pending
 from anabranch.config.settings import ROWS
+from anabranch.effects import codec
+from anabranch.oplog import batch, snapshot
+from anabranch.region import turn
 from anabranch.resp import limits
 from anabranch.server import connection
 from anabranch.stream import entry_id
@@ -78,6 +81,10 @@ def test_the_limits_are_what_the_page_says() -> None:
     assert limits.UNAUTHENTICATED.arguments_max == 10
     assert f"{connection.BACKLOG_MAX:,}" in page
     assert stream_add.ENTRY_BYTES_MAX == 1 << 30
+    assert f"{codec.SENT_IDS_MAX:,}" in page
+    assert codec.SENT_ENTRIES_BYTES_MAX == turn.BATCH_BYTES_MAX == 32 << 20
+    assert batch.SENT_BODY_BYTES_MAX == 64 << 20
+    assert snapshot.STATE_RECORD_BYTES_MAX == 256 << 20
     assert stream_pending.AUTOCLAIM_COUNT_MAX == 1 << 40
     assert entry_id.text(entry_id.MAX_ID).decode() in page
     for name in re.findall(r"\[`([a-z-]+)`", page):

@@ -19,6 +19,7 @@ import msgspec
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Member, epoch_of, origin_of, region_of
 from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
+from anabranch.oplog.compression import Compressor
 from anabranch.replication.frames import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.replicator import Replicator
@@ -41,6 +42,7 @@ def batch_bytes(
     continues: bool = False,
     wall_ms: int = 1_000_000,
     effects: list[Any] | None = None,
+    compressor: Compressor | None = None,
 ) -> bytes:
     """A batch of an origin: so many strings of so many bytes."""
     key = f"{origin}:{first}".encode()
@@ -52,6 +54,7 @@ def batch_bytes(
         wall_ms=wall_ms,
         flags=CONTINUES if continues else 0,
         dependencies=[edge for pair in dependencies for edge in pair],
+        compressor=compressor,
     )
 
 

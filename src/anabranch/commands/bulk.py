@@ -21,10 +21,11 @@ import zstandard
 from anabranch.commands import texts
 from anabranch.commands.arguments import integer
 from anabranch.commands.bulk_limit import Limit
-from anabranch.commands.bulk_rows import content_of, rows_in
+from anabranch.commands.bulk_rows import added, content_of, rows_of
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import settle_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.stream.block import Block
@@ -71,6 +72,10 @@ _compress: Final = zstandard.ZstdCompressor(level=1).compress
 
 _TOO_MANY_ROWS: Final = (
     f"ERR the payload has more than {IMPORT_ROWS_MAX} rows: bring it in several commands"
+)
+_TOO_LONG: Final = (
+    f"ERR the payload has more than {SENT_ENTRIES_BYTES_MAX} bytes, which other regions do not "
+    "take at once: bring it in several commands"
 )
 _NO_CODEC: Final = "ERR unknown codec, it is NONE or ZSTD"
 _EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
@@ -327,7 +332,9 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
     ends, data = content_of(payload)
     if len(ends) > IMPORT_ROWS_MAX:
         raise CommandError(_TOO_MANY_ROWS)
-    rows = rows_in(ends, data) if ends else ()
+    if len(data) > ctx.added_bytes_max:
+        raise CommandError(_TOO_LONG)
+    rows = rows_of(ends, data) if ends else None
     stream = ctx.stream(key)
     known = None
     if producer is not None:
@@ -336,7 +343,7 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
             return ctx.reply([-1, known.rows, known.crc])
         if not producer.fits(known):
             return ctx.reply([0, known.rows, known.crc])
-    if not rows:
+    if rows is None:
         return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
     if stream is None:
         stream = ctx.create_stream(key)
@@ -346,7 +353,7 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
     limits = _limits(ctx)
     tail = stream.local.tail
     newest = (limits[0], 0) if tail is None else (tail.slots, tail.weight)
-    ctx.emit(rows.added(ctx.db.index, key, ids, newest, limits))
+    ctx.emit(added(rows, ctx.db.index, key, ids, newest, limits))
     ctx.changes += len(rows)
     count, crc = len(rows), 0
     if producer is not None and known is not None:

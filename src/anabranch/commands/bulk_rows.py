@@ -1,93 +1,30 @@
-r"""The rows of AB.IMPORT: whether they are what stands on the wire, and what they become.
-
-A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
-all of them are checked. Row by row that would cost more than everything else; here a fixed number
-of calls goes over the whole payload. Rows of a table have the same names in the same order, so they
-become columns when the payload is cut at its sizes. Rows that differ are cut at their line ends.
-Only what neither of this can tell apart is parsed row by row.
-"""
+"""What AB.IMPORT makes of the rows that :mod:`anabranch.stream.rows` has checked."""
 
 from __future__ import annotations
 
-import re
 import struct
 import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, compress, pairwise, repeat
+from itertools import accumulate
 from operator import add
 from typing import Final
-
-from hiredis import ProtocolError, Reader, pack_command
 
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.stream.block import entry_weights
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.rows import RowError, Rows, rows_in
 
-__all__ = ["Rows", "content_of", "rows_in"]
+__all__ = ["added", "content_of", "rows_of"]
 
 _COUNT: Final = struct.Struct("<I")
-_LINE_END: Final = b"\r\n"
-_HEAD: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
-_SIZE: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")
-_LARGE_AGGREGATE: Final = re.compile(rb"[*~>|%][0-9]{6}")
-_BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _SWAP: Final = sys.byteorder != "little"
 _INVALID: Final = "ERR invalid payload"
 _CACHED_MAX: Final = 8192
 _CACHED_CUT_BYTES: Final = 100
-_CUT: Final = _LINE_END + b"$"
-"""Before the size of each word. CPython looks for so few bytes without preparing for it."""
-
-
-@dataclass(slots=True)
-class Rows:
-    """Checked rows."""
-
-    sizes: list[int]
-    """Bytes of each."""
-    words: int | list[int]
-    """Names and values, the same number in all rows or one for each."""
-    cuts: list[bytes]
-    """What stands before, between and behind the pieces of every row."""
-    columns: list[list[bytes]]
-    """The pieces: one less for each row than there are cuts."""
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def added(
-        self, db: int, key: bytes, ids: range, newest: tuple[int, int], limits: tuple[int, int]
-    ) -> kinds.AddRun:
-        """The effect that adds them, divided into nodes as XADD would.
-
-        ``newest`` is how many entries the newest node has had and its weight, ``limits`` how much
-        of either a node may have.
-        """
-        weights = entry_weights(self.sizes, self.words)
-        begins, ids_and_cuts, id_sizes = _before_pieces(ids, self.cuts[0])
-        data = self._woven(begins, ids_and_cuts)
-        sizes = list(map(add, id_sizes, self.sizes))
-        opens = _opening(weights, newest, limits)
-        return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
-
-    def _woven(self, *before: Sequence[bytes]) -> bytes:
-        """Row by row what stands before the pieces, then pieces and cuts in turns, all in one."""
-        count = len(self)
-        columns = [*before]
-        for pieces, cut in zip(self.columns, self.cuts[1:], strict=True):
-            columns += pieces, [cut] * count
-        whole = [b""] * (len(columns) * count)
-        for at, column in enumerate(columns):
-            whole[at :: len(columns)] = column
-        return b"".join(whole)
-
-
-# -- checking ---------------------------------------------------------------------------------
 
 
 def content_of(payload: bytes) -> tuple[array[int], bytes]:
@@ -107,142 +44,45 @@ def content_of(payload: bytes) -> tuple[array[int], bytes]:
     return ends, payload[data_at:]
 
 
-def rows_in(ends: array[int], data: bytes) -> Rows:
-    """At least one row, checked; :class:`CommandError` if they are not."""
-    return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
-
-
-def _tabular(ends: array[int], data: bytes) -> Rows | None:
-    """Rows that have the names of the first; None if they do not, or cannot be told apart so.
-
-    Cut before every size they are, in turns, a name and a column's pieces: size, line end, value.
-    Between two rows the last piece has the next one's first line behind it. Taken together the
-    pieces are as long as the rows say only if each had it: then there is nothing else.
-    """
-    count = len(ends)
-    first = data[: ends[0]]
-    words = _words_in(Reader(), first)
-    if not words or not data.endswith(_LINE_END):
-        return None
-    reader = Reader()
-    reader.feed(first)
-    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
-    head = b"*%d" % words
-    parts = data[len(head) + len(_CUT) : -len(_LINE_END)].split(_CUT)
-    if len(parts) != count * words:
-        return None
-    if any(parts[2 * at :: words].count(name) != count for at, name in enumerate(names)):
-        return None
-    columns = [parts[at::words] for at in range(1, words, 2)]
-    last = columns.pop()
-    columns.append([*map(bytes.removesuffix, last[:-1], repeat(_LINE_END + head)), last[-1]])
-    cuts = [_CUT + name + _CUT for name in names]
-    cuts = [head + cuts[0], *cuts[1:], _LINE_END]
-    lengths = [list(map(len, column)) for column in columns]
-    sizes = list(map(add, lengths[0], repeat(sum(map(len, cuts)))))
-    for each in lengths[1:]:
-        sizes = list(map(add, sizes, each))
-    if array("I", accumulate(sizes)) != ends or not all(map(_are_sized, columns, lengths)):
-        return None
-    return Rows(sizes, words, cuts, columns)
-
-
-def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
-    """Whether each is a value behind its size and a line end."""
+def rows_of(ends: array[int], data: bytes) -> Rows:
+    """The rows, at least one; :class:`CommandError` if they are not what stands on the wire."""
     try:
-        begins = list(map(_SIZE_LINES.__getitem__, lengths))
-    except IndexError:
-        begins = list(map(_size_line, lengths))
-    return all(map(bytes.startswith, pieces, begins))
+        return rows_in(ends, data)
+    except RowError:
+        raise CommandError(_INVALID) from None
 
 
-def _size_line(size: int) -> bytes:
-    """How something of that size begins if it is a value behind its own size."""
-    for digits in range(1, len(str(size)) + 1):
-        value = size - digits - len(_LINE_END)
-        if value >= 0 and len(str(value)) == digits:
-            return b"%d\r\n" % value
-    return b"-"  # there is none: no size begins with it
+def added(
+    rows: Rows,
+    db: int,
+    key: bytes,
+    ids: range,
+    newest: tuple[int, int],
+    limits: tuple[int, int],
+) -> kinds.AddRun:
+    """The effect that adds them, divided into nodes as XADD would.
 
-
-_SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
-
-
-def _mixed(ends: array[int], data: bytes) -> Rows | None:
-    """Rows of any names; None if they are not, or a word holds a line end."""
-    lines = data.split(_LINE_END)
-    if lines.pop():
-        return None
-    rows = [data[low:high] for low, high in pairwise([0, *ends])]
-    if not all(map(bytes.endswith, rows, repeat(_LINE_END))):
-        return None
-    counts = list(map(bytes.count, rows, repeat(_LINE_END)))
-    shapes = set(counts)
-    if any(lines_of % 4 != 1 or lines_of == 1 for lines_of in shapes):
-        return None
-    marks = {lines_of: b"*%d" % (lines_of >> 1) for lines_of in shapes}
-    begins = [0, *accumulate(counts)]
-    if [lines[at] for at in begins[:-1]] != [marks[lines_of] for lines_of in counts]:
-        return None
-    # Of each row's lines the second, fourth ... are sizes, the third, fifth ... words.
-    masks = {lines_of: b"\0" + b"\1\0" * (lines_of >> 1) for lines_of in shapes}
-    mask = b"".join([masks[lines_of] for lines_of in counts])
-    sizes, words = list(compress(lines, mask)), list(compress(lines[1:], mask))
-    if [b"$%d" % len(word) for word in words] != sizes:
-        return None
-    return _whole(rows, [lines_of >> 1 for lines_of in counts])
-
-
-def _parsed(ends: array[int], data: bytes) -> Rows:
-    """Any rows that are what they should be; :class:`CommandError` if they are not."""
-    rows = [data[low:high] for low, high in pairwise([0, *ends])]
-    reader = Reader()
-    words = [_words_in(reader, row) for row in rows]
-    if not all(words):
-        raise CommandError(_INVALID)
-    return _whole(rows, words)
-
-
-def _whole(rows: list[bytes], words: list[int]) -> Rows:
-    return Rows(list(map(len, rows)), words, [b"", b""], [rows])
-
-
-def _words_in(reader: Reader, row: bytes) -> int:
-    r"""How many bulk strings these bytes are, ``*2n\r\n`` before them; 0 if they are not.
-
-    Written again by who writes requests they must be the same bytes: that is strict.
+    ``newest`` is how many entries the newest node has had and its weight, ``limits`` how much
+    of either a node may have.
     """
-    head = _HEAD.match(row)
-    if head is None:
-        return 0
-    words = int(head[1])
-    # The count is looked at first: the reader makes room for as many as it is told.
-    if words % 2 or words * _BULK_BYTES_MIN > len(row):
-        return 0
-    if _LARGE_AGGREGATE.search(row, head.end()):
-        # In bytes that are no row the reader would make room for those, too.
-        return words if _holds_words(row, head.end(), words) else 0
-    reader.feed(row)
-    try:
-        return words if pack_command(tuple(reader.gets())) == row else 0
-    except (ProtocolError, TypeError):
-        return 0
+    weights = entry_weights(rows.sizes, rows.words)
+    begins, ids_and_cuts, id_sizes = _before_pieces(ids, rows.cuts[0])
+    data = _woven(rows, begins, ids_and_cuts)
+    sizes = list(map(add, id_sizes, rows.sizes))
+    opens = _opening(weights, newest, limits)
+    return kinds.AddRun(db, key, ids, data, sizes, weights, opens)
 
 
-def _holds_words(row: bytes, at: int, words: int) -> bool:
-    """Whether so many bulk strings are all that is behind the first line; looked at one by one."""
-    for _ in range(words):
-        size = _SIZE.match(row, at)
-        if size is None:
-            return False
-        end = size.end() + int(size[1])
-        at = end + len(_LINE_END)
-        if row[end:at] != _LINE_END:
-            return False
-    return at == len(row)
-
-
-# -- putting together -------------------------------------------------------------------------
+def _woven(rows: Rows, *before: Sequence[bytes]) -> bytes:
+    """Row by row what stands before the pieces, then pieces and cuts in turns, all in one."""
+    count = len(rows)
+    columns = [*before]
+    for pieces, cut in zip(rows.columns, rows.cuts[1:], strict=True):
+        columns += pieces, [cut] * count
+    whole = [b""] * (len(columns) * count)
+    for at, column in enumerate(columns):
+        whole[at :: len(columns)] = column
+    return b"".join(whole)
 
 
 def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes], list[int]]:
@@ -280,7 +120,7 @@ def _number_lines(numbers: range, cut: bytes) -> list[bytes]:
 
 
 def _opening(weights: list[int], newest: tuple[int, int], limits: tuple[int, int]) -> list[int]:
-    """Which of the new entries open a node; see :meth:`Rows.added`."""
+    """Which of the new entries open a node; see :func:`added`."""
     entries_max, bytes_max = limits
     slots, filled = newest
     sums = list(accumulate(weights))

@@ -16,6 +16,7 @@ from anabranch.commands.slicing import Sliced
 from anabranch.commands.spreading import spread
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.merge_stream import shared_stream
 from anabranch.errors import CommandError
@@ -70,6 +71,8 @@ class Context:
         self.sessions = sessions  # every connection by its client ID
         self.dispatcher: Dispatcher  # set by the dispatcher itself
         self.region: Region  # set by the region itself; for administration (slow log, unpause)
+        # Of what is added at once: other regions take no longer batches.
+        self.added_bytes_max = 1 << 62 if self.replica is None else SENT_ENTRIES_BYTES_MAX
         self.record: Callable[[kinds.Effect], None] | None = None  # for the log
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         # blocked until more of the log is on the disk, here or in other regions, or applied there

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.commands.adopting import groups_again
 from anabranch.effects import kinds
+from anabranch.effects.codec import SENT_IDS_MAX
 from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["spread"]
 
 RUN_ENTRIES_MAX = 1000
-"""Entries that are written again with one effect."""
+RUN_BYTES_MAX = 1 << 20
+"""Entries that are written again with one effect: behind so many it ends with their block."""
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
@@ -97,6 +99,12 @@ def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
         dereferenced=False,
         trimmed=True,
     )
+
+
+def _dereference(ctx: Context, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
+    """No more of them at a time than another region takes."""
+    for at in range(0, len(effect.ids), SENT_IDS_MAX):
+        yield kinds.Dereference(effect.db, effect.key, effect.ids[at : at + SENT_IDS_MAX])
 
 
 def _set_last_id(ctx: Context, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
@@ -268,6 +276,7 @@ def _runs(db: int, key: bytes, source: Stream) -> Iterator[kinds.AddRun]:
     fragments: list[bytes] = []
     weights: list[int] = []
     opens: list[int] = []
+    size = 0
     for block, low, high in list(source.spans(MIN_ID, MAX_ID)):
         share = block.weight // block.slots
         for entry_id, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True):
@@ -278,9 +287,15 @@ def _runs(db: int, key: bytes, source: Stream) -> Iterator[kinds.AddRun]:
                 ids.append(entry_id)
                 fragments.append(fragment)
                 weights.append(share)
+                size += len(fragment)
+            if size >= RUN_BYTES_MAX:
+                yield _run(db, key, ids, fragments, weights, opens)
+                ids, fragments, weights, opens = [], [], [], []
+                size = 0
         if len(ids) >= RUN_ENTRIES_MAX:
             yield _run(db, key, ids, fragments, weights, opens)
             ids, fragments, weights, opens = [], [], [], []
+            size = 0
     if ids:
         yield _run(db, key, ids, fragments, weights, opens)
 
@@ -313,6 +328,7 @@ _SPREAD: dict[type[kinds.Effect], Callable[[Context, Any], Iterator[kinds.Effect
     kinds.AddRun: _add,
     kinds.Remove: _remove,
     kinds.Trim: _trim,
+    kinds.Dereference: _dereference,
     kinds.SetLastId: _set_last_id,
     kinds.ConfigureProducers: _configure,
     kinds.Remember: _remember,

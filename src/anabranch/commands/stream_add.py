@@ -274,6 +274,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             fragment = _FRAGMENTS[count](reply, words)
     except (KeyError, IndexError):  # many fields, or a long one
         fragment = b"*2\r\n" + reply + pack_command(tuple(words[3:]))  # type: ignore[arg-type]
+        if len(fragment) > ctx.added_bytes_max:
+            raise CommandError(_TOO_LARGE) from None
         if stream is not None and not stream.is_due:  # what is long is counted at once
             ctx.keyspace.account.changed(stream)
     size = len(fragment) - len(reply)

@@ -19,12 +19,15 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import APPLY
 from anabranch.effects.merge import MERGE
 from anabranch.errors import AnabranchError
-from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.regional_id import MODULUS
 
 __all__ = [
+    "SENT_ENTRIES_BYTES_MAX",
+    "SENT_IDS_MAX",
     "EffectFormatError",
     "effect_of",
+    "id_fields",
     "join_ids",
     "plain",
     "plain_effects",
@@ -35,6 +38,15 @@ __all__ = [
 
 STEP: Final = MODULUS
 """Between the IDs that one of several regions makes in a millisecond."""
+
+SENT_ENTRIES_BYTES_MAX: Final = 32 << 20
+"""Bytes of entries that one effect for other regions brings."""
+
+SENT_IDS_MAX: Final = 1 << 20
+"""IDs that an effect for other regions names without bringing entries."""
+
+IDS_MAX: Final = 1 << 32
+"""Of one effect: more are not made room for, whatever its runs say."""
 
 
 class EffectFormatError(AnabranchError):
@@ -49,8 +61,14 @@ def split_id(entry_id: int | None) -> list[int] | None:
     return None if entry_id is None else [entry_id >> SEQ_BITS, entry_id & MAX_SEQ]
 
 
+def _joined(ms: int, seq: int) -> int:
+    if ms < 0 or not 0 <= seq <= MAX_SEQ or ms > MAX_SEQ:
+        raise ValueError("an ID out of range")
+    return (ms << SEQ_BITS) | seq
+
+
 def _join_id(pair: Sequence[int] | None) -> int | None:
-    return None if pair is None else (pair[0] << SEQ_BITS) | pair[1]
+    return None if pair is None else _joined(pair[0], pair[1])
 
 
 def runs_of(ids: Sequence[int]) -> list[int]:
@@ -96,18 +114,20 @@ def _end_of_run(ids: Sequence[int], low: int) -> int:
     return high
 
 
-def join_ids(runs: Sequence[int]) -> list[int]:
-    """The IDs of :func:`runs_of`."""
+def join_ids(runs: Sequence[int], most: int = IDS_MAX) -> list[int]:
+    """The IDs of :func:`runs_of`; ValueError if there are more than ``most``, or none can be."""
     ids: list[int] = []
     at = 0
     while at < len(runs):
-        first = (runs[at] << SEQ_BITS) | runs[at + 1]
+        first = _joined(runs[at], runs[at + 1])
         count = runs[at + 2]
         at += 3
         step = 1
         if count < 0:
             count, step = -count, runs[at]
             at += 1
+        if step < 1 or count > most - len(ids) or first + (count - 1) * step > MAX_ID:
+            raise ValueError("runs of too many IDs, or of IDs that do not exist")
         ids += range(first, first + count * step, step)
     return ids
 
@@ -121,11 +141,11 @@ def _split_dotted(rows: Iterable[tuple[int, int, int]]) -> list[list[int]]:
 
 
 def _join_dotted(rows: Iterable[Sequence[int]]) -> list[tuple[int, int, int]]:
-    return [(row[0], row[1], (row[2] << SEQ_BITS) | row[3]) for row in rows]
+    return [(row[0], row[1], _joined(row[2], row[3])) for row in rows]
 
 
 def _join_rows(rows: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
-    return [((row[0] << SEQ_BITS) | row[1], *row[2:]) for row in rows]
+    return [(_joined(row[0], row[1]), *row[2:]) for row in rows]
 
 
 # -- which fields of which kind ---------------------------------------------------------------
@@ -167,6 +187,7 @@ _KINDS: Final = {_tag(kind): kind for kind in _ALL}
 _SPLIT: Final = {kind: _changes(kind, 0) for kind in _ALL}
 _JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in _ALL}
 _RUN_TAG: Final = _tag(kinds.AddRun)
+_SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 
 
 # -- to arrays --------------------------------------------------------------------------------
@@ -219,8 +240,16 @@ def _run(adds: Sequence[kinds.Add]) -> list[Any]:
 # -- from arrays ------------------------------------------------------------------------------
 
 
-def effect_of(array: list[Any]) -> kinds.Effect:
-    """The effect of an array; :class:`EffectFormatError` if it is none."""
+def id_fields(kind: type[kinds.Effect]) -> frozenset[int]:
+    """Which fields of a kind, counted from 0, hold entry IDs: integers of 128 bits."""
+    return frozenset(index - 1 for index, _ in _SPLIT[kind])
+
+
+def effect_of(array: list[Any], ids_max: int = IDS_MAX) -> kinds.Effect:
+    """The effect of an array; :class:`EffectFormatError` if it is none.
+
+    No field has more than ``ids_max`` IDs, and none in an :class:`kinds.AddRun` more than entries.
+    """
     try:
         tag = array[0]
         kind = _KINDS.get(tag)
@@ -228,9 +257,14 @@ def effect_of(array: list[Any]) -> kinds.Effect:
             raise EffectFormatError(f"unknown kind of effect: {tag!r}")
         joins = _JOIN[tag]
         if joins:
+            if tag == _RUN_TAG:
+                ids_max = len(array[_SIZES_AT])
             array = list(array)
             for index, join in joins:
-                array[index] = join(array[index])
+                if join is join_ids:
+                    array[index] = join_ids(array[index], ids_max)
+                else:
+                    array[index] = join(array[index])
         return msgspec.convert(array, kind)
-    except (IndexError, TypeError, ValueError, msgspec.ValidationError) as problem:
+    except (LookupError, TypeError, ValueError, ArithmeticError) as problem:
         raise EffectFormatError(f"not an effect: {problem}") from None

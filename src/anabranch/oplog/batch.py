@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -42,17 +42,22 @@ from anabranch.oplog.compression import (
 
 __all__ = [
     "BATCH_VERSION",
+    "BODY_BYTES_MAX",
     "COMPRESSED",
     "CONTINUES",
     "HEADER_BYTES",
     "LOCAL",
     "MAGIC",
+    "NUMBER_MAX",
+    "SENT_BODY_BYTES_MAX",
     "UNIT_CONTINUES",
     "Batch",
     "BatchError",
     "NewerBatchError",
     "Span",
+    "batch_of",
     "batch_size",
+    "body_of",
     "decode_batch",
     "effects_in",
     "encode_batch",
@@ -77,8 +82,19 @@ _HEADER: Final = struct.Struct("<2sBBBIQIQI")
 _CHECKSUM: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 
+NUMBER_MAX: Final = (1 << 63) - 1
+"""Of an effect: as much as a message between regions can say."""
+
+BODY_BYTES_MAX: Final = (1 << 32) - 1
+"""Of a batch of the own log, before it is compressed: what the header can tell."""
+
+SENT_BODY_BYTES_MAX: Final = 64 << 20
+"""The same of a batch for other regions. None makes a longer one, none reads one."""
+
+_Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[int], list[list[Any]]]).decode
+_decode = msgspec.msgpack.Decoder(tuple[list[_Edge], list[list[Any]]]).decode
 
 
 class BatchError(Exception):
@@ -152,11 +168,38 @@ def encode_batch(
     compressor: Compressor | None = None,
 ) -> bytes:
     """Effects, all local or none (``flags`` says which), as a batch."""
-    body = _encode((dependencies, plain_effects(effects)))
+    return batch_of(
+        body_of(effects, dependencies),
+        region=region,
+        epoch=epoch,
+        first=first,
+        count=total_numbers(effects),
+        wall_ms=wall_ms,
+        flags=flags,
+        compressor=compressor,
+    )
+
+
+def body_of(effects: Sequence[kinds.Effect], dependencies: Sequence[int]) -> bytes:
+    """The body of a batch, before it is compressed."""
+    return _encode((dependencies, plain_effects(effects)))
+
+
+def batch_of(
+    body: bytes,
+    *,
+    region: int,
+    epoch: int,
+    first: int,
+    count: int,
+    wall_ms: int,
+    flags: int,
+    compressor: Compressor | None = None,
+) -> bytes:
+    """The batch with a body, whose effects take ``count`` numbers."""
     if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
         flags |= COMPRESSED
-    count = total_numbers(effects)
     return _sealed(flags, region, epoch, first, count, wall_ms, body)
 
 
@@ -232,8 +275,13 @@ def span(data: bytes) -> Span:
     return Span(origin_of(region, epoch), first, first + count - 1, wall_ms)
 
 
-def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
-    """The batch that begins at an offset; :class:`BatchError` if there is none."""
+def decode_batch(
+    data: bytes | memoryview, at: int = 0, *, body_bytes_max: int = BODY_BYTES_MAX
+) -> Batch:
+    """The batch that begins at an offset; :class:`BatchError` if there is none.
+
+    What is longer than ``body_bytes_max``, or would be when it is decompressed, is not read.
+    """
     body_at = at + HEADER_BYTES
     if len(data) < body_at:
         raise BatchError("cut off in the header")
@@ -253,7 +301,11 @@ def decode_batch(data: bytes | memoryview, at: int = 0) -> Batch:
     if version != BATCH_VERSION or flags & ~_KNOWN_FLAGS:
         raise NewerBatchError(f"version {version} with flags {flags:#x}, which we do not know")
     try:
-        context, effects = _decode(expanded(body) if flags & COMPRESSED else body)
+        if flags & COMPRESSED:
+            body = expanded(body, body_bytes_max)
+        elif size > body_bytes_max:
+            raise NewerBatchError(f"{size} bytes where {body_bytes_max} are allowed")
+        context, effects = _decode(body)
     except (*UNREADABLE, CompressionError) as problem:
         raise NewerBatchError(f"not a list of effects: {problem}") from None
     if len(context) % 2:

@@ -45,14 +45,23 @@ class Compressor:
 
 
 def expanded_bytes(smaller: bytes) -> int:
-    """How long :func:`expanded` is, from the first bytes; :class:`CompressionError` likewise."""
+    """How long :func:`expanded` is, from the first bytes; :class:`CompressionError` likewise.
+
+    -1 if they do not tell: a :class:`Compressor` always does.
+    """
     return zstandard.frame_content_size(smaller)
 
 
 _decompressor = zstandard.ZstdDecompressor()
 
 
-def expanded(smaller: bytes) -> bytes:
-    """The body again; :class:`CompressionError` if it cannot be had. One thread at a time."""
-    body: bytes = _decompressor.decompress(smaller)
+def expanded(smaller: bytes, most: int) -> bytes:
+    """The body again; :class:`CompressionError` if it cannot be had. One thread at a time.
+
+    Room is made for as much as the first bytes announce, so nothing longer than ``most`` is read.
+    """
+    size = expanded_bytes(smaller)
+    if not 0 <= size <= most:
+        raise CompressionError(f"{size} bytes are announced where {most} are allowed")
+    body: bytes = _decompressor.decompress(smaller, allow_extra_data=False)
     return body

@@ -37,6 +37,8 @@ from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
 __all__ = [
+    "RECORD_BYTES_MAX",
+    "STATE_RECORD_BYTES_MAX",
     "Contents",
     "Snapshot",
     "framed",
@@ -50,6 +52,15 @@ FORMAT_VERSION: Final = 1
 _KIND: Final = file_kind.FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION)
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
+
+RECORD_BYTES_MAX: Final = (1 << 32) - 1
+"""Of a record of an own snapshot, before it is compressed: what its frame can tell."""
+
+STATE_RECORD_BYTES_MAX: Final = 256 << 20
+"""The same of a state that another region has sent: a stream's head with millions of tags."""
+
+_READ_BYTES: Final = 1 << 20
+"""Room is made for so much at a time, whatever a frame announces."""
 
 # Record types and what follows them in the array.
 ORIGIN: Final = 0  # region, epoch, next number, wall ms, next incarnation, what is known of regions
@@ -279,10 +290,22 @@ def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
 # -- reading ----------------------------------------------------------------------------------
 
 
-def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]]:
+def _read(file: ReadFile, count: int) -> bytes:
+    """So many bytes, fewer only at the end."""
+    pieces = []
+    while count > 0 and (piece := file.read(min(count, _READ_BYTES))):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def records_in(
+    file: ReadFile, name: str, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[tuple[int, int, list[Any]]]:
     """``(offset, bytes, record)`` of every record but the last; all of the file is verified.
 
-    Raises :class:`CorruptLogError` at the first damage. Yields first the header, as offset 0 and
+    Raises :class:`CorruptLogError` at the first damage, and at a record that would be longer than
+    ``record_bytes_max`` when it is decompressed. Yields first the header, as offset 0 and
     ``[position]``.
     """
     position = _KIND.read_header(file.read(file_kind.HEADER_BYTES), name)
@@ -294,7 +317,7 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
         if len(frame) < _FRAME.size:
             raise CorruptLogError(name, at, "the file ends before its last record")
         flags, size, expected = _FRAME.unpack(frame)
-        body = file.read(size)
+        body = _read(file, size)
         if len(body) < size:
             raise CorruptLogError(name, at, "the file ends within a record")
         found = xxh3_64_intdigest(body)
@@ -303,7 +326,9 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
                 name, at, f"a record has checksum {found:016x} instead of {expected:016x}"
             )
         try:
-            record = _decode(expanded(body) if flags & _COMPRESSED else body)
+            if flags & _COMPRESSED:
+                body = expanded(body, record_bytes_max)
+            record = _decode(body)
         except (*UNREADABLE, CompressionError) as problem:
             raise CorruptLogError(name, at, f"a record is no array: {problem}") from None
         if record[:1] == [END]:
@@ -317,7 +342,9 @@ def records_in(file: ReadFile, name: str) -> Iterator[tuple[int, int, list[Any]]
         raise CorruptLogError(name, at + _FRAME.size + size, "bytes behind the last record")
 
 
-def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tuple[int, Contents]]:
+def load_snapshot(
+    file: ReadFile, name: str, keyspace: Keyspace, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[tuple[int, Contents]]:
     """Put what a snapshot holds into an empty keyspace.
 
     Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
@@ -325,7 +352,7 @@ def load_snapshot(file: ReadFile, name: str, keyspace: Keyspace) -> Iterator[tup
     """
     contents = Contents(0, name=name)
     builder: StreamBuilder | None = None
-    for at, size, record in records_in(file, name):
+    for at, size, record in records_in(file, name, record_bytes_max):
         if at == 0:
             contents.position = record[0]
             continue

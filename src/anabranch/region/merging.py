@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of, total_numbers
-from anabranch.effects.codec import EffectFormatError
+from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.merge import MERGE
 from anabranch.effects.merge_stream import known_stream, replica_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, Seen, origin_of
-from anabranch.oplog.batch import Batch, effects_in
-from anabranch.oplog.snapshot import load_snapshot
+from anabranch.oplog.batch import Batch
+from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
+from anabranch.region.sent import SentUnit
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.shared_group import SharedGroup
 
@@ -42,7 +41,8 @@ class Merging:
         of them are read before the first effect: :class:`EffectFormatError`, and nothing has
         changed, if one has what no region sends.
         """
-        effects = [_sent_effects(batch) for batch in batches]
+        sent = SentUnit(self._region.keyspace)
+        effects = [sent.effects(batch) for batch in batches]
         replica = replica_of(self._region.keyspace)
         ctx = self._region.context
         now_ms = self._region.clock.now_us() // 1000
@@ -87,7 +87,7 @@ class Merging:
         replica = replica_of(self._region.keyspace)
         theirs = Keyspace(len(self._region.keyspace.databases))
         theirs.replica = Replica(replica.own, replica.default_limits)
-        for _ in load_snapshot(file, shown, theirs):
+        for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
             pass
         self._region.context.set_time(self._region.clock.now_us() // 1000)
         return theirs
@@ -171,23 +171,3 @@ class Merging:
             if isinstance(group, SharedGroup) and not group.is_settled(origin, number):
                 ranges = [(origin, number - 1, number)]
                 emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))
-
-
-def _sent_effects(batch: Batch) -> list[kinds.Effect]:
-    """What a batch of another region does; :class:`EffectFormatError` if regions send no such."""
-    effects = effects_in(batch)
-    for effect in effects:
-        if effect.local or type(effect) not in MERGE:
-            raise EffectFormatError(f"{type(effect).__name__} is no effect that regions send")
-        if isinstance(effect, kinds.AddRun):
-            count = len(effect.ids)
-            columns = (effect.sizes, effect.weights)
-            if not count or any(len(each) != count for each in columns):
-                raise EffectFormatError("columns of entries differ in length")
-            if sum(effect.sizes) != len(effect.data) or min(effect.sizes) < 1:
-                raise EffectFormatError("entries are not as long as their data")
-    if total_numbers(effects) != batch.numbered:
-        raise EffectFormatError(
-            f"effects with {total_numbers(effects)} numbers where {batch.numbered} were announced"
-        )
-    return effects

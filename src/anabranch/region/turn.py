@@ -10,13 +10,16 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
-from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, encode_batch
+from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, body_of
 from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
 
 BATCH_EFFECTS_MAX: Final = 10_000
 """More effects than this go on in another batch of the same turn."""
+
+BATCH_BYTES_MAX: Final = 32 << 20
+"""So does what is longer, unless it is one effect: other regions take twice as much at most."""
 
 
 class Turn:
@@ -60,34 +63,38 @@ class Turn:
         effects = self.effects
         if not effects:
             return []
-        parts = list(_parts(effects))
         dependencies = self._dependencies()
+        parts = [
+            (is_local, piece, body)
+            for is_local, part in _parts(effects)
+            for piece, body in _bodies(part, () if is_local else dependencies)
+        ]
         last = len(parts) - 1
         if self._replica is not None:  # they have their numbers already
             taken = self._replica.vector.get(self._replica.own, 0)
             self.next_number = taken - total_numbers(effects) + 1
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
-        for index, (is_local, part) in enumerate(parts):
+        for index, (is_local, part, body) in enumerate(parts):
             flags = LOCAL if is_local else 0
             if index < last:
                 flags |= CONTINUES
             if not is_local and index < last_numbered:
                 flags |= UNIT_CONTINUES
+            count = total_numbers(part)
             batches.append(
-                encode_batch(
-                    part,
+                batch_of(
+                    body,
                     region=self.region,
                     epoch=self.epoch,
                     first=self.next_number,
+                    count=count,
                     wall_ms=wall_ms,
                     flags=flags,
-                    dependencies=() if is_local else dependencies,
                     compressor=self._compressor if compress else None,
                 )
             )
-            if not is_local:
-                self.next_number += total_numbers(part)
+            self.next_number += count
         effects.clear()
         return batches
 
@@ -104,6 +111,19 @@ def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.E
         return
     for is_local, group in groupby(effects, attrgetter("local")):
         yield from _pieces(is_local, list(group))
+
+
+def _bodies(
+    effects: Sequence[kinds.Effect], dependencies: Sequence[int]
+) -> Iterator[tuple[Sequence[kinds.Effect], bytes]]:
+    """Effects with the body of their batch; in halves as long as it is too long."""
+    body = body_of(effects, dependencies)
+    if len(body) <= BATCH_BYTES_MAX or len(effects) == 1:
+        yield effects, body
+        return
+    middle = len(effects) // 2
+    for half in (effects[:middle], effects[middle:]):
+        yield from _bodies(half, dependencies)
 
 
 def _pieces(

@@ -96,6 +96,7 @@ class Figures:
             differing_keys=None if standing is None else standing.differing,
             in_flight_keys=None if standing is None else standing.in_flight,
             compared_ms=None if standing is None else now_ms - standing.at_ms,
+            refusal=peer.refusal,
             counters=peer.counters,
         )
 
@@ -122,6 +123,7 @@ class Figures:
             "joining_from": 0 if incoming is None else incoming.session.region,
             "joining_bytes": 0 if incoming is None else incoming.bytes,
             "not_applied_because": self._receiver.refused or "",
+            "last_refusal": mesh.refusal,
             "not_pulled_because": "maxmemory" if self._receiver.is_full else "",
             "held_batches": len(buffer),
             "held_bytes": sum(buffer.bytes_of.values()),

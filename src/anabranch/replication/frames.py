@@ -26,12 +26,13 @@ import msgspec
 from xxhash import xxh3_64_digest
 
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES
+from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, SENT_BODY_BYTES_MAX
 
 __all__ = [
     "FRAME_BYTES_MAX",
     "HANDSHAKE_BYTES_MAX",
     "MODULUS",
+    "ORIGIN_MAX",
     "TAG_BYTES",
     "Behind",
     "Bye",
@@ -74,17 +75,20 @@ MODULUS: Final = 256
 TAG_BYTES: Final = 16
 """Of the seal of a frame."""
 
-FRAME_BYTES_MAX: Final = (64 << 20) + HEADER_BYTES + TAG_BYTES
+FRAME_BYTES_MAX: Final = SENT_BODY_BYTES_MAX + HEADER_BYTES + TAG_BYTES + 1
 """Type and payload: the largest batch that is sent."""
 
 HANDSHAKE_BYTES_MAX: Final = 64 << 10
 """The same before the other side has shown who it is."""
 
+ORIGIN_MAX: Final = (1 << 40) - 1
+"""An epoch of 32 bits and a region."""
+
 _HEAD: Final = struct.Struct("<IB")
 _CHECKSUM_BYTES: Final = 8
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-_Origin = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+_Origin = Annotated[int, msgspec.Meta(ge=0, le=ORIGIN_MAX)]
 _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]

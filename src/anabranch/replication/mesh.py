@@ -46,6 +46,8 @@ class Mesh:
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False
         """Whether others know other effects under numbers that were issued here."""
+        self.refusal = ""
+        """Why a link was ended on purpose, by whom, and with which region; the latest."""
         self._noted: dict[tuple[str, object], tuple[object, float]] = {}
 
     @property

@@ -206,6 +206,8 @@ class PeerFigures:
     """Keys that could not be compared then, because effects on them were on their way."""
     compared_ms: float | None
     """How long ago that was."""
+    refusal: str
+    """Why the latest link with it was ended on purpose, and by whom; empty if none was."""
     counters: Counters
 
 
@@ -219,6 +221,8 @@ class Peer:
         self.clock = ClockSamples()
         self.counters = Counters()
         self.receive_lag = ReceiveLag()
+        self.refusal = ""
+        """See :class:`PeerFigures`."""
         self.run_id = ""
         """The process that was there last."""
         self.agreed: dict[int, int] = {}

@@ -15,11 +15,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from anabranch.effects.codec import EffectFormatError
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.oplog.batch import Batch, BatchError, decode_batch, fingerprint, saved_bytes
+from anabranch.oplog.batch import (
+    NUMBER_MAX,
+    SENT_BODY_BYTES_MAX,
+    Batch,
+    BatchError,
+    decode_batch,
+    fingerprint,
+    saved_bytes,
+)
 from anabranch.replication.causal import CausalBuffer, Held, Missing
 from anabranch.replication.frames import (
+    ORIGIN_MAX,
     Credit,
     Fetch,
     Fetched,
@@ -49,6 +59,9 @@ FETCH_TIMEOUT_MS: Final = 2000.0
 
 GRANTS_PER_WINDOW: Final = 16
 
+MALFORMED_RETRY_MS: Final = 10_000
+"""The same batch will come again: only people can do something about it."""
+
 
 @dataclass(slots=True)
 class _Fetching:
@@ -70,6 +83,8 @@ class Receiver:
         self.buffer = CausalBuffer()
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
+        self.rejected: list[tuple[int, Refusal]] = []
+        """Regions that have sent what must not be applied: their links are to be ended."""
         self.is_full = False
         """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
         self.joiner = Joiner(mesh, self)
@@ -181,12 +196,19 @@ class Receiver:
         """The batch in these bytes; refused if it must not be applied, whoever sent it."""
         mesh = self._mesh
         try:
-            batch = decode_batch(raw)
+            batch = decode_batch(raw, body_bytes_max=SENT_BODY_BYTES_MAX)
         except BatchError as problem:
             mesh.peer(session.region).counters.checksum_errors += 1
             self._alarm(session, now_ms, str(problem))
             raise Refusal(Reason.BATCH, f"a batch cannot be read: {problem}") from None
-        if batch.size != len(raw) or batch.is_local or batch.numbered < 1 or batch.first < 1:
+        if (
+            batch.size != len(raw)
+            or batch.is_local
+            or batch.numbered < 1
+            or batch.first < 1
+            or batch.last > NUMBER_MAX
+            or max(batch.context[::2], default=0) > ORIGIN_MAX
+        ):
             self._alarm(session, now_ms, "no batch for other regions")
             raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")
         if batch.origin == mesh.origin:
@@ -228,6 +250,9 @@ class Receiver:
         local = self._mesh.local
         try:
             local.deliver([held.batch for held in unit], [held.raw for held in unit])
+        except EffectFormatError as problem:
+            self._reject(unit, problem, now_ms)
+            return
         except (OSError, AnabranchError) as problem:
             self.refused = str(problem)
             self._mesh.note_once("not_applied", 0, now_ms, why=self.refused)
@@ -236,6 +261,22 @@ class Receiver:
             return
         last = unit[-1].batch
         assert local.vector[last.origin] == last.last
+
+    def _reject(self, unit: list[Held], problem: EffectFormatError, now_ms: float) -> None:
+        """A unit is none that a region writes: end the links that brought it."""
+        batch = unit[0].batch
+        text = f"a batch of region {batch.region} cannot be applied: {problem}"
+        for source in dict.fromkeys(held.source for held in unit):
+            session = self._mesh.session_of(source)
+            if session is not None:
+                self._alarm(session, now_ms, text)
+            refusal = Refusal(Reason.BATCH, text, MALFORMED_RETRY_MS)
+            self.rejected.append((source, refusal))
+
+    def take_rejected(self) -> list[tuple[int, Refusal]]:
+        """What :attr:`rejected` holds, which is empty then."""
+        rejected, self.rejected = self.rejected, []
+        return rejected
 
     def look_at_memory(self) -> None:
         """Say when there is no room for more, and when there is again."""

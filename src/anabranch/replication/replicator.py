@@ -214,6 +214,10 @@ class Replicator:
     ) -> None:
         if reason not in UNSPOKEN:
             region = session.region or (session.theirs.region if session.theirs else 0)
+            line = "".join(each if each.isprintable() else "?" for each in text)
+            self._mesh.refusal = f"region {region}: {line} (refused by {by})"
+            if region in self._mesh.peers:
+                self._mesh.peers[region].refusal = self._mesh.refusal
             self._mesh.note_once(
                 "refused", (region, session.dialled), now_ms,
                 region=region, reason=reason, text=text, by=by,
@@ -237,11 +241,12 @@ class Replicator:
             self._handle(session, frame_type, payload, now_ms)
         except Refusal as refusal:
             self._refuse(link, refusal, now_ms)
+        self._end_rejected(now_ms)
         self._follow_epochs(now_ms)
         if session.stage is Stage.UP:
             self._receiver.grant(session)
             if self._receiver.buffer:
-                self._receiver.deliver(now_ms)
+                self._deliver(now_ms)
                 for other in self._mesh.up():
                     self._receiver.grant(other)
             if frame_type == FrameType.ROW or self._receiver.buffer:
@@ -352,7 +357,7 @@ class Replicator:
             self._begin_own_life(now_ms)
         self._sender.appended()
         self._feed(now_ms)
-        self._receiver.deliver(now_ms)  # what is new here may be a cause
+        self._deliver(now_ms)  # what is new here may be a cause
         self._gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:
@@ -361,7 +366,7 @@ class Replicator:
             self._begin_own_life(now_ms)
         self._receiver.refused = None
         self._receiver.look_at_memory()
-        self._receiver.deliver(now_ms)
+        self._deliver(now_ms)
         self._mesh.membership.hear(self._local.vector)
         self._follow_epochs(now_ms)
         self._remove_absent(now_ms)
@@ -388,6 +393,18 @@ class Replicator:
             try:
                 self._mesh.refuse_if_set_back()
             except Refusal as refusal:
+                self._refuse(session.link, refusal, now_ms)
+
+    def _deliver(self, now_ms: float) -> None:
+        """Apply what is ready."""
+        self._receiver.deliver(now_ms)
+        self._end_rejected(now_ms)
+
+    def _end_rejected(self, now_ms: float) -> None:
+        """End the links that have brought what must not be applied."""
+        for region, refusal in self._receiver.take_rejected():
+            session = self._mesh.session_of(region)
+            if session is not None:
                 self._refuse(session.link, refusal, now_ms)
 
     def _feed(self, now_ms: float) -> None:

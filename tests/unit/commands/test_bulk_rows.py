@@ -9,11 +9,11 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from anabranch.commands import bulk_rows
-from anabranch.commands.bulk_rows import Rows, rows_in
-from anabranch.errors import CommandError
+from anabranch.commands.bulk_rows import added
+from anabranch.stream import rows as rows_module
 from anabranch.stream.block import entry_weight
 from anabranch.stream.entry_id import make, text
+from anabranch.stream.rows import RowError, Rows, rows_in
 
 WORDS = (
     *(b"", b"a", b"bb", b"*4", b"*2", b"$1", b"\r\n", b"\r", b"\n", b"x" * 1500),
@@ -62,7 +62,7 @@ def words_in(row: bytes) -> list[bytes] | None:
 def accepted(ends: list[int], data: bytes) -> Rows | None:
     try:
         return rows_in(array("I", ends), data)
-    except CommandError:
+    except RowError:
         return None
 
 
@@ -92,7 +92,7 @@ def check(rows: list[bytes], found: Rows) -> None:
     assert isinstance(found.words, list) or len(set(counts)) == 1
     first = make(1_700_000_000_000, 95)
     ids = range(first, first + len(rows))
-    effect = found.added(0, b"k", ids, (3, 40), (5, 90))
+    effect = added(found, 0, b"k", ids, (3, 40), (5, 90))
     heads = [b"*2\r\n$%d\r\n%b\r\n" % (len(text(each)), text(each)) for each in ids]
     fragments = [head + row for head, row in zip(heads, rows, strict=True)]
     assert effect.data == b"".join(fragments)
@@ -159,7 +159,7 @@ def test_a_table_is_not_parsed_row_by_row(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(ends: list[int], data: bytes) -> Rows:
         raise AssertionError("row by row")
 
-    monkeypatch.setattr(bulk_rows, "_parsed", fail)
+    monkeypatch.setattr(rows_module, "_parsed", fail)
     columns = [(b"name", b"a\r\nb"), (b"other", b"")]
     same = [row_of([word for pair in columns for word in pair])] * 1000
     with_nulls = [row_of([b"name", b"a", b"other", b"b"]), row_of([b"name", b"a"])] * 500
@@ -197,7 +197,7 @@ def test_no_room_is_made_for_an_array_that_is_not_there(
 ) -> None:
     nested = b"%b4294967295\r\n" % sign
     with monkeypatch.context() as patch:
-        patch.setattr(bulk_rows, "Reader", Refusing)
+        patch.setattr(rows_module, "Reader", Refusing)
         for start in (b"$1\r\na\r\n", b"$1\r\naxx", b""):
             row = b"*2\r\n" + start + nested
             assert accepted([len(row)], row) is None
@@ -210,7 +210,7 @@ def test_ids_of_a_run_may_go_over_into_the_next_millisecond_and_may_have_a_step(
     found = rows_in(array("I", accumulate(map(len, rows))), b"".join(rows))
     for first, step in ((make(5, (1 << 64) - 600), 1), (make(5, 3), 256), (make(5, 1 << 40), 256)):
         ids = range(first, first + 1200 * step, step)
-        effect = found.added(0, b"k", ids, (0, 0), (100, 4096))
+        effect = added(found, 0, b"k", ids, (0, 0), (100, 4096))
         at = 0
         for entry_id, size in zip(ids, effect.sizes, strict=True):
             head = b"*2\r\n$%d\r\n%b\r\n*2\r\n" % (len(text(entry_id)), text(entry_id))

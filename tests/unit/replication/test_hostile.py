@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import msgspec
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.effects.codec import EffectFormatError
 from anabranch.oplog.batch import LOCAL, encode_batch
+from anabranch.oplog.compression import Compressor
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Reason, Row
 from anabranch.replication.peer import Stage
@@ -220,3 +223,61 @@ def test_no_bytes_raise(seed: int) -> None:
         session.stage is Stage.UP and session.region not in node.local.members
         for session in node.replicator._mesh.sessions.values()
     )
+
+
+def test_what_cannot_be_applied_ends_the_link_that_brought_it_and_is_not_tried_again() -> None:
+    world, node, link = linked()
+    before = dict(node.local.vector)
+    node.local.trouble = EffectFormatError("Add: an entry has no names and values")
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    assert link not in node.halves
+    reason, text = refusal(node)
+    assert (reason, text) == (
+        Reason.BATCH,
+        "a batch of region 2 cannot be applied: Add: an entry has no names and values",
+    )
+    assert node.local.noted("bad_batch")[-1]["why"] == text
+    node.local.trouble = None
+    world.run(1000)
+    assert node.local.vector == before
+    facts = node.replicator.facts(world.now_ms)
+    assert facts["not_applied_because"] == ""
+    assert facts["held_batches"] == 0
+    assert facts["last_refusal"] == f"region 2: {text} (refused by us)"
+    peer = next(each for each in node.replicator.peers(world.now_ms) if each.region == 2)
+    assert peer.refusal == facts["last_refusal"]
+
+
+def test_what_waited_and_cannot_be_applied_ends_the_link_as_well() -> None:
+    world, node, link = linked()
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 2)))
+    assert link in node.halves
+    node.local.trouble = EffectFormatError("no")
+    receive(node, link, frames.framed(FrameType.BATCH, batch_bytes(2, 1)))
+    assert link not in node.halves
+    node.local.trouble = None
+    world.run(1000)
+    assert node.local.vector.get(2) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [
+        (batch_bytes(2, (1 << 63) - 1, 2), "not one that is sent"),
+        (batch_bytes(2, 1, dependencies=[(1 << 40, 1)]), "not one that is sent"),
+        (batch_bytes(2, 1, dependencies=[(3, 1 << 63)]), "cannot be read"),
+        (batch_bytes(2, 1, dependencies=[(-1, 0)]), "cannot be read"),
+        (batch_bytes(2, 1, size=(64 << 20) + 1, compressor=Compressor()), "are allowed"),
+    ],
+)
+def test_a_batch_with_figures_that_cannot_be_closes_the_link(batch: bytes, text: str) -> None:
+    _, node, link = linked()
+    tracemalloc.start()
+    try:
+        receive(node, link, frames.framed(FrameType.BATCH, batch))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert link not in node.halves
+    assert text in refusal(node)[1]
+    assert peak < len(batch) * 6 + (1 << 20)

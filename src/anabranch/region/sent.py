@@ -1,0 +1,251 @@
+"""What another region sends, read and checked whole before the first effect of it is applied.
+
+Applying has no errors: half a unit cannot be taken back. So everything that could go wrong is
+looked for here, in every effect of a unit: kinds that regions do not send, numbers out of range,
+names of entries that nobody can have seen, bytes that are no entries, and additions that do not go
+on where the log of their region ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import lt
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from anabranch.effects import kinds
+from anabranch.effects.apply import numbers_of, total_numbers
+from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, effect_of, id_fields
+from anabranch.effects.merge import MERGE
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import REGION_MAX
+from anabranch.oplog.batch import NUMBER_MAX, Batch
+from anabranch.stream.rows import RowError, check_fragments
+from anabranch.stream.stream import Stream
+
+__all__ = ["SentUnit"]
+
+STAMP_MAX: Final = 1 << 62
+"""Of settings and positions: what follows from them is greater still."""
+
+TEXT_MAX: Final = 256
+"""Characters of a name or an address of a region, as in messages between regions."""
+
+EPOCH_MAX: Final = (1 << 32) - 1
+
+_PLAIN: Final = {
+    kind: [index for index in range(len(kind.__struct_fields__)) if index not in id_fields(kind)]
+    for kind in MERGE
+    if not kind.local
+}
+"""Kinds that regions send, and their fields without entry IDs."""
+
+
+class _End:
+    """Where the log of the unit's origin ends in one key."""
+
+    __slots__ = ("base", "newest_id", "position")
+
+    def __init__(self, position: int = 0, base: int = 0, newest_id: int = -1) -> None:
+        self.position = position
+        self.base = base
+        self.newest_id = newest_id
+
+
+class SentUnit:
+    """The batches of a unit, one by one, in their order."""
+
+    def __init__(self, keyspace: Keyspace) -> None:
+        """``keyspace`` is what they are to be applied to; everything before them was."""
+        self._keyspace = keyspace
+        self._ends: dict[tuple[int, bytes], _End] = {}
+        self._origin = 0
+        self._number = 0  # of the effect that is looked at
+        self._context: dict[int, int] = {}
+
+    def effects(self, batch: Batch) -> list[kinds.Effect]:
+        """What the next batch does; :class:`EffectFormatError` if no region sends such."""
+        self._origin = batch.origin
+        self._context = batch.dependencies
+        self._number = batch.first
+        effects = []
+        for array in batch.effects:
+            effect = effect_of(array, SENT_IDS_MAX)
+            try:
+                self._check(effect)
+            except (_Malformed, RowError) as problem:
+                raise EffectFormatError(f"{type(effect).__name__}: {problem}") from None
+            effects.append(effect)
+            self._number += numbers_of(effect)
+        if total_numbers(effects) != batch.numbered:
+            raise EffectFormatError(
+                f"effects with {total_numbers(effects)} numbers where {batch.numbered} were "
+                "announced"
+            )
+        return effects
+
+    def _check(self, effect: kinds.Effect) -> None:
+        kind = type(effect)
+        plain = _PLAIN.get(kind)
+        if plain is None:
+            raise _Malformed("regions do not send this kind")
+        fields = msgspec.structs.astuple(effect)
+        for index in plain:
+            _check_numbers(fields[index])
+        db = getattr(effect, "db", None)
+        if db is not None and db >= len(self._keyspace.databases):
+            raise _Malformed(
+                f"database {db} where there are {len(self._keyspace.databases)}: set databases "
+                "alike in all regions"
+            )
+        check = self._checks.get(kind)
+        if check is not None:
+            check(self, effect)
+
+    def _knows(self, origin: int, number: int) -> bool:
+        """Whether the effect was made with knowledge of another one."""
+        if origin == self._origin:
+            return number < self._number
+        return number <= self._context.get(origin, 0)
+
+    # -- entries ------------------------------------------------------------------------------
+
+    def _add(self, effect: kinds.Add) -> None:
+        check_fragments([effect.entry_id], [len(effect.fragment)], effect.fragment)
+        self._goes_on(effect.db, effect.key, effect.position, [effect.entry_id])
+
+    def _add_run(self, effect: kinds.AddRun) -> None:
+        ids, sizes, opens = effect.ids, effect.sizes, effect.opens
+        count = len(ids)
+        if not count or len(sizes) != count or len(effect.weights) != count:
+            raise _Malformed("columns of entries differ in length")
+        if not _ascend(ids) or not _ascend(opens) or (opens and opens[-1] >= count):
+            raise _Malformed("entries are not in order")
+        if sum(sizes) != len(effect.data) or min(sizes) < 1:
+            raise _Malformed("entries are not as long as their data")
+        check_fragments(ids, sizes, effect.data)
+        self._goes_on(effect.db, effect.key, effect.position, ids)
+
+    def _goes_on(self, db: int, key: bytes, position: int, ids: Any) -> None:
+        """Additions go on where the log ends; they leave something out only where nothing counts.
+
+        See :meth:`SharedLog.open_at`.
+        """
+        end = self._end(db, key)
+        ahead = position - end.position
+        if position > STAMP_MAX or ahead < 0 or (ahead and end.base != end.position):
+            raise _Malformed(f"position {position} where {end.position} is next")
+        if ids[0] <= end.newest_id:
+            raise _Malformed("an ID is not above those before")
+        if ahead:
+            end.base = position
+        end.position = position + len(ids)
+        end.newest_id = ids[-1]
+
+    def _end(self, db: int, key: bytes) -> _End:
+        end = self._ends.get((db, key))
+        if end is None:
+            database = self._keyspace.databases[db]
+            stream = database.values.get(key) or database.remembered.get(key)
+            log = stream.shared_logs.get(self._origin) if type(stream) is Stream else None
+            if log is None:
+                end = _End()
+            else:
+                newest = -1 if log.tail is None else log.tail.last_slot_id
+                end = _End(log.next_position, log.base, newest)
+            self._ends[db, key] = end
+        return end
+
+    def _delete(self, effect: kinds.Delete) -> None:
+        """What was added before is gone, and counting begins at a position."""
+        position = dict(effect.positions).get(self._origin, 0)
+        if position > STAMP_MAX:
+            raise _Malformed(f"position {position}")
+        end = self._end(effect.db, effect.key)
+        end.position = max(end.position, position)
+        end.base = max(end.base, position)
+        end.newest_id = -1
+
+    def _remove_numbers(self, effect: kinds.RemoveNumbers) -> None:
+        for origin, edges in effect.ranges:
+            if len(edges) % 2:
+                raise _Malformed("edges make no ranges")
+            for low, high in zip(edges[::2], edges[1::2], strict=True):
+                self._check_range(origin, low, high)
+        for origin, number, _ in effect.deleted:
+            _check_numbers((origin, number))
+            self._check_range(origin, 0, number)
+
+    def _check_range(self, origin: int, low: int, high: int) -> None:
+        if low > high or (high and not self._knows(origin, high)):
+            raise _Malformed(f"numbers {low} to {high} of origin {origin}, which it cannot know")
+
+    def _settle(self, effect: kinds.Settle) -> None:
+        for origin, low, high in effect.ranges:
+            self._check_range(origin, low, high)
+
+    def _resolve_conflict(self, effect: kinds.ResolveConflict) -> None:
+        for origin, number in (effect.goes, effect.stays, effect.winner):
+            self._check_range(origin, 0, number)
+
+    # -- the rest -----------------------------------------------------------------------------
+
+    def _configure(self, effect: kinds.ConfigureProducers) -> None:
+        if effect.stamp_ms > STAMP_MAX:
+            raise _Malformed(f"stamp {effect.stamp_ms}")
+
+    def _remember(self, effect: kinds.Remember) -> None:
+        if effect.at_ms > STAMP_MAX:
+            raise _Malformed(f"time {effect.at_ms}")
+
+    def _add_region(self, effect: kinds.AddRegion) -> None:
+        _check_region(effect.region)
+        if max(len(effect.name), len(effect.host)) > TEXT_MAX or effect.port > 0xFFFF:
+            raise _Malformed("a name or an address that is too long")
+
+    def _remove_region(self, effect: kinds.RemoveRegion) -> None:
+        _check_region(effect.region)
+        if effect.epoch > EPOCH_MAX:
+            raise _Malformed(f"epoch {effect.epoch}")
+
+    _checks: ClassVar[dict[type[kinds.Effect], Callable[[SentUnit, Any], None]]] = {
+        kinds.Add: _add,
+        kinds.AddRun: _add_run,
+        kinds.Delete: _delete,
+        kinds.RemoveNumbers: _remove_numbers,
+        kinds.Settle: _settle,
+        kinds.ResolveConflict: _resolve_conflict,
+        kinds.ConfigureProducers: _configure,
+        kinds.Remember: _remember,
+        kinds.AddRegion: _add_region,
+        kinds.RemoveRegion: _remove_region,
+    }
+
+
+class _Malformed(Exception):
+    """An effect that no region sends."""
+
+
+def _check_region(region: int) -> None:
+    if not 1 <= region <= REGION_MAX:
+        raise _Malformed(f"region {region}")
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse integers, however deep, that are below 0 or above what regions can say."""
+    if type(value) is int:
+        if not 0 <= value <= NUMBER_MAX:
+            raise _Malformed(f"{value} is out of range")
+    elif isinstance(value, list | tuple) and value:
+        if set(map(type, value)) == {int}:
+            _check_numbers(min(value))
+            _check_numbers(max(value))
+        else:
+            for each in value:
+                _check_numbers(each)
+
+
+def _ascend(numbers: Any) -> bool:
+    """Whether each is greater than the one before."""
+    return all(map(lt, numbers, numbers[1:]))

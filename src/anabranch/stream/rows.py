@@ -1,0 +1,214 @@
+r"""The names and values of entries from elsewhere: whether they are what stands on the wire.
+
+A row is ``*2n\r\n$5\r\nfield\r\n$5\r\nvalue\r\n...``. Readers are sent these bytes as they are, so
+all of them are checked. Row by row that would cost more than everything else; here a fixed number
+of calls goes over all rows. Rows of a table have the same names in the same order, so they become
+columns when the bytes are cut at their sizes. Rows that differ are cut at their line ends. Only
+what neither of this can tell apart is parsed row by row, and what is too short to be worth it.
+
+A *fragment* is a whole entry: ``*2\r\n$3\r\n1-0\r\n`` and a row.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, compress, pairwise, repeat
+from operator import add
+from typing import Final
+
+from hiredis import ProtocolError, Reader, pack_command
+
+from anabranch.stream.entry_id import text
+
+__all__ = ["RowError", "Rows", "check_fragments", "rows_in"]
+
+_LINE_END: Final = b"\r\n"
+_HEAD: Final = re.compile(rb"\*([1-9][0-9]{0,9})\r\n")
+_SIZE: Final = re.compile(rb"\$(0|[1-9][0-9]{0,9})\r\n")
+_LARGE_AGGREGATE: Final = re.compile(rb"[*~>|%][0-9]{6}")
+_BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
+_FEW: Final = 4
+"""So many rows are parsed one by one in less time."""
+_CUT: Final = _LINE_END + b"$"
+"""Before the size of each word. CPython looks for so few bytes without preparing for it."""
+
+
+class RowError(ValueError):
+    """Bytes that are no rows."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """Checked rows."""
+
+    sizes: list[int]
+    """Bytes of each."""
+    words: int | list[int]
+    """Names and values, the same number in all rows or one for each."""
+    cuts: list[bytes]
+    """What stands before, between and behind the pieces of every row."""
+    columns: list[list[bytes]]
+    """The pieces: one less for each row than there are cuts."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> None:
+    """Whether these are the fragments of entries, one behind the other; :class:`RowError` if not.
+
+    There is at least one, and ``sizes`` are above 0 and add up to the bytes there are.
+    """
+    rows = []
+    end = 0
+    for entry_id, size in zip(ids, sizes, strict=True):
+        shown = text(entry_id)
+        head = b"*2\r\n$%d\r\n%b\r\n" % (len(shown), shown)
+        if not data.startswith(head, end):
+            raise RowError("an entry does not begin with its ID")
+        rows.append(data[end + len(head) : end + size])
+        end += size
+    if len(rows) <= _FEW:
+        reader = Reader()
+        if not all(map(_words_in, repeat(reader), rows)):
+            raise RowError("an entry has no names and values")
+    else:
+        rows_in(array("I", accumulate(map(len, rows))), b"".join(rows))
+
+
+def rows_in(ends: array[int], data: bytes) -> Rows:
+    """At least one row, checked; :class:`RowError` if they are not."""
+    return _tabular(ends, data) or _mixed(ends, data) or _parsed(ends, data)
+
+
+def _tabular(ends: array[int], data: bytes) -> Rows | None:
+    """Rows that have the names of the first; None if they do not, or cannot be told apart so.
+
+    Cut before every size they are, in turns, a name and a column's pieces: size, line end, value.
+    Between two rows the last piece has the next one's first line behind it. Taken together the
+    pieces are as long as the rows say only if each had it: then there is nothing else.
+    """
+    count = len(ends)
+    first = data[: ends[0]]
+    words = _words_in(Reader(), first)
+    if not words or not data.endswith(_LINE_END):
+        return None
+    reader = Reader()
+    reader.feed(first)
+    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
+    head = b"*%d" % words
+    parts = data[len(head) + len(_CUT) : -len(_LINE_END)].split(_CUT)
+    if len(parts) != count * words:
+        return None
+    if any(parts[2 * at :: words].count(name) != count for at, name in enumerate(names)):
+        return None
+    columns = [parts[at::words] for at in range(1, words, 2)]
+    last = columns.pop()
+    columns.append([*map(bytes.removesuffix, last[:-1], repeat(_LINE_END + head)), last[-1]])
+    cuts = [_CUT + name + _CUT for name in names]
+    cuts = [head + cuts[0], *cuts[1:], _LINE_END]
+    lengths = [list(map(len, column)) for column in columns]
+    sizes = list(map(add, lengths[0], repeat(sum(map(len, cuts)))))
+    for each in lengths[1:]:
+        sizes = list(map(add, sizes, each))
+    if array("I", accumulate(sizes)) != ends or not all(map(_are_sized, columns, lengths)):
+        return None
+    return Rows(sizes, words, cuts, columns)
+
+
+def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:
+    """Whether each is a value behind its size and a line end."""
+    try:
+        begins = list(map(_SIZE_LINES.__getitem__, lengths))
+    except IndexError:
+        begins = list(map(_size_line, lengths))
+    return all(map(bytes.startswith, pieces, begins))
+
+
+def _size_line(size: int) -> bytes:
+    """How something of that size begins if it is a value behind its own size."""
+    for digits in range(1, len(str(size)) + 1):
+        value = size - digits - len(_LINE_END)
+        if value >= 0 and len(str(value)) == digits:
+            return b"%d\r\n" % value
+    return b"-"  # there is none: no size begins with it
+
+
+_SIZE_LINES: Final = [_size_line(size) for size in range(1024)]
+
+
+def _mixed(ends: array[int], data: bytes) -> Rows | None:
+    """Rows of any names; None if they are not, or a word holds a line end."""
+    lines = data.split(_LINE_END)
+    if lines.pop():
+        return None
+    rows = [data[low:high] for low, high in pairwise([0, *ends])]
+    if not all(map(bytes.endswith, rows, repeat(_LINE_END))):
+        return None
+    counts = list(map(bytes.count, rows, repeat(_LINE_END)))
+    shapes = set(counts)
+    if any(lines_of % 4 != 1 or lines_of == 1 for lines_of in shapes):
+        return None
+    marks = {lines_of: b"*%d" % (lines_of >> 1) for lines_of in shapes}
+    begins = [0, *accumulate(counts)]
+    if [lines[at] for at in begins[:-1]] != [marks[lines_of] for lines_of in counts]:
+        return None
+    # Of each row's lines the second, fourth ... are sizes, the third, fifth ... words.
+    masks = {lines_of: b"\0" + b"\1\0" * (lines_of >> 1) for lines_of in shapes}
+    mask = b"".join([masks[lines_of] for lines_of in counts])
+    sizes, words = list(compress(lines, mask)), list(compress(lines[1:], mask))
+    if [b"$%d" % len(word) for word in words] != sizes:
+        return None
+    return _whole(rows, [lines_of >> 1 for lines_of in counts])
+
+
+def _parsed(ends: array[int], data: bytes) -> Rows:
+    """Any rows that are what they should be; :class:`RowError` if they are not."""
+    rows = [data[low:high] for low, high in pairwise([0, *ends])]
+    reader = Reader()
+    words = [_words_in(reader, row) for row in rows]
+    if not all(words):
+        raise RowError("rows that are not names and values")
+    return _whole(rows, words)
+
+
+def _whole(rows: list[bytes], words: list[int]) -> Rows:
+    return Rows(list(map(len, rows)), words, [b"", b""], [rows])
+
+
+def _words_in(reader: Reader, row: bytes) -> int:
+    r"""How many bulk strings these bytes are, ``*2n\r\n`` before them; 0 if they are not.
+
+    Written again by who writes requests they must be the same bytes: that is strict.
+    """
+    head = _HEAD.match(row)
+    if head is None:
+        return 0
+    words = int(head[1])
+    # The count is looked at first: the reader makes room for as many as it is told.
+    if words % 2 or words * _BULK_BYTES_MIN > len(row):
+        return 0
+    if _LARGE_AGGREGATE.search(row, head.end()):
+        # In bytes that are no row the reader would make room for those, too.
+        return words if _holds_words(row, head.end(), words) else 0
+    reader.feed(row)
+    try:
+        return words if pack_command(tuple(reader.gets())) == row else 0
+    except (ProtocolError, TypeError):
+        return 0
+
+
+def _holds_words(row: bytes, at: int, words: int) -> bool:
+    """Whether so many bulk strings are all that is behind the first line; looked at one by one."""
+    for _ in range(words):
+        size = _SIZE.match(row, at)
+        if size is None:
+            return False
+        end = size.end() + int(size[1])
+        at = end + len(_LINE_END)
+        if row[end:at] != _LINE_END:
+            return False
+    return at == len(row)
