@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.rdb.payload import decode_payload
+from anabranch.stream.image import NodeImage, StreamImage
+from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
+from anabranch.stream.stream import Stream
+from tests.support.grouped import GROUPS, grouped
 from tests.support.mesh import Mesh, Node
 from tests.support.region_harness import Harness
+from tests.support.servers import REPOSITORY
 
 COUNT_MAX = 10_000
+NOW_MS = 1_700_000_000_000
 
 
 def groups(node: Node | Harness, key: str) -> dict[str, Any]:
@@ -153,3 +167,94 @@ def test_idempotent_ids_records_and_counters_come_along() -> None:
     mesh.settle()
     assert mesh.nodes[2].do("AB.LEDGER", "zz") == eu.do("AB.LEDGER", "zz")
     assert [each[:3] for each in eu.do("AB.LEDGER", "zz")] == [[b"job", 3, 1]]
+
+
+# -- whatever there is ----------------------------------------------------------------------------
+
+
+def image(payload: bytes) -> StreamImage:
+    """What a payload says, but how entries are stored, and what a region always knows."""
+    value = decode_payload(payload)
+    assert isinstance(value, StreamImage)
+    entries = [entry for node in value.nodes for entry in node.entries]
+    value.nodes = [NodeImage(entries, len(entries))] if entries else []
+    value.idmp_duration = value.idmp_duration or DURATION_DEFAULT_S
+    value.idmp_maxsize = value.idmp_maxsize or MAXSIZE_DEFAULT
+    for group in value.groups:
+        group.entries_read, group.estimate_entries_read = None, False
+    return value
+
+
+def still_due(node: Node | Harness, key: str, group: str) -> list[bytes]:
+    """What a group delivers, first what is new and then what is claimed."""
+    words = ("XREADGROUP", "GROUP", group, "z", "STREAMS", key, ">")
+    got = [entry[0] for _, entries in node.do(*words) or () for entry in entries]
+    _, claimed, gone = node.do("XAUTOCLAIM", key, group, "z", 0, 0, "COUNT", COUNT_MAX, "JUSTID")
+    return [*got, b"claimed", *claimed, b"gone", *gone]
+
+
+@given(st.integers(0, 1 << 40))
+@settings(max_examples=int(os.environ.get("ANABRANCH_MOVES", "60")), deadline=None)
+def test_random_groups_are_the_same_in_a_region_and_back_again(seed: int) -> None:
+    chance = random.Random(seed)
+    one, mesh = Harness(), Mesh(3, xadd_id_uniqueness_mode="liberal")
+    eu, us, ap = mesh.nodes.values()
+    for words in grouped(chance, "x", nacks=True):
+        one.do(*words)
+        one.advance(chance.choice([0, 1]))
+    eu.clock.us = one.clock.us
+    payload = one.do("DUMP", "x")
+    eu.do("RESTORE", "x", 0, payload)  # while it is cut off
+    eu.do("COPY", "x", "y")
+    if chance.random() < 0.5:
+        mesh.settle()
+    assert image(eu.do("DUMP", "x")) == image(payload)
+    assert image(eu.do("DUMP", "y")) == image(payload)
+    one.do("RESTORE", "back", 0, eu.do("DUMP", "y"))
+    mesh.settle()
+    assert us.do("AB.DIGEST", "x", "y") == eu.do("AB.DIGEST", "x", "y")
+    for name in GROUPS:
+        assert exact_lag(eu, name) == exact_lag(one, name)
+        elsewhere = still_due(ap, "x", name)
+        here = still_due(one, "x", name)
+        assert still_due(eu, "x", name) == here
+        assert still_due(eu, "y", name) == here
+        assert still_due(one, "back", name) == here
+        # Other regions are given what is not done, in one sequence.
+        at, end = here.index(b"claimed"), here.index(b"gone")
+        due_there = sorted({*here[:at], *here[at + 1 : end]}, key=_order)
+        assert elsewhere[: len(due_there)] == due_there
+        assert elsewhere[len(due_there)] == b"claimed"
+    for node in mesh.nodes.values():
+        for value in node.region.keyspace.databases[0].values.values():
+            assert isinstance(value, Stream)
+            value.check()
+
+
+def exact_lag(node: Node | Harness, group: str) -> int:
+    (row,) = node.do("AB.LAG", "x", group)
+    return int(_pairs(row)[b"lag"])
+
+
+def _order(entry_id: bytes) -> tuple[int, ...]:
+    return tuple(map(int, entry_id.split(b"-")))
+
+
+RECORDED = [
+    json.loads(line)
+    for line in (REPOSITORY / "tests/unit/rdb/fixtures/streams.jsonl").read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: f"{each['source']}: {each['name']}")
+def test_payloads_of_redis_come_out_of_a_region_as_they_went_in(recorded: dict[str, Any]) -> None:
+    payload = bytes.fromhex(recorded["payload"])
+    mesh = Mesh(1)
+    mesh.nodes[1].clock.us = NOW_MS * 1000
+    mesh.nodes[1].do("RESTORE", "x", 0, payload)
+    found, due = image(mesh.nodes[1].do("DUMP", "x")), image(payload)
+    if found.producers != due.producers:  # what is past its age is left out, here as anywhere
+        one = Harness(NOW_MS)
+        one.do("RESTORE", "x", 0, payload)
+        due.producers = image(one.do("DUMP", "x")).producers
+    assert found == due

@@ -1,7 +1,8 @@
 """What a stream loses on its way to an older version, and the stream without it.
 
 Times of a consumer's last successful read, which Redis 7.0 does not have either, go without a word:
-every stream with consumers would have to be named for them.
+every stream with consumers would have to be named for them. Late entries lose nothing: nobody was
+given them yet, and XAUTOCLAIM hands them out in either form.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def losses(image: StreamImage, stream_type: StreamType) -> list[str]:
     """What ``stream_type`` has no place for, in words; empty if the stream fits."""
     lost = []
     if not stream_type.has_nacked:
-        nacked = sum(len(group.nacked) for group in image.groups)
+        nacked = sum(len(group.nacked) - group.late for group in image.groups)
         if nacked:
             lost.append(f"{nacked} NACKed {'entry' if nacked == 1 else 'entries'}")
     if not stream_type.has_producers:

@@ -79,6 +79,14 @@ class GroupImage:
     """The source predates the counter: ``entries_read`` is None and the loader has to estimate it
     from ``last_id`` (as opposed to None because the group itself did not know)."""
 
+    @property
+    def late(self) -> int:
+        """How many pending entries nobody was given yet.
+
+        So a region writes what it has yet to deliver below the last ID. XNACK SILENT does the same.
+        """
+        return sum(item.consumer is None and not item.delivery_count for item in self.pending)
+
 
 @dataclass(slots=True)
 class ProducerImage:

@@ -15,7 +15,7 @@ from hiredis import Reader, pack_command
 
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.block import Block, entry_weight
-from anabranch.stream.counters import estimate
+from anabranch.stream.counters import entries_read, estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.frozen_pending import FrozenPending
@@ -62,7 +62,7 @@ class FrozenImage:
             first_id=stream.first_id,
             max_deleted_id=stream.max_deleted_id,
             entries_added=stream.entries_added,
-            groups=[_group_image(name, group, late[name]) for name, group in groups],
+            groups=[_group_image(stream, name, group, late[name]) for name, group in groups],
             idmp_duration=producers.duration_s,
             idmp_maxsize=producers.maxsize,
             iids_added=producers.iids_added,
@@ -164,7 +164,7 @@ def _entries(block: Block, low: int, high: int) -> _Entries:
     return [(entry_id, reader.gets()[1]) for entry_id in block.ids[low:high]]
 
 
-def _group_image(name: bytes, group: Group, late: dict[int, None]) -> GroupImage:
+def _group_image(stream: Stream, name: bytes, group: Group, late: dict[int, None]) -> GroupImage:
     """A group as Redis knows it, with one cursor, but for its pending entries.
 
     Entries below the cursor that are still to be delivered (``late``) are released ones that were
@@ -174,10 +174,11 @@ def _group_image(name: bytes, group: Group, late: dict[int, None]) -> GroupImage
     nacked = dict.fromkeys(
         entry.entry_id for entry in group.released if _named(lists, entry.entry_id) is entry
     )
+    read = entries_read(stream, group)
     return GroupImage(
         name,
         group.last_delivered_id,
-        group.entries_read,
+        None if read is None else min(read + len(late), stream.entries_added),
         consumers=[
             ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
             for consumer in group.consumers.values()
@@ -268,12 +269,12 @@ def _add_node(stream: Stream, node: NodeImage) -> None:
 
 
 def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
-    entries_read = image.entries_read
+    read = image.entries_read
     if image.estimate_entries_read:
-        entries_read = estimate(stream, image.last_id)
-    if entries_read is not None:  # payloads may claim more than was ever added
-        entries_read = min(entries_read, stream.entries_added)
-    group = Group(image.last_id, entries_read)
+        read = estimate(stream, image.last_id)
+    if read is not None:  # payloads may claim more than was ever added
+        read = min(read, stream.entries_added)
+    group = Group(image.last_id, read)
     for consumer in image.consumers:
         group.consumers[consumer.name] = Consumer(
             consumer.name, consumer.seen_time_ms, consumer.active_time_ms

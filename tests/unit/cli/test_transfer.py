@@ -182,6 +182,18 @@ def test_selections() -> None:
 # -- telling ----------------------------------------------------------------------------------
 
 
+def test_late_entries_are_no_loss_and_are_counted() -> None:
+    late = stream(nacked=True)
+    late.groups[0].pending[0].delivery_count = 0
+    for version, consumer in ((14, None), (13, b"nacked"), (10, b"nacked")):
+        target, told = carried(record(value=late), target=Target(version))
+        image = decode_body(target.items[0].body)
+        assert isinstance(image, StreamImage)
+        assert image.groups[0].pending[0].consumer == consumer
+        assert told["ok"]
+        assert told["late"] == [{"key": "db0 k", "group": "g", "entries": 1}]
+
+
 def test_names_cannot_disturb_a_terminal() -> None:
     assert safe("plain ü") == "plain ü"
     assert safe("a\x1b[31m\r\n\x00") == r"a\x1b[31m\r\n\x00"
@@ -198,6 +210,8 @@ def test_the_table() -> None:
         told.unsupported("hash", 0, b"h%d" % number)
     told.refused("because", 1, b"r")
     told.loses(2, b"n", ["1 NACKed entry", "IDMP settings"], lossy=False)
+    told.late(0, b"s", b"g\x1b", 1200)
+    told.late(3, b"s", b"h", 1)
     told.expired = 1
     told.passed_over = {"function libraries": 1}
     told.seconds = 1.26
@@ -214,6 +228,13 @@ def test_the_table() -> None:
         "  left out         1                            function libraries",
         "would be lost (--lossy goes on without):",
         "  db2 n: 1 NACKed entry, IDMP settings",
+        "late (pending; XAUTOCLAIM hands them out, another region may have, too):",
+        r"  db0 s: 1,200 entries of group g\x1b",
+        "  db3 s: 1 entry of group h",
+    ]
+    assert told.as_json()["late"] == [
+        {"key": "db0 s", "group": r"g\x1b", "entries": 1200},
+        {"key": "db3 s", "group": "h", "entries": 1},
     ]
     json.dumps(told.as_json())
     assert not told.succeeded

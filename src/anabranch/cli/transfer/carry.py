@@ -79,13 +79,16 @@ def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool)
         summary.loses(db, key, lost, lossy=lossy)
         if not lossy:
             return
-        value = without_losses(value, stream_type)
     if record.rdb_version > target.rdb_version:
-        body = encode_body(value, rdb_version=target.rdb_version)
+        fitting = without_losses(value, stream_type) if isinstance(value, StreamImage) else value
+        body = encode_body(fitting, rdb_version=target.rdb_version)
     if len(body) + _FRAME_BYTES > target.value_bytes_max:
         _refuse_large(len(body), record, target, summary)
         return
     target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
+    for group in value.groups if isinstance(value, StreamImage) else ():
+        if group.late:
+            summary.late(db, key, group.name, group.late)
 
 
 def _refuse_large(size: int, record: Record, target: Target, summary: Summary) -> None:

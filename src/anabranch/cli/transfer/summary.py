@@ -64,6 +64,7 @@ class Summary:
         self._refused: dict[str, _Named] = {}
         self._lost: list[tuple[str, list[str]]] = []
         self._lossy = False
+        self._late: list[tuple[str, str, int]] = []
 
     @property
     def succeeded(self) -> bool:
@@ -104,6 +105,12 @@ class Summary:
         if not lossy:
             self.refused("it would lose something, see below; --lossy goes on without", db, key)
 
+    def late(self, db: int, key: bytes, group: bytes, entries: int) -> None:
+        """A group has pending entries that nobody was given yet where they come from."""
+        self._late.append(
+            (shown(db, key), safe(group.decode("utf-8", "backslashreplace")), entries)
+        )
+
     # -- telling ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
@@ -137,6 +144,10 @@ class Summary:
             "lost" if self._lossy else "would_lose": [
                 {"key": key, "what": lost} for key, lost in self._lost
             ],
+            "late": [
+                {"key": key, "group": group, "entries": entries}
+                for key, group, entries in self._late
+            ],
         }
 
     def as_text(self) -> str:
@@ -164,10 +175,25 @@ class Summary:
         lines = [head, *_table(rows)]
         if self._lost:
             lines.append("lost:" if self._lossy else "would be lost (--lossy goes on without):")
-            lines += [f"  {key}: {', '.join(lost)}" for key, lost in self._lost[:_LISTED_MAX]]
-            if len(self._lost) > _LISTED_MAX:
-                lines.append(f"  and {len(self._lost) - _LISTED_MAX:,} more streams")
+            lines += _listed([f"{key}: {', '.join(lost)}" for key, lost in self._lost], "streams")
+        if self._late:
+            lines.append("late (pending; XAUTOCLAIM hands them out, another region may have, too):")
+            lines += _listed(
+                [
+                    f"{key}: {entries:,} {'entry' if entries == 1 else 'entries'} of group {group}"
+                    for key, group, entries in self._late
+                ],
+                "groups",
+            )
         return "\n".join(lines)
+
+
+def _listed(lines: list[str], what: str) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = len(lines) - _LISTED_MAX
+    return [f"  {line}" for line in lines[:_LISTED_MAX]] + (
+        [f"  and {more:,} more {what}"] if more > 0 else []
+    )
 
 
 def _told(what: str, named: _Named) -> str:

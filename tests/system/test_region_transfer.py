@@ -1,0 +1,196 @@
+"""``anabranch import`` into regions and ``export`` from them, with a real Redis on either side."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from anabranch.cli.main import command
+from tests.support.grouped import GROUPS, grouped
+from tests.support.inspection import wait_until
+from tests.support.region_processes import RegionProcesses
+from tests.support.servers import RedisServer, ServerProcess
+
+pytestmark = pytest.mark.timeout(180)
+
+STREAMS = 40
+SETTLE_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegionProcesses]:
+    directory = tmp_path_factory.mktemp("regions")
+    mode = ("--xadd-id-uniqueness-mode", "liberal")
+    with RegionProcesses(directory, ("eu", "us"), *mode) as processes:
+        yield processes
+
+
+@pytest.fixture
+def theirs(redis_server: RedisServer) -> RedisServer:
+    """Redis, empty."""
+    ask(redis_server, "FLUSHALL")
+    ask(redis_server, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+    return redis_server
+
+
+@cache
+def connected(port: int) -> redis.Redis:
+    client = redis.Redis(port=port, protocol=2, socket_timeout=30)
+    client.response_callbacks.clear()
+    return client
+
+
+def ask(server: ServerProcess, *words: object) -> Any:
+    """A reply as it comes."""
+    client = connected(getattr(server, "fixed_port", server.port))
+    return client.execute_command(*words)  # type: ignore[no-untyped-call]
+
+
+def run(*arguments: object) -> Result:
+    """The command line, in this process."""
+    words = [str(argument) for argument in arguments]
+    result = CliRunner().invoke(command, words, prog_name="anabranch")
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def url(server: ServerProcess) -> str:
+    return f"redis://127.0.0.1:{server.port}"
+
+
+def link(regions: RegionProcesses, verb: str) -> None:
+    """Pause or resume what the two send each other."""
+    eu, us = regions.servers
+    ask(eu, "AB.LINK", "us", verb)
+    ask(us, "AB.LINK", "eu", verb)
+
+
+def settle(regions: RegionProcesses) -> None:
+    wait_until(regions.converged, "both regions have applied the same", SETTLE_S)
+
+
+def begin(regions: RegionProcesses) -> None:
+    """Nothing is there, and all are linked."""
+    link(regions, "RESUME")
+    for server in regions.servers:
+        ask(server, "FLUSHALL")
+    settle(regions)
+
+
+def shown(server: ServerProcess, key: str) -> tuple[Any, ...]:
+    """All that Redis 7.0 shows of a stream, and the rows of its groups' pending entries."""
+    info = ask(server, "XINFO", "STREAM", key, "FULL", "COUNT", 0)
+    for row in (info, *info[info.index(b"groups") + 1]):
+        for name in (b"radix-tree-nodes", b"entries-read", b"lag"):
+            if name in row:
+                at = row.index(name)
+                del row[at : at + 2]
+    return info, [ask(server, "XPENDING", key, group) for group in GROUPS]
+
+
+def due(server: ServerProcess, key: str, group: str) -> list[Any]:
+    """What a group still delivers."""
+    words = ("XREADGROUP", "GROUP", group, "z", "STREAMS", key, ">")
+    reply = ask(server, *words)
+    return [entry[0] for entry in reply[0][1]] if reply else []
+
+
+def claimed(server: ServerProcess, key: str, group: str) -> list[Any]:
+    """What XAUTOCLAIM hands out of whatever is pending: live entries, and those that are gone."""
+    _, live, gone = ask(server, "XAUTOCLAIM", key, group, "z", 0, 0, "COUNT", 1000, "JUSTID")
+    return [live, gone]
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["linked", "cut"])
+def test_streams_of_redis_go_into_a_region_and_come_back_as_they_were(
+    regions: RegionProcesses, theirs: RedisServer, tmp_path: Path, is_cut: bool
+) -> None:
+    begin(regions)
+    eu, us = regions.servers
+    keys = [f"s{seed}" for seed in range(STREAMS)]
+    for seed, key in enumerate(keys):
+        for words in grouped(random.Random(f"{seed}/{is_cut}"), key):
+            ask(theirs, *words)
+    before = {key: shown(theirs, key) for key in keys}
+    if is_cut:
+        link(regions, "PAUSE")
+    facts = json.loads(run("import", url(theirs), "-p", eu.fixed_port, "--json").stdout)
+    assert facts["imported"]["stream"]["keys"] == STREAMS
+    assert facts["late"] == []
+    out = tmp_path / "out.rdb"
+    run("export", out, "-p", eu.fixed_port)
+    with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
+        assert {key: shown(loaded, key) for key in keys} == before
+        link(regions, "RESUME")
+        settle(regions)
+        for key in keys:
+            assert ask(us, "XINFO", "STREAM", key)[:2] == ask(eu, "XINFO", "STREAM", key)[:2]
+            for group in GROUPS:
+                new = due(theirs, key, group)
+                assert due(eu, key, group) == due(loaded, key, group) == new
+                pending = claimed(theirs, key, group)
+                assert claimed(eu, key, group) == claimed(loaded, key, group) == pending
+                # In the other region whatever is not acknowledged: pending entries, too.
+                assert set(due(us, key, group)) == {*new, *pending[0]}
+
+
+@pytest.mark.parametrize("target", ["file", "server"])
+def test_a_late_entry_is_delivered_by_the_redis_that_gets_it(
+    regions: RegionProcesses, theirs: RedisServer, tmp_path: Path, target: str
+) -> None:
+    begin(regions)
+    eu, us = regions.servers
+    ask(eu, "XGROUP", "CREATE", "x", "g", "0", "MKSTREAM")
+    settle(regions)
+    link(regions, "PAUSE")
+    for ms, server in ((110, eu), (120, us), (130, eu), (140, eu)):
+        ask(server, "XADD", "x", f"{ms}-0", "f", "v")
+    assert due(eu, "x", "g") == [b"110-0", b"130-0", b"140-0"]
+    ask(eu, "XADD", "x", "150-0", "f", "v")
+    ask(eu, "XACK", "x", "g", "110-0", "140-0")
+    link(regions, "RESUME")
+    settle(regions)
+    assert [row[-1] for row in ask(eu, "XINFO", "GROUPS", "x")] == [2], "120 and 150"
+
+    if target == "server":
+        result = run("export", url(theirs), "-p", eu.fixed_port)
+        check_late(theirs)
+    else:
+        out = tmp_path / "out.rdb"
+        result = run("export", out, "-p", eu.fixed_port)
+        with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
+            check_late(loaded)
+    lines = result.stdout.splitlines()
+    assert lines[-2].startswith("late (")
+    assert lines[-1] == "  db0 x: 1 entry of group g"
+    facts = json.loads(run("export", tmp_path / "b.rdb", "-p", eu.fixed_port, "--json").stdout)
+    assert facts["late"] == [{"key": "db0 x", "group": "g", "entries": 1}]
+    # A region that gets a newer file has it released, as a Redis 8.8 has.
+    run("export", tmp_path / "c.rdb", "-p", eu.fixed_port, "--rdb-version", 14)
+    ask(us, "FLUSHALL")
+    settle(regions)
+    run("import", tmp_path / "c.rdb", "-p", us.fixed_port)
+    assert [row[:2] for row in ask(us, "XPENDING", "x", "g", "-", "+", 9)] == [
+        [b"120-0", b""],
+        [b"130-0", b"z"],
+    ]
+
+
+def check_late(server: ServerProcess) -> None:
+    """The cursor is where it was, and the late entry is handed out before what was pending."""
+    rows = ask(server, "XPENDING", "x", "g", "-", "+", 9)
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        (b"120-0", b"nacked", 0),
+        (b"130-0", b"z", 1),
+    ]
+    words = ("XAUTOCLAIM", "x", "g", "w", 3_600_000, 0)
+    assert ask(server, *words)[1] == [[b"120-0", [b"f", b"v"]]]
+    assert due(server, "x", "g") == [b"150-0"]
