@@ -118,6 +118,17 @@ def test_what_those_batches_are_made_of_is_applied() -> None:
     assert node.do("XRANGE", "s", "-", "+") == [[b"5-0", [b"f", b"v"]]]
 
 
+def test_entries_read_below_what_is_counted_travels() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes.values()
+    for ms in range(100, 105):
+        eu.do("XADD", "x", ms, "f", "v")
+    eu.do("XGROUP", "CREATE", "x", "g", "102-1", "ENTRIESREAD", 1)
+    mesh.settle()
+    assert us.do("XINFO", "GROUPS", "x") == eu.do("XINFO", "GROUPS", "x")
+    assert us.do("XINFO", "GROUPS", "x")[0][-3] == 1
+
+
 def test_no_part_of_an_entry_can_be_exchanged() -> None:
     """Fragments that are changed in one place are refused, but for bytes inside words."""
     whole = fragment(b"5-0", b"field", b"value")

@@ -85,15 +85,26 @@ def begin(regions: RegionProcesses) -> None:
     settle(regions)
 
 
-def shown(server: ServerProcess, key: str) -> tuple[Any, ...]:
-    """All that Redis 7.0 shows of a stream, and the rows of its groups' pending entries."""
-    info = ask(server, "XINFO", "STREAM", key, "FULL", "COUNT", 0)
-    for row in (info, *info[info.index(b"groups") + 1]):
-        for name in (b"radix-tree-nodes", b"entries-read", b"lag"):
-            if name in row:
-                at = row.index(name)
-                del row[at : at + 2]
-    return info, [ask(server, "XPENDING", key, group) for group in GROUPS]
+def shown(server: ServerProcess, key: str) -> dict[str, Any]:
+    """All that Redis 7.0 shows of a stream, and the summaries of its groups' pending entries."""
+    info = pairs(ask(server, "XINFO", "STREAM", key, "FULL", "COUNT", 0))
+    del info["radix-tree-nodes"]  # it depends on how the keys of the tree came in
+    info["groups"] = list(map(pairs, info["groups"]))
+    info["pending"] = [ask(server, "XPENDING", key, group) for group in GROUPS]
+    return info
+
+
+def pairs(flat: list[Any]) -> dict[str, Any]:
+    names = [name.decode() for name in flat[::2]]
+    return dict(zip(names, flat[1::2], strict=True))
+
+
+def forget_unknown(found: dict[str, Any], before: dict[str, Any]) -> None:
+    """What Redis did not know of a group every region knows."""
+    for group, known in zip(found["groups"], before["groups"], strict=True):
+        for name in ("entries-read", "lag"):
+            if known["entries-read"] is None:
+                group[name] = known[name]
 
 
 def due(server: ServerProcess, key: str, group: str) -> list[Any]:
@@ -128,7 +139,10 @@ def test_streams_of_redis_go_into_a_region_and_come_back_as_they_were(
     out = tmp_path / "out.rdb"
     run("export", out, "-p", eu.fixed_port)
     with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
-        assert {key: shown(loaded, key) for key in keys} == before
+        for key in keys:
+            found = shown(loaded, key)
+            forget_unknown(found, before[key])
+            assert found == before[key]
         link(regions, "RESUME")
         settle(regions)
         for key in keys:

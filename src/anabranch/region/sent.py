@@ -34,12 +34,19 @@ TEXT_MAX: Final = 256
 
 EPOCH_MAX: Final = (1 << 32) - 1
 
+_SIGNED: Final = (kinds.CreateGroup, "offset")
+"""The one field that may be below 0."""
+
 _PLAIN: Final = {
-    kind: [index for index in range(len(kind.__struct_fields__)) if index not in id_fields(kind)]
+    kind: [
+        index
+        for index, name in enumerate(kind.__struct_fields__)
+        if index not in id_fields(kind) and (kind, name) != _SIGNED
+    ]
     for kind in MERGE
     if not kind.local
 }
-"""Kinds that regions send, and their fields without entry IDs."""
+"""Kinds that regions send, and their fields that are no entry IDs and not below 0."""
 
 
 class _End:
@@ -181,6 +188,9 @@ class SentUnit:
         if low > high or (high and not self._knows(origin, high)):
             raise _Malformed(f"numbers {low} to {high} of origin {origin}, which it cannot know")
 
+    def _create_group(self, effect: kinds.CreateGroup) -> None:
+        _check_numbers(abs(effect.offset))
+
     def _settle(self, effect: kinds.Settle) -> None:
         for origin, low, high in effect.ranges:
             self._check_range(origin, low, high)
@@ -214,6 +224,7 @@ class SentUnit:
         kinds.AddRun: _add_run,
         kinds.Delete: _delete,
         kinds.RemoveNumbers: _remove_numbers,
+        kinds.CreateGroup: _create_group,
         kinds.Settle: _settle,
         kinds.ResolveConflict: _resolve_conflict,
         kinds.ConfigureProducers: _configure,
