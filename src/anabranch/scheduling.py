@@ -66,6 +66,8 @@ class Scheduler:
         """When whoever works at present has to stop."""
         self._outside_ns = NEVER  # the deadline of what begins without asking for a slice
         self._wake: Callable[[], None] = _nothing
+        self.on_drive: Callable[[], None] = _nothing
+        """Called when turns begin to be driven."""
         self._is_awake = True  # a turn is under way, or somebody was asked for one
         self._first: OrderedDict[Work, None] = OrderedDict()
         self._queue: OrderedDict[Work, None] = OrderedDict()
@@ -79,6 +81,7 @@ class Scheduler:
         self._wake = wake
         self._is_awake = False
         self.deadline_ns = self._outside_ns = 0
+        self.on_drive()
 
     def is_over(self) -> bool:
         """Whether whoever works at present has to stop."""

@@ -16,7 +16,9 @@ __all__ = ["bind", "copy_value"]
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     """See :class:`kinds.Delete`."""
-    keyspace.databases[effect.db].discard(effect.key)
+    gone = keyspace.databases[effect.db].discard(effect.key)
+    if gone is not None:
+        keyspace.rubbish.add(gone)
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
@@ -56,7 +58,10 @@ def bind(
 ) -> None:
     """Bind a key to a value with this deadline, whatever the key held."""
     target = keyspace.databases[db]
+    older = target.values.get(key)
     target.put(key, value)
+    if older is not None:
+        keyspace.rubbish.add(older)
     if isinstance(value, Stream):
         value.incarnation = incarnation
         for log in value.logs.values():
@@ -88,7 +93,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`."""
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
-            database.clear()
+            keyspace.rubbish.add(database.clear())
 
 
 def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:

@@ -117,7 +117,7 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
     """See :class:`kinds.Trim`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     for region, position in effect.below:
-        stream.trim(region, position)
+        keyspace.rubbish.add(stream.trim(region, position))
     keyspace.databases[effect.db].touch(effect.key)
 
 

@@ -65,7 +65,9 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     parts(stream).marks[dot] = effect.group
     replica.unstable_marks[dot] = None
     # Who knew of this removal cannot have been heard before it: all creations go.
-    stream.groups.pop(effect.group, None)
+    gone = stream.groups.pop(effect.group, None)
+    if gone is not None:
+        keyspace.rubbish.add(gone)
     settle(keyspace, effect.db, effect.key, stream)
     database = keyspace.databases[effect.db]
     database.touch(effect.key)

@@ -29,7 +29,8 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     context = replica.context_now()
     positions = dict(effect.positions)
     for origin, log in stream.shared_logs.items():
-        log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
+        gone = log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
+        keyspace.rubbish.add(gone)
     shared = parts(stream)
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
@@ -39,6 +40,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
                 group.forget_creation(dot)
         if not group.creations:
             del stream.groups[name]
+            keyspace.rubbish.add(group)
         else:
             for origin in stream.logs:
                 group.drop_between(origin, 0, context.get(origin, 0))

@@ -195,7 +195,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
             for group in stream.groups.values():
                 assert isinstance(group, SharedGroup)
                 group.keep_place(origin, log)
-            log.remove_numbered(low, high)
+            keyspace.rubbish.add(log.remove_numbered(low, high))
             if effect.dereferenced:
                 for group in stream.groups.values():
                     assert isinstance(group, SharedGroup)

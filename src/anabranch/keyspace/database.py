@@ -112,8 +112,8 @@ class Database:
             self.changed(key)
         return value
 
-    def clear(self) -> None:
-        """Unbind every key."""
+    def clear(self) -> dict[bytes, Value]:
+        """Unbind every key; returns what they held."""
         for key in self.watchers:
             if key in self.values:
                 self.touch(key)
@@ -123,9 +123,10 @@ class Database:
         for key, value in self.values.items():
             self.incarnations.retire(value)
             self.account.unbind(key, value)
-        self.values.clear()
+        gone, self.values = self.values, {}
         self.deadlines.clear()
         self.order.clear()
+        return gone
 
     def exchange(self, other: Database) -> None:
         """Swap contents with another database; watchers and waiters stay where they are."""

@@ -10,6 +10,7 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.replica import Dot, Replica, covers
+from anabranch.keyspace.rubbish import Rubbish
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
@@ -29,6 +30,7 @@ class Keyspace:
         "prepared",
         "ready",
         "replica",
+        "rubbish",
         "unsealed",
         "users",
         "waiters",
@@ -46,6 +48,7 @@ class Keyspace:
             for index in range(count)
         ]
         self.waiters = Waiters(self)
+        self.rubbish = Rubbish()
         # What the effect that is about to be applied makes, if that was made before it was emitted
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because

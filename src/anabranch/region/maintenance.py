@@ -66,6 +66,7 @@ class Maintenance:
         self._seal_blocks()
         if region.replica is not None:
             region.merging.maintain()
+        region.sweep_later()
         region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self, now_ms: int) -> None:

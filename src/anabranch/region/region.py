@@ -94,6 +94,7 @@ class Region:
         self._maintenance = Maintenance(self)
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
+        self.scheduler.on_drive = self._sweep_from_now_on
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -322,7 +323,23 @@ class Region:
             self._before.remove(before)
             self._set_before()
 
+    def _sweep_from_now_on(self) -> None:
+        """Turns are driven: there will be slices of time for what is to be taken apart."""
+        self.keyspace.rubbish.call = self.sweep_later
+
+    def sweep_later(self) -> None:
+        """Take apart what nobody needs any more, when there is time; not during a snapshot.
+
+        A snapshot may still have to read values that were deleted since it began.
+        """
+        if len(self.keyspace.rubbish) and not self._before:
+            self.scheduler.add(self._sweep)
+
+    def _sweep(self) -> bool:
+        return not self._before and self.keyspace.rubbish.sweep(self.scheduler.is_over)
+
     def _set_before(self) -> None:
+        self.sweep_later()
         hooks = self._before
         if len(hooks) < 2:
             self.context.before = hooks[0] if hooks else None

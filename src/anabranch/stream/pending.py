@@ -127,6 +127,12 @@ class PendingList:
             self._order = list(filter(entries.__contains__, self._order)) if entries else []
         return gone
 
+    def shrink(self, count: int) -> None:
+        """Let go of some entries: the list is of no use any more."""
+        for _ in range(min(count, len(self.entries))):
+            self.entries.popitem()
+        del self._order[len(self.entries) :]
+
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Entries with ``start <= ID <= end``, ascending. The list must not change meanwhile."""
         find = self.entries.get

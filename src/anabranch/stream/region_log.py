@@ -406,25 +406,25 @@ class RegionLog:
         """Nothing is remembered."""
         return self.next_position == 0
 
-    def drop_oldest_blocks(self, count: int) -> None:
-        """Remove the oldest blocks with all their entries."""
-        self._gone += sum([block.live for block in self.blocks[:count]])
-        del self.blocks[:count], self.first_ids[:count]
-        self._live_sums.clear()
-        if not self.blocks:
-            self.tail = None
-
-    def _drop(self, block: Block) -> None:
-        index = self._block_index(block.first_id)
-        del self.blocks[index], self.first_ids[index], self._live_sums[index + 1 :]
-        if block is self.tail:
-            del self._live_sums[index:]  # the block before it will grow
-            self.tail = self.blocks[-1] if self.blocks else None
-            if self.tail is not None:  # the dropped block's positions must not be used again
+    def drop_blocks(self, low: int, high: int) -> list[Block]:
+        """Remove neighbouring blocks with all their entries; returns them."""
+        blocks = self.blocks
+        gone = blocks[low:high]
+        self._gone += sum([block.live for block in gone])
+        del blocks[low:high], self.first_ids[low:high], self._live_sums[low + 1 :]
+        if gone and gone[-1] is self.tail:
+            del self._live_sums[low:]  # the block before them will grow
+            self.tail = blocks[-1] if blocks else None
+            if self.tail is not None:  # the positions of those that went must not be used again
                 if self.tail.shared:
                     self.tail = self._own(-1)
                 self.tail.reopen()
                 self.tail.keep_positions()
+        return gone
+
+    def _drop(self, block: Block) -> None:
+        index = self._block_index(block.first_id)
+        self.drop_blocks(index, index + 1)
 
     def _own(self, index: int) -> Block:
         """Put a copy in the place of a block that a snapshot still has to read as it is."""

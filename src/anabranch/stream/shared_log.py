@@ -184,45 +184,37 @@ class SharedLog(RegionLog):
 
     # -- removing -----------------------------------------------------------------------------
 
-    def remove_numbered(self, low: int, high: int) -> list[int]:
-        """Remove the live entries with numbers in ``(low, high]``; their IDs."""
+    def remove_numbered(self, low: int, high: int) -> list[Block]:
+        """Remove the live entries with numbers in ``(low, high]``; the blocks that went whole."""
         if high == low + 1:  # most removals are of one entry
             found = self.find_number(high)
-            if found is None:
-                return []
-            block, index = found
-            entry_id = block.ids[index]
-            self.remove(block, index)
-            return [entry_id]
-        gone: list[int] = []
-        at, first = self._after(low)
-        while at < len(self.blocks):
-            block = self.blocks[at]
-            numbers = _numbers(block)
-            if numbers[first] > high:
-                break
-            newest = numbers[-1]
-            if not first and newest <= high:
-                for low_index, stop in block.runs(0, len(numbers)):
-                    gone += block.ids[low_index:stop]
-                self._gone += block.live
-                self._drop(block)
-                continue
-            stop = bisect_right(numbers, high)
-            doomed = [i for run in block.runs(first, stop) for i in range(*run)]
-            ids = [block.ids[index] for index in doomed]
-            gone += ids
-            for entry_id in ids:  # a block may be copied or rewritten under our hands
-                found = self.find(entry_id)
-                assert found is not None
+            if found is not None:
                 self.remove(*found)
-            if newest >= high:
-                break
-            at, first = self._after(newest)
+            return []
+        at, first = self._after(low)
+        if first:
+            newest = _numbers(self.blocks[at])[-1]
+            self._remove_within(at, first, high)
+            at, first = self._after(min(newest, high))
+            if first:
+                return []
+        stop = bisect_right(self.blocks, high, lo=at, key=_last_number)
+        gone = self.drop_blocks(at, stop)
+        if at < len(self.blocks):
+            self._remove_within(at, 0, high)
         return gone
 
-    def clear_upto(self, number: int, position: int) -> list[int]:
-        """Everything up to a number is gone and forgotten; counting begins at ``position``."""
+    def _remove_within(self, at: int, first: int, high: int) -> None:
+        """Remove what a block has from an index on with numbers up to ``high``."""
+        block = self.blocks[at]
+        stop = bisect_right(_numbers(block), high)
+        self.remove_all([i for run in block.runs(first, stop) for i in block.ids[slice(*run)]])
+
+    def clear_upto(self, number: int, position: int) -> list[Block]:
+        """Everything up to a number is gone and forgotten; counting begins at ``position``.
+
+        Returns the blocks that went whole.
+        """
         gone = self.remove_numbered(0, number)
         self.floor = max(self.floor, number)
         if self.newest_number <= number:
@@ -306,6 +298,10 @@ def _numbers(block: Block) -> Sequence[int]:
 
 def _first_number(block: Block) -> int:
     return _numbers(block)[0]
+
+
+def _last_number(block: Block) -> int:
+    return _numbers(block)[-1]
 
 
 def _first_position(block: Block) -> int:

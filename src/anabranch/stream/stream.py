@@ -281,18 +281,19 @@ class Stream:
             return self.local.remove_all(ids)
         return [entry_id for entry_id in ids if self.remove(entry_id)]
 
-    def trim(self, region: int, below_position: int) -> int:
-        """Remove a region's entries with positions below the given one; returns how many."""
+    def trim(self, region: int, below_position: int) -> list[Block]:
+        """Remove a region's entries with positions below the given one.
+
+        Returns the blocks that went whole.
+        """
         log = self.logs[region]
         log.trimmed = max(log.trimmed, below_position)
-        before = log.length
         whole = 0
         for block in log.blocks:
             if block.position(len(block.ids) - 1) >= below_position:
                 break
             whole += 1
-        if whole:
-            log.drop_oldest_blocks(whole)
+        gone = log.drop_blocks(0, whole)
         if log.tail is not None and log.blocks[0].first_position < below_position:
             block = log.blocks[0]
             doomed: list[int] = []
@@ -301,7 +302,7 @@ class Stream:
                     block.ids[i] for i in range(first, stop) if block.position(i) < below_position
                 ]
             log.remove_all(doomed)
-        return before - log.length
+        return gone
 
     def set_last_id(self, last_id: int) -> None:
         """XSETID: the next entry must be above ``last_id``, which may be lower than before."""

@@ -5,12 +5,20 @@ Turns are driven here, by a clock on which every look takes a whole slice: each 
 
 from __future__ import annotations
 
+import gc
+import io
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from anabranch.commands.session import Session
+from anabranch.keyspace.digest import keyspace_digest
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
+from anabranch.stream.pending import PendingEntry
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness, decode_all
 
@@ -233,3 +241,79 @@ def test_digests_are_of_the_moment_at_which_they_are_answered(region: Driven) ->
     region.change_all()
     reply = region.end(session)
     assert reply == region.in_one_go("AB.DIGEST", "s", "none")
+
+
+# -- what is taken apart ------------------------------------------------------------------------
+
+
+def pending_objects() -> int:
+    """Pending entries that the process holds, whoever refers to them."""
+    return sum(isinstance(each, PendingEntry) for each in gc.get_objects())
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """What is freed is freed because nobody refers to it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+DELETING = [
+    ("DEL", "s"),
+    ("UNLINK", "s"),
+    ("FLUSHALL",),
+    ("FLUSHDB", "ASYNC"),
+    ("COPY", "small", "s", "REPLACE"),
+    ("RENAME", "small", "s"),
+    ("XGROUP", "DESTROY", "s", "g"),
+]
+
+
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize("args", DELETING, ids=" ".join)
+def test_what_nobody_needs_is_freed_in_many_steps(region: Driven, args: tuple[str, ...]) -> None:
+    region.do("XADD", "small", "*", "f", "v", session=region.other)
+    before = pending_objects()
+    region.do(*args, session=region.other)
+    rubbish = region.region.keyspace.rubbish
+    assert len(rubbish)
+    turns = 0
+    while len(rubbish):
+        region.region.scheduler.run_turn()
+        turns += 1
+    assert turns >= 2
+    assert pending_objects() == before - ENTRIES
+    region.check()
+
+
+def test_trimmed_blocks_are_freed_in_many_steps(region: Driven) -> None:
+    for index in range(10 * ENTRIES):
+        region.region.execute(region.other, [[b"XADD", b"t", b"%d-1" % (index + 1), b"f", b"v"]])
+    region.received(region.other)
+    stream = region.region.keyspace.databases[0].values[b"t"]
+    assert isinstance(stream, Stream)
+    blocks = [weakref.ref(block) for block in stream.local.blocks]
+    region.do("XTRIM", "t", "MAXLEN", 0, session=region.other)
+    assert all(block() is not None for block in blocks)
+    while len(region.region.keyspace.rubbish):
+        region.region.scheduler.run_turn()
+    assert not any(block() for block in blocks)
+
+
+def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) -> None:
+    keyspace = region.region.keyspace
+    digest = keyspace_digest(keyspace, exact=True)
+    snapshot = Snapshot(keyspace, Contents(1))
+    region.region.watch_changes(snapshot.before)
+    region.do("DEL", "s", session=region.other)
+    for _ in range(100):
+        region.region.scheduler.run_turn()
+    loaded = Keyspace()
+    for _ in load_snapshot(io.BytesIO(snapshot.whole()), "memory", loaded):
+        pass
+    assert keyspace_digest(loaded, exact=True) == digest
+    region.region.unwatch_changes(snapshot.before)
+    while len(keyspace.rubbish):
+        region.region.scheduler.run_turn()

@@ -59,7 +59,7 @@ def _act(subject: ModelledLog, act: str, one: int, other: int, step: int) -> Non
         subject.remove(live[-1])
     else:
         blocks = subject.log.blocks[: 1 + other % 3]
-        subject.log.drop_oldest_blocks(1 + other % 3)
+        subject.log.drop_blocks(0, 1 + other % 3)
         for block in blocks:
             for low, high in block.runs(0, len(block.ids)):
                 for entry_id in block.ids[low:high]:

@@ -1,0 +1,132 @@
+"""Large values that nobody needs any more, taken apart a little at a time.
+
+A stream with a million entries is ten thousand blocks, and a million pending entries that name
+their consumers while the consumers list them: Python frees the former at once, which takes some
+milliseconds, and finds the latter by a search through everything. Here both are taken apart piece
+by piece, so that nobody waits.
+
+Nothing is kept unless somebody sees to it that :meth:`Rubbish.sweep` is called
+(:attr:`Rubbish.call`): otherwise Python does it all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from anabranch.keyspace.values import Value
+from anabranch.stream.block import Block
+from anabranch.stream.group import Group
+from anabranch.stream.pending import PendingList
+from anabranch.stream.stream import Stream
+
+__all__ = ["Rubbish"]
+
+_Thing = Value | Group | list[Block] | dict[bytes, Value]
+
+_BLOCKS: Final = 50
+_ENTRIES: Final = 500
+_VALUES: Final = 100
+"""How many are let go of in one step."""
+
+
+class Rubbish:
+    """What is to be taken apart, in the order in which it came."""
+
+    __slots__ = ("_steps", "_things", "call")
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] | None = None
+        """Called when there is something to sweep."""
+        self._things: deque[_Thing] = deque()
+        self._steps: Iterator[bool] | None = None
+
+    def __len__(self) -> int:
+        """How many things are waiting, or under way."""
+        return len(self._things) + (self._steps is not None)
+
+    def add(self, thing: _Thing) -> None:
+        """Nobody but snapshots and readers of frozen views needs this any more."""
+        if self.call is not None and _is_large(thing):
+            self._things.append(thing)
+            self.call()
+
+    def sweep(self, is_over: Callable[[], bool]) -> bool:
+        """Take apart until the deadline, at least one step; whether it can go on after it.
+
+        It cannot while somebody reads a frozen view of what is next.
+        """
+        while True:
+            if self._steps is None:
+                if not self._things:
+                    return False
+                self._steps = _steps(self._things.popleft())
+            is_free = next(self._steps, None)
+            if is_free is None:
+                self._steps = None
+            elif not is_free:
+                return False
+            if is_over():
+                return len(self) > 0
+
+
+def _is_large(thing: _Thing) -> bool:
+    if isinstance(thing, Stream):
+        return bool(thing.groups) or thing.node_count > _BLOCKS
+    if isinstance(thing, Group):
+        return thing.pending_count > 0
+    return isinstance(thing, list | dict) and len(thing) > 0
+
+
+def _steps(thing: _Thing) -> Iterator[bool]:
+    """Take one thing apart; False while somebody still reads what comes next."""
+    if isinstance(thing, Stream):
+        for log in thing.logs.values():
+            yield from _blocks(log.blocks)
+        for group in thing.groups.values():
+            yield from _group(group)
+    elif isinstance(thing, Group):
+        yield from _group(thing)
+    elif isinstance(thing, list):
+        yield from _blocks(thing)
+    elif isinstance(thing, dict):
+        count = 0
+        while thing:
+            _, value = thing.popitem()
+            count += 1
+            if _is_large(value):
+                yield from _steps(value)
+            elif not count % _VALUES:
+                yield True
+
+
+def _blocks(blocks: list[Block]) -> Iterator[bool]:
+    while blocks:
+        del blocks[-_BLOCKS:]
+        yield True
+
+
+def _group(group: Group) -> Iterator[bool]:
+    for consumer in group.consumers.values():
+        for pending in consumer.pending.values():
+            yield from _pending(pending)
+    if group.by_age is not None:
+        while group.by_age:
+            del group.by_age[-_ENTRIES:]
+            yield True
+    while group.released:
+        for _ in range(min(_ENTRIES, len(group.released))):
+            group.released.popitem()
+        yield True
+    for pending in group.pending.values():
+        yield from _pending(pending)
+
+
+def _pending(pending: PendingList) -> Iterator[bool]:
+    while pending.entries:
+        if pending.frozen:
+            yield False
+        else:
+            pending.shrink(_ENTRIES)
+            yield True
