@@ -82,6 +82,8 @@ class ToyRegion:
         self.trouble: Exception | None = None
         """Raised where the disk is needed."""
         self.always = False
+        self.is_over = False
+        """Others have their turn after each unit."""
         self.sync()
 
     # -- the disk -----------------------------------------------------------------------------

@@ -83,6 +83,11 @@ class Local(Protocol):
         """
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether others have their turn now; :meth:`Replicator.deliver` goes on later."""
+        ...
+
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """Apply batches of another origin as one, and append their bytes to the log.
 

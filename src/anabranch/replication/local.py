@@ -211,6 +211,11 @@ class RegionLocal:
             self._damages.add(str(problem))
             self.note("log_damaged", reason=str(problem))
 
+    @property
+    def is_over(self) -> bool:
+        """See :class:`Local`."""
+        return self._region.scheduler.is_over()
+
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
         journal = self._journal

@@ -45,9 +45,6 @@ from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["Receiver"]
 
-DELIVER_BYTES: Final = 1 << 20
-"""Applied in one go, when much has waited for one cause; the rest with the next frame or tick."""
-
 PATIENCE_MS: Final = 200.0
 """A link may bring nothing for so long before its region's effects are asked for elsewhere."""
 
@@ -234,16 +231,20 @@ class Receiver:
         return self._mesh.membership.name(session.region)
 
     def deliver(self, now_ms: float) -> None:
-        """Apply what is ready."""
+        """Apply what is ready, at least one unit, as far as the slice of time goes."""
         local = self._mesh.local
-        budget = DELIVER_BYTES
-        while self.refused is None and budget > 0 and self.buffer:
-            unit = self.buffer.next_unit(local.vector)
-            if not unit:
-                return
+        while self.refused is None and (unit := self.buffer.next_unit(local.vector)):
             self.buffer.take(unit)
             self._apply(unit, now_ms)
-            budget -= sum(len(held.raw) for held in unit)
+            if local.is_over:
+                return
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is more to apply."""
+        if not self.buffer or self.refused is not None:
+            return False
+        return bool(self.buffer.next_unit(self._mesh.local.vector))
 
     def _apply(self, unit: list[Held], now_ms: float) -> None:
         """Have a unit applied; what cannot be at present waits."""

@@ -360,6 +360,18 @@ class Replicator:
         self._deliver(now_ms)  # what is new here may be a cause
         self._gossip.send_due(now_ms)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether :meth:`deliver` has something to do: not all that is ready fitted into a slice."""
+        return self._receiver.is_ready
+
+    def deliver(self, now_ms: float) -> None:
+        """Apply more of what waited for a cause, for a slice of time."""
+        self._receiver.deliver(now_ms)
+        for session in self._mesh.up():
+            self._receiver.grant(session)
+        self._gossip.send_due(now_ms)
+
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
         if self._local.origin != self._mesh.origin:

@@ -292,6 +292,7 @@ class Regions(RegionLocal):
         self._told = False
         if self._tick is not None:
             self.replicator.appended(self.gossip.now_ms())
+            self._deliver_later()
 
     def _heard(self) -> None:
         """Others may have told that they have more of ours: answer who waits for that."""
@@ -303,6 +304,19 @@ class Regions(RegionLocal):
         if self._region.context.inquiries:
             self._region.waking.found_out()
             self._server.flush_pending()
+        self._deliver_later()
+
+    def _deliver_later(self) -> None:
+        """What waited for a cause may be more than fits into a slice: the rest has turns to come."""
+        if self.replicator.is_behind:
+            self._region.scheduler.add(self._deliver)
+
+    def _deliver(self) -> bool:
+        """Apply more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
+        if self._tick is None:
+            return False
+        self.replicator.deliver(self.gossip.now_ms())
+        return self.replicator.is_behind
 
     def _watch_stability(self) -> None:
         awaited, _ = self._unstable
