@@ -393,20 +393,31 @@ class Comparer:
             self._questions.append(_Question(session, message, self._digests.passed))
 
     def _answer(self) -> None:
+        """Answer one after the other, at least one step of one, as far as the slice goes."""
         for question in list(self._questions):
-            message = question.message
-            if isinstance(message, Digests):
-                # A few buckets are asked for again: they were looked at a moment ago.
-                if message.buckets or self._digests.passed - question.passed >= BUCKETS:
-                    self._questions.remove(question)
-                    self._answer_buckets(question.session, message)
-            elif message.bucket is not None:
-                if self._digests.refresh(message.bucket) > 0:
-                    self._questions.remove(question)
-                    self._answer_opened(question.session, message.request, message.bucket)
-            elif self._prepare_keys(self._present(message.keys)):
-                self._questions.remove(question)
-                self._answer_keys(question.session, message)
+            self._questions.remove(question)
+            if not self._answered(question):
+                self._questions.append(question)
+            if self._mesh.local.is_over:
+                return
+
+    def _answered(self, question: _Question) -> bool:
+        """Answer, if everything that is asked for has been looked at."""
+        message = question.message
+        if isinstance(message, Digests):
+            # A few buckets are asked for again: they were looked at a moment ago.
+            if not message.buckets and self._digests.passed - question.passed < BUCKETS:
+                return False
+            self._answer_buckets(question.session, message)
+        elif message.bucket is not None:
+            if self._digests.refresh(message.bucket) <= 0:
+                return False
+            self._answer_opened(question.session, message.request, message.bucket)
+        else:
+            if not self._prepare_keys(self._present(message.keys)):
+                return False
+            self._answer_keys(question.session, message)
+        return True
 
     def _present(self, keys: list[Place]) -> list[Place]:
         """Those of databases that are here."""

@@ -85,7 +85,7 @@ class Local(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether others have their turn now; :meth:`Replicator.deliver` goes on later."""
+        """Whether others have their turn now; :meth:`Replicator.go_on` is called later."""
         ...
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
@@ -103,6 +103,8 @@ class Local(Protocol):
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
     ) -> tuple[Iterator[bytes], bool]:
         """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.
+
+        An empty chunk says that others have their turn before there is another one.
 
         It is for a region that has applied ``known``, and may leave out keys which that region
         need not join; then the second value is true. If ``places`` (database and key) are named it

@@ -269,6 +269,8 @@ class RegionLocal:
                 while len(buffer) >= self.chunk_bytes:
                     yield bytes(buffer[: self.chunk_bytes])
                     del buffer[: self.chunk_bytes]
+                if self.is_over:
+                    yield b""
             yield bytes(buffer)
         finally:
             self._region.unwatch_changes(snapshot.before)

@@ -362,14 +362,18 @@ class Replicator:
 
     @property
     def is_behind(self) -> bool:
-        """Whether :meth:`deliver` has something to do: not all that is ready fitted into a slice."""
-        return self._receiver.is_ready
+        """Whether :meth:`go_on` has something to do that did not fit into a slice of time."""
+        return self._receiver.is_ready or self._sender.is_ready
 
-    def deliver(self, now_ms: float) -> None:
-        """Apply more of what waited for a cause, for a slice of time."""
+    def go_on(self, now_ms: float) -> None:
+        """Apply more of what waited for a cause, send more of snapshots, for a slice of time."""
         self._receiver.deliver(now_ms)
         for session in self._mesh.up():
             self._receiver.grant(session)
+            try:
+                self._sender.feed_state(session)
+            except Refusal as refusal:
+                self._refuse(session.link, refusal, now_ms)
         self._gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:

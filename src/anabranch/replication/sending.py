@@ -197,6 +197,11 @@ class Sender:
                 if row is not None and covers(row.applied, session.outgoing.begin.vector):
                     session.outgoing = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a snapshot could be sent on."""
+        return any(map(_has_state_to_send, self._mesh.up()))
+
     @staticmethod
     def _drop(transfer: Transfer | None) -> None:
         if transfer is not None:
@@ -204,7 +209,7 @@ class Sender:
 
     def feed(self, session: Session) -> None:
         """Send what there is, as far as the window reaches."""
-        self._feed_state(session)
+        self.feed_state(session)
         mesh = self._mesh
         budget = SLICE_BYTES
         while session.subscribed and session.credit > 0 and budget > 0:
@@ -228,15 +233,11 @@ class Sender:
                 budget -= len(raw)
             self._agree(session, session.position)
 
-    def _feed_state(self, session: Session) -> None:
+    def feed_state(self, session: Session) -> None:
+        """Send a snapshot on, as far as the window and the slice of time reach."""
         budget = STATE_SLICE_BYTES
         transfer = session.outgoing
-        while (
-            transfer is not None
-            and not transfer.is_sent
-            and session.state_credit > 0
-            and budget > 0
-        ):
+        while transfer is not None and _has_state_to_send(session) and budget > 0:
             try:
                 chunk = transfer.take()
             except OSError as problem:
@@ -247,9 +248,17 @@ class Sender:
             if chunk is None:
                 self._mesh.send(session, StateEnd(transfer.sent))
                 return
+            if not chunk:
+                return
             self._mesh.send_raw(session, FrameType.STATE, chunk)
             session.state_credit -= len(chunk)
             budget -= len(chunk)
+
+
+def _has_state_to_send(session: Session) -> bool:
+    """Whether there is more of a snapshot, and the peer takes it."""
+    transfer = session.outgoing
+    return transfer is not None and not transfer.is_sent and session.state_credit > 0
 
 
 def _set_back_text(origin: int, number: int, witness: int) -> str:

@@ -40,9 +40,12 @@ class Transfer:
         self._again: deque[bytes] = deque()  # sent, and to be sent once more
 
     def take(self) -> bytes | None:
-        """The next bytes to send; None at the end. Raises :class:`OSError`."""
+        """The next bytes to send, empty if others have their turn before; None at the end.
+
+        Raises :class:`OSError`.
+        """
         chunk = self._again.popleft() if self._again else next(self._chunks, None)
-        if chunk is not None:
+        if chunk:
             self.sent += len(chunk)
             self._kept.append(chunk)
             self._kept_bytes += len(chunk)

@@ -292,7 +292,7 @@ class Regions(RegionLocal):
         self._told = False
         if self._tick is not None:
             self.replicator.appended(self.gossip.now_ms())
-            self._deliver_later()
+            self._go_on_later()
 
     def _heard(self) -> None:
         """Others may have told that they have more of ours: answer who waits for that."""
@@ -304,18 +304,18 @@ class Regions(RegionLocal):
         if self._region.context.inquiries:
             self._region.waking.found_out()
             self._server.flush_pending()
-        self._deliver_later()
+        self._go_on_later()
 
-    def _deliver_later(self) -> None:
-        """What waited for a cause may be more than fits into a slice: the rest has turns to come."""
+    def _go_on_later(self) -> None:
+        """What did not fit into a slice has turns to come."""
         if self.replicator.is_behind:
-            self._region.scheduler.add(self._deliver)
+            self._region.scheduler.add(self._go_on)
 
-    def _deliver(self) -> bool:
-        """Apply more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
+    def _go_on(self) -> bool:
+        """Do more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
         if self._tick is None:
             return False
-        self.replicator.deliver(self.gossip.now_ms())
+        self.replicator.go_on(self.gossip.now_ms())
         return self.replicator.is_behind
 
     def _watch_stability(self) -> None:

@@ -21,7 +21,7 @@ def test_what_becomes_ready_at_once_is_applied_in_slices() -> None:
     turns = 0
     while two.replicator.is_behind:
         before = sum(two.local.vector.values())
-        two.replicator.deliver(world.now_ms)
+        two.replicator.go_on(world.now_ms)
         assert sum(two.local.vector.values()) == before + 1, "one unit in a turn"
         turns += 1
     assert turns > UNITS / 2
