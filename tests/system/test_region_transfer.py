@@ -157,6 +157,39 @@ def test_streams_of_redis_go_into_a_region_and_come_back_as_they_were(
 
 
 @pytest.mark.parametrize("target", ["file", "server"])
+def test_entries_with_one_id_are_renumbered_for_redis(
+    regions: RegionProcesses, theirs: RedisServer, tmp_path: Path, target: str
+) -> None:
+    begin(regions)
+    eu, us = regions.servers
+    ask(eu, "XGROUP", "CREATE", "x", "g", "0", "MKSTREAM")
+    settle(regions)
+    link(regions, "PAUSE")
+    for entry_id, server in (("1-1", eu), ("2-1", eu), ("2-1", us), ("2-2", us), ("3-1", eu)):
+        ask(server, "XADD", "x", entry_id, "f", server.region)
+    link(regions, "RESUME")
+    settle(regions)
+    assert len(ask(eu, "XREADGROUP", "GROUP", "g", "c", "COUNT", 3, "STREAMS", "x", ">")) == 1
+    out = tmp_path / "out.rdb"
+    where = out if target == "file" else url(theirs)
+    facts = json.loads(run("export", where, "-p", eu.fixed_port, "--json").stdout)
+    assert facts["renumbered"] == [{"key": "db0 x", "entries": 2}]
+    with RedisServer(tmp_path, ["--dbfilename", "out.rdb"]) as loaded:
+        redis_ = loaded if target == "file" else theirs
+        found = ask(redis_, "XRANGE", "x", "-", "+")
+        assert found == [
+            [b"1-1", [b"f", b"eu"]],
+            [b"2-1", [b"f", b"eu"]],
+            [b"2-2", [b"f", b"us"]],
+            [b"2-3", [b"f", b"us"]],
+            [b"3-1", [b"f", b"eu"]],
+        ]
+        pending = ask(redis_, "XPENDING", "x", "g", "-", "+", 9)
+        assert [row[0] for row in pending] == [b"1-1", b"2-1", b"2-2"]
+        assert due(redis_, "x", "g") == [b"2-3", b"3-1"]
+
+
+@pytest.mark.parametrize("target", ["file", "server"])
 def test_a_late_entry_is_delivered_by_the_redis_that_gets_it(
     regions: RegionProcesses, theirs: RedisServer, tmp_path: Path, target: str
 ) -> None:

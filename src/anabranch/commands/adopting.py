@@ -17,6 +17,7 @@ from anabranch.stream.group import Group
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
+from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.shared import Dot
 from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
 from anabranch.stream.stream import Stream
@@ -26,10 +27,12 @@ __all__ = ["groups_again"]
 _Row = tuple[int, int, int, int, int, int]
 
 
-def groups_again(db: int, key: bytes, source: Stream, target: Stream) -> Iterator[kinds.Effect]:
+def groups_again(
+    db: int, key: bytes, source: Stream, target: Stream, renumbering: Renumbering
+) -> Iterator[kinds.Effect]:
     """All groups of ``source`` for ``target``, the stream of the key, which has the entries."""
     for name, group in list(source.groups.items()):
-        yield from _group_again(db, key, name, _Standing(source, group, target))
+        yield from _group_again(db, key, name, _Standing(source, group, target, renumbering))
 
 
 def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[kinds.Effect]:
@@ -39,7 +42,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
         db,
         key,
         name,
-        was.group.last_delivered_id,
+        was.last_id,
         [(origin, was.delivered.flat())],
         [(origin, number) for number in was.passed_over],
         [(each.name, each.seen_ms, each.active_ms) for each in was.group.consumers.values()],
@@ -56,11 +59,15 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
 class _Standing:
     """Where a group stands, in the numbers that its entries have by now."""
 
-    def __init__(self, source: Stream, group: Group, target: Stream) -> None:
+    def __init__(
+        self, source: Stream, group: Group, target: Stream, renumbering: Renumbering
+    ) -> None:
         self.group = group
+        self.last_id = renumbering.behind(group.last_delivered_id)
         self.entries_read = entries_read(source, group)
         self._source = source
         self._target = target
+        self._renumbering = renumbering
         self.origin, self.log = next(
             (origin, log) for origin, log in target.shared_logs.items() if log is target.local
         )
@@ -69,10 +76,10 @@ class _Standing:
         self.pending = self._pending()
         held = [number for _, origin, number, *_ in self.pending if origin != NO_ORIGIN]
         self.unprocessed = sorted({*held, *self.passed_over})
-        given = Ranges(self._given(group.last_delivered_id))
+        given = Ranges(self._given(self.last_id))
         self.delivered = given.without(Ranges((n - 1, n) for n in late))
         lowest = min([*self.unprocessed, *late], default=None)
-        self.start = group.last_delivered_id
+        self.start = self.last_id
         if lowest is not None:
             self.start = min(self.start, self.log.id_upto(lowest) - 1)
 
@@ -99,10 +106,11 @@ class _Standing:
         return block.numbers[index]
 
     def _numbers(self, spans: Iterable[tuple[int, Span]]) -> list[int]:
+        id_of = self._renumbering.id_of
         numbers = (
-            self._number(entry_id)
-            for _, (block, low, high) in spans
-            for entry_id in block.ids[low:high]
+            self._number(id_of(origin, 0 if block.numbers is None else block.numbers[at], old))
+            for origin, (block, low, high) in spans
+            for at, old in enumerate(block.ids[low:high], low)
         )
         return sorted({number for number in numbers if number is not None})
 
@@ -112,24 +120,27 @@ class _Standing:
         Entries that have gone are numbered by their IDs.
         """
         group = self.group
-        places: dict[int, tuple[int, int]] = {}
+        places: dict[int, tuple[int, int, int]] = {}
         gone = 0
         for entry in group.between(MIN_ID, MAX_ID):
-            is_live = self._source.find_pending(group, entry) is not None
-            number = self._number(entry.entry_id) if is_live else None
+            found = self._source.find_pending(group, entry)
+            number, entry_id = None, entry.entry_id
+            if found is not None:
+                entry_id = self._renumbering.id_of(found[0], entry.number, entry.entry_id)
+                number = self._number(entry_id)
             if number is None:
                 gone += 1
-                places[id(entry)] = NO_ORIGIN, gone
+                places[id(entry)] = entry.entry_id, NO_ORIGIN, gone
             else:
-                places[id(entry)] = self.origin, number
+                places[id(entry)] = entry_id, self.origin, number
         held = [entry for entry in group.between(MIN_ID, MAX_ID) if entry.consumer is not None]
         owners = {name: index for index, name in enumerate(group.consumers)}
         rows: dict[tuple[int, int], _Row] = {}  # of entries with one ID the first
         for entry in [*sorted(held, key=_stamp), *group.released]:
-            origin, number = places[id(entry)]
+            entry_id, origin, number = places[id(entry)]
             owner = -1 if entry.consumer is None else owners[entry.consumer.name]
             rest = owner, entry.delivery_ms, entry.delivery_count
-            rows.setdefault((origin, entry.entry_id), (entry.entry_id, origin, number, *rest))
+            rows.setdefault((origin, entry_id), (entry_id, origin, number, *rest))
         return list(rows.values())
 
 

@@ -11,6 +11,7 @@ from anabranch.commands.spec import Command, KeySpec
 from anabranch.errors import CommandError
 from anabranch.keyspace.agreement import agreement_digest, preparing
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
 from anabranch.stream.counters import exact_lag
@@ -19,6 +20,7 @@ from anabranch.stream.group import Group
 from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, Dot, Mark
 from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.shared_log import SharedLog
@@ -268,6 +270,19 @@ def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
     return [ctx.reply(found)]
 
 
+# -- AB.EQUALIDS ------------------------------------------------------------------------------
+
+
+def equal_ids(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.EQUALIDS key."""
+    stream = ctx.read_stream(args[1])
+    return ZERO if stream is None else ctx.in_slices(args, _equal_ids(stream))
+
+
+def _equal_ids(stream: Stream) -> Steps[list[bytes]]:
+    return [integer((yield from counted(stream)))]
+
+
 COMMANDS: list[Command] = [
     Command(
         "ab.info",
@@ -295,6 +310,20 @@ COMMANDS: list[Command] = [
         summary="Counts what consumer groups were not given yet, exactly and by region.",
         complexity="O(I log N) amortised for each group, I being its intervals of deliveries.",
         syntax="key [group [group ...]]",
+    ),
+    Command(
+        "ab.equalids",
+        equal_ids,
+        arity=2,
+        flags="readonly",
+        categories="read stream slow",
+        keys=(KeySpec("RO access"),),
+        since="0.1.0",
+        group="stream",
+        summary="Counts the entries that get another ID where each ID can be there once: in the "
+        "payload of DUMP, and by RENAME and COPY.",
+        complexity="O(N) where several regions have entries, N being all; otherwise O(1).",
+        syntax="key",
     ),
     Command(
         "ab.digest",

@@ -19,8 +19,8 @@ from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
 from anabranch.scheduling import in_one_go
 from anabranch.stream.counters import counted_read
-from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.ranges import Ranges
+from anabranch.stream.renumbering import Renumbering, check_ids, renamed
 from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
@@ -197,6 +197,7 @@ def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
 def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
     """Entries move, groups do not: others may be using them under the old name."""
     source = _stream(ctx, effect.db, effect.key)
+    check_ids(source)
     deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
     yield from _delete_if_there(ctx, effect.target_db, effect.target)
     with_groups = effect.db != effect.target_db  # MOVE
@@ -208,6 +209,7 @@ def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
 
 def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
     source = _stream(ctx, effect.db, effect.key)
+    check_ids(source)
     deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
     yield from _delete_if_there(ctx, effect.target_db, effect.target)
     yield from _written_again(
@@ -236,8 +238,9 @@ def _written_again(
 ) -> Iterator[kinds.Effect]:
     """A stream under another name: entries with their IDs, counters, tags, deadline, groups.
 
-    Of several entries with one ID the first is kept: within one log IDs ascend.
+    Within one log IDs ascend: entries with equal IDs get others (:class:`Renumbering`).
     """
+    renumbering = Renumbering()
     producers = source.producers
     tags = [
         (pid, iid, entry_id, at_ms)
@@ -247,11 +250,12 @@ def _written_again(
     limits = (producers.duration_s, producers.maxsize)
     counters = (source.last_id, source.entries_added, source.max_deleted_id)
     records = list(source.ledger.records.items())
-    for run in _runs(db, key, source):
+    for run in _runs(db, key, source, renumbering):
         yield from _add(ctx, run)
     last_id, entries_added, max_deleted_id = counters
     made = ctx.keyspace.databases[db].values.get(key)
     surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
+    last_id = max(last_id, renumbering.last)
     yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
     settings = ctx.settings
     if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
@@ -267,27 +271,27 @@ def _written_again(
     if accepted or producers.duplicates:
         yield kinds.CountDuplicate(db, key, producers.duplicates, accepted)
     if with_groups:
-        yield from groups_again(db, key, source, made)
+        yield from groups_again(db, key, source, made, renumbering)
 
 
-def _runs(db: int, key: bytes, source: Stream) -> Iterator[kinds.AddRun]:
-    newest = -1
+def _runs(db: int, key: bytes, source: Stream, renumbering: Renumbering) -> Iterator[kinds.AddRun]:
     ids: list[int] = []
     fragments: list[bytes] = []
     weights: list[int] = []
     opens: list[int] = []
     size = 0
-    for block, low, high in list(source.spans(MIN_ID, MAX_ID)):
+    for origin, (block, low, high) in list(source.spans_by_region()):
         share = block.weight // block.slots
-        for entry_id, fragment in zip(block.ids[low:high], block.fragments(low, high), strict=True):
-            if entry_id > newest:
-                newest = entry_id
-                if not ids or len(ids) - opens[-1] >= block.slots:
-                    opens.append(len(ids))
-                ids.append(entry_id)
-                fragments.append(fragment)
-                weights.append(share)
-                size += len(fragment)
+        given = renumbering.take(origin, block, low, high)
+        for old, entry_id, fragment in zip(
+            block.ids[low:high], given, block.fragments(low, high), strict=True
+        ):
+            if not ids or len(ids) - opens[-1] >= block.slots:
+                opens.append(len(ids))
+            ids.append(entry_id)
+            fragments.append(fragment if entry_id == old else renamed(fragment, entry_id))
+            weights.append(share)
+            size += len(fragment)
             if size >= RUN_BYTES_MAX:
                 yield _run(db, key, ids, fragments, weights, opens)
                 ids, fragments, weights, opens = [], [], [], []

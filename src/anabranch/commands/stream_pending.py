@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 
 from anabranch.commands import texts
 from anabranch.commands.arguments import id_argument, id_list, integer, integer_or_none
@@ -164,7 +163,17 @@ def xpending(ctx: Context, args: list[bytes]) -> bytes:
     else:
         entries = group.between(start, end)
     chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
-    return pending_rows(islice(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
+    return pending_rows(_first(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
+
+
+def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry]:
+    """The first of them. Those with one ID stay together: the next call begins behind the ID."""
+    last_id = -1
+    for index, entry in enumerate(entries):
+        if index >= count and entry.entry_id != last_id:
+            return
+        last_id = entry.entry_id
+        yield entry
 
 
 def _idle_for(

@@ -6,12 +6,17 @@ change a shared block puts a copy in its place.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 
 from anabranch.stream.block import Block
 from anabranch.stream.region_log import RegionLog, Span
 
 __all__ = ["FrozenLog"]
+
+
+_first_id = attrgetter("first_id")
 
 
 class FrozenLog:
@@ -32,6 +37,17 @@ class FrozenLog:
         for block in self.blocks:
             for low, high in block.runs(0, len(block.ids)):
                 yield block, low, high
+
+    def live_number(self, entry_id: int) -> int | None:
+        """The number of the live entry with this ID (0 with one region), None if there is none."""
+        at = bisect_right(self.blocks, entry_id, key=_first_id) - 1
+        if at < 0:
+            return None
+        block = self.blocks[at]
+        index = block.index_from(entry_id)
+        if index == len(block.ids) or block.ids[index] != entry_id or index in block.dead:
+            return None
+        return 0 if block.numbers is None else block.numbers[index]
 
     def release(self) -> None:
         """Nobody will read the rest."""

@@ -8,7 +8,7 @@ making; what is read back belongs to this region.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hiredis import Reader, pack_command
@@ -28,9 +28,10 @@ from anabranch.stream.image import (
     ProducerImage,
     StreamImage,
 )
-from anabranch.stream.merge import merge_spans
+from anabranch.stream.merge import merge_labelled
 from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.producer import Producers
+from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenImage", "StreamMaker", "image_of", "stream_from_image"]
@@ -43,26 +44,35 @@ _STEP = 500
 
 _Entries = list[tuple[int, list[bytes]]]
 
+_Named = tuple[int, int, int]
+"""Origin and number of an entry, and the ID that it has in the stream."""
+
 # -- to an image ------------------------------------------------------------------------------
 
 
 class FrozenImage:
     """What :class:`StreamImage` shows of a stream, as it was when this was made.
 
-    The nodes, and the pending entries of each group, are made as they are asked for, once.
+    The nodes, and then the pending entries of each group, are made as they are asked for, once.
+    Where entries have equal IDs (:mod:`anabranch.stream.renumbering`) the image is whole when all
+    that has been read.
     """
 
     def __init__(self, stream: Stream) -> None:
         producers = stream.producers
-        groups = list(stream.groups.items())
-        late = {name: _late(stream, group) for name, group in groups}
+        self._logs = {each: FrozenLog(stream.logs[each]) for each in stream.ranked()}
+        self._renumbering = Renumbering()
+        self._groups = [
+            _FrozenGroup(stream, name, group, self._logs, self._renumbering)
+            for name, group in stream.groups.items()
+        ]
         self.image = StreamImage(
             length=stream.length,
             last_id=stream.last_id,
             first_id=stream.first_id,
             max_deleted_id=stream.max_deleted_id,
             entries_added=stream.entries_added,
-            groups=[_group_image(stream, name, group, late[name]) for name, group in groups],
+            groups=[group.image for group in self._groups],
             idmp_duration=producers.duration_s,
             idmp_maxsize=producers.maxsize,
             iids_added=producers.iids_added,
@@ -72,24 +82,23 @@ class FrozenImage:
                 for pid, table in producers.tables.items()
             ],
         )
-        self._logs = [FrozenLog(stream.logs[each]) for each in stream.ranked()]
-        self._late = list(late.values())
-        self._pending = [
-            [FrozenPending(pending) for pending in group.pending.values()] for _, group in groups
-        ]
 
     def nodes(self) -> Iterator[NodeImage]:
         """The nodes, ascending."""
         if len(self._logs) == 1:
-            for block in self._logs[0].blocks:
+            (log,) = self._logs.values()
+            for block in log.blocks:
                 entries: _Entries = []
                 for low, high in block.runs(0, len(block.ids)):
-                    entries += _entries(block, low, high)
+                    entries += _entries(block, low, high, block.ids[low:high])
                 yield NodeImage(entries, block.slots)
             return
+        renumbering = self._renumbering
         node = NodeImage([], 0)
-        for block, low, high in merge_spans([log.spans() for log in self._logs]):
-            for entry in _entries(block, low, high):
+        sources = {origin: log.spans() for origin, log in self._logs.items()}
+        for origin, (block, low, high) in merge_labelled(sources):
+            ids = renumbering.take(origin, block, low, high)
+            for entry in _entries(block, low, high, ids):
                 if node.slots == _MERGED_NODE_ENTRIES:
                     yield node
                     node = NodeImage([], 0)
@@ -97,53 +106,133 @@ class FrozenImage:
                 node.slots += 1
         if node.entries:
             yield node
+        self.image.last_id = max(self.image.last_id, renumbering.last)
+        for group in self._groups:
+            group.image.last_id = renumbering.behind(group.image.last_id)
 
     def pending(self) -> list[Iterator[PendingImage]]:
         """The pending entries of each group, ascending."""
-        return [
-            _one_an_id(
-                heapq.merge(
-                    *map(_pending_images, lists),
-                    [PendingImage(entry_id, 0, 0, None) for entry_id in late],
-                    key=_entry_id,
-                )
-            )
-            for lists, late in zip(self._pending, self._late, strict=True)
-        ]
+        return [group.pending() for group in self._groups]
 
     def release(self) -> None:
         """Nobody will read the rest."""
-        for log in self._logs:
+        for log in self._logs.values():
             log.release()
-        for lists in self._pending:
-            for pending in lists:
-                pending.release()
+        for group in self._groups:
+            group.release()
 
 
-def _pending_images(pending: FrozenPending) -> Iterator[PendingImage]:
+class _FrozenGroup:
+    """A group as Redis knows it, with one cursor.
+
+    Entries below the cursor that are still to be delivered (*late*) are released ones that were
+    delivered at no time, behind all others: so they are handed out when somebody claims.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        name: bytes,
+        group: Group,
+        logs: Mapping[int, FrozenLog],
+        renumbering: Renumbering,
+    ) -> None:
+        self._late = _late(stream, group)
+        read = entries_read(stream, group)
+        self.image = GroupImage(
+            name,
+            group.last_delivered_id,
+            None if read is None else min(read + len(self._late), stream.entries_added),
+            consumers=[
+                ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
+                for consumer in group.consumers.values()
+            ],
+        )
+        self._logs = logs
+        self._renumbering = renumbering
+        self._lists = {origin: FrozenPending(each) for origin, each in group.pending.items()}
+        self._is_plain = len(logs) == len(self._lists) == 1 and not self._late
+        if self._is_plain:
+            self.image.nacked = [entry.entry_id for entry in group.released]
+        else:
+            released = [
+                (group.region_of(entry), entry.number, entry.entry_id) for entry in group.released
+            ]
+            self._unowned = [*released, *self._late]
+
+    def pending(self) -> Iterator[PendingImage]:
+        """The pending entries, ascending."""
+        if self._is_plain:
+            for lists in self._lists.values():
+                yield from map(_pending_image, _read(lists))
+            return
+        images = heapq.merge(
+            *(self._of(origin) for origin in self._lists),
+            [(id_, (origin, number, id_), None) for origin, number, id_ in self._late],
+            key=_old_id,
+        )
+        shown: set[_Named] = set()
+        last_id = -1
+        for entry_id, named, image in self._in_order(images):
+            if entry_id == last_id:  # neither exists: who had which is not told
+                continue
+            last_id = entry_id
+            if image is None or image.consumer is None:
+                shown.add(named)
+            yield image or PendingImage(entry_id, 0, 0, None)
+        id_of = self._renumbering.id_of
+        self.image.nacked = [id_of(*named) for named in self._unowned if named in shown]
+
+    def _of(self, origin: int) -> Iterator[tuple[int, _Named, PendingImage]]:
+        for entry in _read(self._lists[origin]):
+            yield entry.entry_id, (origin, entry.number, entry.entry_id), _pending_image(entry)
+
+    def _in_order(
+        self, images: Iterable[tuple[int, _Named, PendingImage | None]]
+    ) -> Iterable[tuple[int, _Named, PendingImage | None]]:
+        """Under the IDs that entries have by now; none that is gone under the ID of another."""
+        told = self._told(images)
+        return sorted(told, key=_old_id) if self._renumbering.moved else told
+
+    def _told(
+        self, images: Iterable[tuple[int, _Named, PendingImage | None]]
+    ) -> Iterator[tuple[int, _Named, PendingImage | None]]:
+        renumbering, logs = self._renumbering, self._logs
+        for entry_id, named, image in images:
+            origin, number, _ = named
+            log = logs.get(origin)
+            if log is not None and log.live_number(entry_id) == number:
+                now = renumbering.id_of(*named)
+                if image is not None:
+                    image.entry_id = now
+                yield now, named, image
+            elif entry_id not in renumbering.ids and all(
+                log.live_number(entry_id) is None for log in logs.values()
+            ):
+                yield entry_id, named, image
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        for pending in self._lists.values():
+            pending.release()
+
+
+def _read(pending: FrozenPending) -> Iterator[PendingEntry]:
     for piece in pending.pieces():
-        for entry in piece:
-            yield PendingImage(
-                entry.entry_id,
-                entry.delivery_ms,
-                entry.delivery_count,
-                None if entry.consumer is None else entry.consumer.name,
-            )
+        yield from piece
 
 
-def _one_an_id(images: Iterable[PendingImage]) -> Iterator[PendingImage]:
-    """Of those with one ID the last; see :func:`_named`."""
-    last: PendingImage | None = None
-    for image in images:
-        if last is not None and last.entry_id != image.entry_id:
-            yield last
-        last = image
-    if last is not None:
-        yield last
+def _pending_image(entry: PendingEntry) -> PendingImage:
+    return PendingImage(
+        entry.entry_id,
+        entry.delivery_ms,
+        entry.delivery_count,
+        None if entry.consumer is None else entry.consumer.name,
+    )
 
 
-def _entry_id(pending: PendingImage) -> int:
-    return pending.entry_id
+def _old_id(image: tuple[int, _Named, PendingImage | None]) -> int:
+    return image[0]
 
 
 def image_of(stream: Stream) -> StreamImage:
@@ -157,48 +246,24 @@ def image_of(stream: Stream) -> StreamImage:
     return image
 
 
-def _entries(block: Block, low: int, high: int) -> _Entries:
+def _entries(block: Block, low: int, high: int, ids: Sequence[int]) -> _Entries:
     """IDs and fields of the live entries ``[low, high)``."""
     reader = Reader()
     reader.feed(bytes(block.slice(low, high)))
-    return [(entry_id, reader.gets()[1]) for entry_id in block.ids[low:high]]
+    return [(entry_id, reader.gets()[1]) for entry_id in ids]
 
 
-def _group_image(stream: Stream, name: bytes, group: Group, late: dict[int, None]) -> GroupImage:
-    """A group as Redis knows it, with one cursor, but for its pending entries.
-
-    Entries below the cursor that are still to be delivered (``late``) are released ones that were
-    delivered at no time, behind all others: so they are handed out when somebody claims.
-    """
-    lists = list(group.pending.values())
-    nacked = dict.fromkeys(
-        entry.entry_id for entry in group.released if _named(lists, entry.entry_id) is entry
-    )
-    read = entries_read(stream, group)
-    return GroupImage(
-        name,
-        group.last_delivered_id,
-        None if read is None else min(read + len(late), stream.entries_added),
-        consumers=[
-            ConsumerImage(consumer.name, consumer.seen_ms, consumer.active_ms)
-            for consumer in group.consumers.values()
-        ],
-        nacked=list(nacked | late),
-    )
-
-
-def _named(lists: list[PendingList], entry_id: int) -> PendingEntry | None:
-    """The pending entry that is named of those with one ID: that of the last list."""
-    found = None
-    for pending in lists:
-        found = pending.entries.get(entry_id, found)
-    return found
-
-
-def _late(stream: Stream, group: Group) -> dict[int, None]:
-    """IDs of the entries below the cursor that are to be delivered and not pending, ascending."""
-    found = {i for _, (block, low, high) in group.late(stream.logs) for i in block.ids[low:high]}
-    return dict.fromkeys(sorted(i for i in found if group.find(i) is None))
+def _late(stream: Stream, group: Group) -> list[_Named]:
+    """The entries below the cursor that are to be delivered and not pending, ascending."""
+    found = []
+    for origin, (block, low, high) in group.late(stream.logs):
+        pending = group.pending.get(origin, PendingList())
+        assert block.numbers is not None
+        for entry_id, number in zip(block.ids[low:high], block.numbers[low:high], strict=True):
+            entry = pending.get(entry_id)
+            if entry is None or entry.number != number:
+                found.append((origin, number, entry_id))
+    return sorted(found, key=lambda named: named[2])
 
 
 # -- from an image ----------------------------------------------------------------------------

@@ -156,6 +156,10 @@ class Stream:
         sources = [self.logs[each].spans(start, end) for each in self.ranked()]
         return limited(merge_spans(sources), limit)
 
+    def spans_by_region(self) -> Iterator[tuple[int, Span]]:
+        """``(region, span)`` of all live entries, ascending."""
+        return merge_labelled({each: self.logs[each].spans(0, MAX_ID) for each in self.ranked()})
+
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """The same entries from the newest; each span is still ascending inside."""
         if len(self.logs) == 1:

@@ -212,6 +212,7 @@ def test_the_table() -> None:
     told.loses(2, b"n", ["1 NACKed entry", "IDMP settings"], lossy=False)
     told.late(0, b"s", b"g\x1b", 1200)
     told.late(3, b"s", b"h", 1)
+    told.renumbered(0, b"s", 2)
     told.expired = 1
     told.passed_over = {"function libraries": 1}
     told.seconds = 1.26
@@ -231,11 +232,14 @@ def test_the_table() -> None:
         "late (pending; XAUTOCLAIM hands them out, another region may have, too):",
         r"  db0 s: 1,200 entries of group g\x1b",
         "  db3 s: 1 entry of group h",
+        "renumbered (regions had several entries with one ID):",
+        "  db0 s: 2 entries",
     ]
     assert told.as_json()["late"] == [
         {"key": "db0 s", "group": r"g\x1b", "entries": 1200},
         {"key": "db3 s", "group": "h", "entries": 1},
     ]
+    assert told.as_json()["renumbered"] == [{"key": "db0 s", "entries": 2}]
     json.dumps(told.as_json())
     assert not told.succeeded
 

@@ -86,6 +86,8 @@ def _carry_one(record: Record, target: Target, summary: Summary, *, lossy: bool)
         _refuse_large(len(body), record, target, summary)
         return
     target.put(Item(db, key, record.kind, record.expire_at_ms, body, _counts(value)))
+    if record.renumbered:
+        summary.renumbered(db, key, record.renumbered)
     for group in value.groups if isinstance(value, StreamImage) else ():
         if group.late:
             summary.late(db, key, group.name, group.late)

@@ -32,6 +32,8 @@ class Record:
     """Bytes of the body, also when it is not here."""
     problem: str | None = None
     """Why the source could not give the value."""
+    renumbered: int = 0
+    """Entries that have another ID here than in the source, where it was there twice."""
 
 
 @dataclass(slots=True)

@@ -41,6 +41,7 @@ class ScanSource:
         self._address = address
         self._selection = selection
         self._absolute = True  # whether the server knows PEXPIRETIME
+        self._has_regions = True  # whether it may, and says how many entries have equal IDs
         try:
             with connect(address, 0) as client:
                 keyspace = client.info("keyspace")
@@ -114,6 +115,7 @@ class ScanSource:
                 pipe.execute_command("DUMP", key)
                 pipe.execute_command(deadline, key)
             replies = pipe.execute(raise_on_error=False)
+        renumbered = self._renumbered(client, [key for key, kind in batch if kind == "stream"])
         if self._absolute and _unknown_command(replies[1]):  # before Redis 7.0
             self._absolute = False
             yield from self._values(client, db, batch)
@@ -128,15 +130,32 @@ class ScanSource:
                 if payload is None or left == _NO_SUCH_KEY:  # gone meanwhile
                     continue
                 expire_at_ms = None if left == _NO_DEADLINE else now_ms + left
-                yield _record(db, key, kind, expire_at_ms, payload)
+                yield _record(db, key, kind, expire_at_ms, payload, renumbered.get(key, 0))
+
+    def _renumbered(self, client: Any, keys: list[bytes]) -> dict[bytes, int]:
+        """How many entries of streams have other IDs in their payloads, where there are any."""
+        if not self._has_regions or not keys:
+            return {}
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.execute_command("AB.EQUALIDS", key)
+            counts = pipe.execute(raise_on_error=False)
+        self._has_regions = not isinstance(counts[0], redis.ResponseError)
+        return {
+            key: count
+            for key, count in zip(keys, counts, strict=True)
+            if isinstance(count, int) and count
+        }
 
 
-def _record(db: int, key: bytes, kind: str, expire_at_ms: int | None, payload: bytes) -> Record:
+def _record(
+    db: int, key: bytes, kind: str, expire_at_ms: int | None, payload: bytes, renumbered: int
+) -> Record:
     try:
         body, version = unframe(payload)
     except PayloadChecksumError as problem:
         return _unreadable(db, key, kind, f"its payload cannot be read: {problem}")
-    return Record(db, key, kind, expire_at_ms, body, version, len(body))
+    return Record(db, key, kind, expire_at_ms, body, version, len(body), renumbered=renumbered)
 
 
 def _unreadable(db: int, key: bytes, kind: str, problem: str) -> Record:

@@ -65,6 +65,7 @@ class Summary:
         self._lost: list[tuple[str, list[str]]] = []
         self._lossy = False
         self._late: list[tuple[str, str, int]] = []
+        self._renumbered: list[tuple[str, int]] = []
 
     @property
     def succeeded(self) -> bool:
@@ -111,6 +112,10 @@ class Summary:
             (shown(db, key), safe(group.decode("utf-8", "backslashreplace")), entries)
         )
 
+    def renumbered(self, db: int, key: bytes, entries: int) -> None:
+        """Entries of a stream have got other IDs."""
+        self._renumbered.append((shown(db, key), entries))
+
     # -- telling ------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
@@ -148,6 +153,7 @@ class Summary:
                 {"key": key, "group": group, "entries": entries}
                 for key, group, entries in self._late
             ],
+            "renumbered": [{"key": key, "entries": entries} for key, entries in self._renumbered],
         }
 
     def as_text(self) -> str:
@@ -180,10 +186,15 @@ class Summary:
             lines.append("late (pending; XAUTOCLAIM hands them out, another region may have, too):")
             lines += _listed(
                 [
-                    f"{key}: {entries:,} {'entry' if entries == 1 else 'entries'} of group {group}"
+                    f"{key}: {_entries(entries)} of group {group}"
                     for key, group, entries in self._late
                 ],
                 "groups",
+            )
+        if self._renumbered:
+            lines.append("renumbered (regions had several entries with one ID):")
+            lines += _listed(
+                [f"{key}: {_entries(entries)}" for key, entries in self._renumbered], "streams"
             )
         return "\n".join(lines)
 
@@ -194,6 +205,10 @@ def _listed(lines: list[str], what: str) -> list[str]:
     return [f"  {line}" for line in lines[:_LISTED_MAX]] + (
         [f"  and {more:,} more {what}"] if more > 0 else []
     )
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def _told(what: str, named: _Named) -> str:
