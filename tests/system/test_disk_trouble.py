@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, ServerFailed, server_in
-from tests.support.wire import RespClient
+from tests.support.wire import ConnectionLost, RespClient
 
 NOBODY = 65534
 MISCONF = b"MISCONF Errors writing to the AOF file: "
@@ -152,6 +152,60 @@ def test_a_snapshot_for_which_there_is_no_room_is_dropped(tmp_path: Path) -> Non
         assert client.call("SAVE") == ("+", b"OK")
         assert len(list(kept(server).glob("snapshot-*"))) == 1
         recovers(server, 10, noise(100_000))
+
+
+# -- what readers are told meanwhile --------------------------------------------------------------
+
+
+def keeps_its_word(server: AnabranchServer, make_room: Callable[[], object]) -> None:
+    """Read while the disk takes no more, kill, start: all that was told is there."""
+    value = noise(700)
+    writer, blocked = server.client(), server.client()
+    with writer, blocked, server.client() as reader:
+        assert reader.call("SET", "safe", "v") == ("+", b"OK")
+        for count in range(100_000):
+            blocked.send("XREAD", "BLOCK", 0, "STREAMS", "s", f"{count}-0")
+            writer.send("XADD", "s", f"{count + 1}-0", "f", value)
+            try:
+                writer.read_reply(0.5)
+            except TimeoutError:
+                wait_until(lambda: "oplog.write_failed" in server.log_text(), "a failed write")
+                break
+            assert blocked.read_reply()[0] == "*"
+        assert count > 5
+        told = reader.call("XRANGE", "s", "-", "+")
+        assert told[0] == "-", told
+        assert told[1].startswith(MISCONF)
+        assert told[1].endswith(b"this cannot be read until the disk accepts writes")
+        for words in (("XLEN", "s"), ("EXISTS", "s"), ("DBSIZE",), ("SCAN", "0")):
+            assert reader.call(*words)[1].startswith(MISCONF), words
+        assert reader.call("GET", "safe") == ("$", b"v")
+        assert b"oplog_unsafe_keys:1\r" in reader.call("INFO", "persistence")[1]
+        server.kill()
+        with pytest.raises(ConnectionLost):
+            blocked.read_reply()
+    make_room()
+    server.start()
+    with server.client() as client:
+        assert client.call("XLEN", "s") == (":", count)
+        assert client.call("XADD", "s", f"{count + 1}-0", "f", "again")[0] == "$"
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_nobody_is_told_of_what_a_limit_on_file_sizes_kept_out(policy: str) -> None:
+    with AnabranchServer(extra=("--appendfsync", policy)) as server:
+        assert server.process is not None
+        _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (20_000, hard))
+        keeps_its_word(server, lambda: None)  # the limit is the process's
+
+
+@needs_root
+def test_nobody_is_told_of_what_a_full_disk_did_not_take(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data", "2m"), AnabranchServer(tmp_path) as server:
+        ballast = tmp_path / "data" / "ballast"
+        ballast.write_bytes(bytes(1_900_000))
+        keeps_its_word(server, ballast.unlink)
 
 
 # -- gone, forbidden, taken -----------------------------------------------------------------------

@@ -389,6 +389,8 @@ class Durability:
         problem = done.exception()
         self._syncing = None
         self.last_sync_s = self._now() - self._sync_began
+        if self.broken:  # another one has failed meanwhile, and the system tells of that once only
+            return False
         if isinstance(problem, FileNotFoundError):
             # No sync has failed: the directory is gone. Somebody may put it back.
             if self._in_trouble(problem.strerror or str(problem)):

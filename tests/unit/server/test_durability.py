@@ -19,6 +19,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import effects_in
+from anabranch.oplog.log import SyncFailedError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import position_of
@@ -473,6 +474,28 @@ async def test_after_a_failed_sync_in_the_background_reads_of_other_keys_go_on(
     await until(lambda: b"a" not in world.server.region.keyspace.databases[0].values)
     assert await client.do("GET a") is None
     assert await client.do("PING") == b"PONG"
+
+
+async def test_a_sync_that_ends_well_after_another_one_failed_changes_nothing(
+    world: World,
+) -> None:
+    await world.start("always")
+    first, other = await world.clients(2)
+    await first.do("SET a v")
+    world.disk.hold_syncs()
+    first.send("SET b v")
+    await world.sync_begins()
+    durable = world.server.durability
+    gate, world.disk._gate = world.disk._gate, None  # the one in the thread goes on waiting
+    world.disk.faults = [Fault("sync", errno.EIO, times=1)]
+    with pytest.raises(SyncFailedError):
+        durable.begin_segment()
+    assert durable.is_syncing
+    assert gate is not None
+    gate.release()
+    await until(lambda: durable._syncing is None)
+    assert durable.broken
+    assert "MISCONF" in str(await other.do("SET c v"))
 
 
 async def test_a_restart_after_a_failed_sync_takes_writes_again(

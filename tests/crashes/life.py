@@ -1,0 +1,245 @@
+"""Lives of a server, one after the other on one disk, each ended by a crash.
+
+While one goes on, the disk fails now and then: writes, syncs, new files; for a moment or for good.
+After each crash a start has to find everything that anybody was told, and nothing that somebody was
+told to be gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections import Counter
+from functools import partial
+from typing import Any
+
+from anabranch.simulator.disk import Fault, MemoryStorage
+from tests.crashes.clients import Client, Writing, a_read
+from tests.crashes.harness import VirtualLoop, World
+from tests.crashes.model import Group, Request, State, Stream, plain, run
+from tests.crashes.tracker import Tracker, Violation, is_refusal, refused_keys
+
+__all__ = ["Lives"]
+
+DATABASES = 2
+READERS = 3
+STEPS = (10, 40)
+FULL = 1 << 30
+
+
+class Lives:
+    """A disk, and what was told of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.disk = MemoryStorage()
+        self.trackers = [Tracker(db) for db in range(DATABASES)]
+        self.reached: Counter[str] = Counter()
+        """What has happened, and how often."""
+        self._now_s = 1000.0
+        self._writing = [Writing(db, self.chance) for db in range(DATABASES)]
+        self._later: list[tuple[int, Request, Any]] = []  # told after a sync had failed
+        self._policy = self._policy_before = ""
+        self._broken = False
+        self._world: World
+
+    def go_on(self) -> None:
+        """Start, live, crash; raises :class:`Violation`."""
+        loops: list[VirtualLoop] = []
+
+        def new_loop() -> VirtualLoop:
+            loops.append(VirtualLoop(self._now_s))
+            return loops[0]
+
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._live())
+        self._now_s = loops[0].now_s
+        self.reached["crash"] += 1
+
+    async def _live(self) -> None:
+        chance = self.chance
+        self._policy = chance.choice(("always", "always", "everysec", "no"))
+        self._world = World(
+            self.disk,
+            chance,
+            {
+                "appendfsync": self._policy,
+                "databases": DATABASES,
+                "oplog_segment_bytes": chance.choice((2048, 1 << 20)),
+                "auto_aof_rewrite_percentage": 0,
+                "latency_tracking": False,
+            },
+        )
+        await self._world.start()
+        await self._find()
+        await self._happen()
+        self._crash()
+
+    # -- a start ----------------------------------------------------------------------------------
+
+    async def _find(self) -> None:
+        """Compare what the start has found with what was told."""
+        for tracker in self.trackers:
+            found = await self._read(tracker.db)
+            if self._broken and self._policy_before != "always":
+                for db, words, told in self._later:
+                    due = run(found, words)[1]
+                    if db == tracker.db and told != due:
+                        raise Violation(
+                            f"db {db}: {words} was answered {told!r} after a failed sync, and is "
+                            f"{due!r} after the power failure"
+                        )
+            else:
+                tracker.check(found)
+            tracker.restart(found)
+        self._later.clear()
+        self._broken = False
+
+    async def _read(self, db: int) -> State:
+        """A database, asked for with commands."""
+        replies: list[Any] = []
+        client = Client(self._world, lambda _client, _words, _now, reply: replies.append(reply))
+
+        async def ask(*words: str) -> Any:
+            replies.clear()
+            client.send([words], 0, self.chance)
+            while not replies:  # noqa: ASYNC110 - of time that is ours
+                await asyncio.sleep(0.01)
+            return plain(words, replies[0])
+
+        await ask("SELECT", str(db))
+        found: State = {}
+        for key in await ask("KEYS", "*"):
+            if not key.startswith("s"):
+                found[key] = await ask("GET", key)
+                continue
+            entries = await ask("XRANGE", key, "-", "+")
+            _, last, deleted, added, _ = await ask("XINFO", "STREAM", key)
+            groups = {}
+            for row in await ask("XINFO", "GROUPS", key):
+                facts = dict(zip(row[::2], row[1::2], strict=True))
+                name = facts["name"]
+                rows = await ask("XPENDING", key, name, "-", "+", "1000")
+                pending = {_number(row[0]): row[1] for row in rows}
+                groups[name] = Group(_number(facts["last-delivered-id"]), pending)
+            found[key] = Stream(
+                {_number(each[0]): each[1][1] for each in entries},
+                *(_number(last), _number(deleted), added, groups),
+            )
+        client.wire.close()
+        return found
+
+    # -- a life -----------------------------------------------------------------------------------
+
+    async def _happen(self) -> None:
+        chance = self.chance
+        writers = [Client(self._world, self._writer_hears) for _ in self.trackers]
+        readers = []
+        for number, client in enumerate(
+            (*writers, *(Client(self._world, self._reader_hears) for _ in range(READERS)))
+        ):
+            client.db = number % DATABASES
+            client.send([("SELECT", str(client.db))], 0, chance)
+            if client not in writers:
+                readers.append(client)
+        for tracker in self.trackers:
+            subscriber = Client(self._world, lambda *_: None)
+            subscriber.on_push = partial(self._hear, tracker)
+            subscriber.send([("SUBSCRIBE", f"c{tracker.db}")], 0, chance)
+        await asyncio.sleep(0.01)
+        for _ in range(chance.randint(*STEPS)):
+            self._meddle()
+            for client in (*writers, *readers):
+                client.push()
+            client = chance.choice((*writers, *writers, *readers))
+            if not client.waiting and not client.is_closed:
+                tracker = self.trackers[client.db]
+                if client in writers:
+                    requests = self._writing[client.db].requests()
+                    for words in requests:
+                        tracker.sent(words)
+                else:
+                    requests = [a_read(chance, may_block=True)]
+                client.send(requests, len(tracker.history), chance)
+            await self._pass()
+        self._look()
+
+    async def _pass(self) -> None:
+        for _ in range(self.chance.choice((0, 0, 1, 2, 5))):
+            await asyncio.sleep(0)
+        if self.chance.random() < 0.3:
+            await asyncio.sleep(self.chance.choice((0.001, 0.03, 0.3, 1.5)))
+
+    def _meddle(self) -> None:
+        """The disk fails, or works again."""
+        chance, disk = self.chance, self.disk
+        if disk.faults and chance.random() < 0.1:
+            disk.faults.clear()
+        elif not disk.faults and chance.random() < 0.12:
+            operation = chance.choice(("write", "write", "write", "sync", "create", "append"))
+            code = chance.choice((errno.ENOSPC, errno.EIO))
+            if operation == "sync":
+                code = chance.choice((errno.EIO, errno.EIO, errno.ENOENT))
+            times = chance.choice((1, 3, FULL, FULL))
+            keep = chance.choice((0, 0, 3, 40))
+            disk.faults = [Fault(operation, code, times, chance.randrange(3), keep, "log-")]
+            self.reached[f"fault: {operation}"] += 1
+
+    def _look(self) -> None:
+        durability = self._world.server.durability
+        self._broken = durability.broken
+        self._policy_before = self._policy
+        self.reached["crash in trouble"] += durability.trouble is not None
+        self.reached["crash after a failed sync"] += durability.broken
+        self.reached["crash with open requests"] += any(each.open for each in self.trackers)
+
+    def _crash(self) -> None:
+        self._world.has_ended = True
+        is_power = self._policy == "always" and self.chance.random() < 0.5
+        if self._broken and self._policy != "always":
+            is_power = True
+        self.disk.faults.clear()
+        if is_power:
+            self.disk = self.disk.crash(self.chance)
+            self.reached["power failure"] += 1
+        else:
+            self.disk = MemoryStorage(self.disk.files())
+
+    # -- what is told -----------------------------------------------------------------------------
+
+    def _writer_hears(self, client: Client, words: Request, _since: int, reply: Any) -> None:
+        if words[0] != "SELECT":
+            self.trackers[client.db].was_answered(words, reply)
+            self.reached["write refused"] += is_refusal(reply)
+
+    def _reader_hears(self, client: Client, words: Request, since: int, reply: Any) -> None:
+        if words[0] == "SELECT":
+            return
+        tracker = self.trackers[client.db]
+        durability = self._world.server.durability
+        for keys in refused_keys(words, reply):
+            self.reached["read refused"] += 1
+            others = () if keys is not None else self.trackers
+            if not durability.broken and not (
+                tracker.has_changes(keys, since)
+                or any(each.open or each.history[-3:] for each in others)
+            ):
+                raise Violation(f"db {client.db}: {words} was refused for nothing")
+        if is_refusal(reply):
+            return
+        tracker.was_told(words, reply, since)
+        self.reached["read answered"] += 1
+        if durability.trouble is not None:
+            self.reached["read answered in trouble"] += 1
+        if durability.broken and self._policy != "always" and ";" not in words:
+            self._later.append((client.db, words, plain(words, reply)))
+
+    def _hear(self, tracker: Tracker, message: Any) -> None:
+        if message[0] == b"message":
+            tracker.heard(message[2].decode())
+            self.reached["message heard"] += 1
+
+
+def _number(entry_id: str) -> int:
+    return int(entry_id.partition("-")[0])
