@@ -109,6 +109,7 @@ def die_at(step: int) -> None:
 
     os.fsync = dying(lambda fd: None)
     os.mkdir = dying(os.mkdir)
+    os.link = dying(os.link)
     DeltaTable.create = staticmethod(dying(DeltaTable.create))  # type: ignore[method-assign]
     for owner, name in (
         (DeltaTable, "create_write_transaction"),

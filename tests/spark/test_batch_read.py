@@ -214,7 +214,7 @@ def test_what_was_trimmed_before_a_given_start_is_a_loss(spark, server):
         batch(spark, server, "n int", **options).collect()
     assert (
         f"stream s: 50 entries after 40000-0 (positions {low}\N{EN DASH}{low + 49}) were trimmed "
-        "before they were read; first kept is 91000-0. Raise retention, or set failOnDataLoss=false"
+        "before they were read; first kept is 91000-0. Set failOnDataLoss=false"
     ) in str(caught.value)
     rest = batch(spark, server, "n int", failOnDataLoss="false", **options)
     assert numbers(rest) == list(range(90, 100))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -43,6 +44,44 @@ def test_a_region_that_lags_is_waited_for_and_nothing_is_read_twice(regions, los
     regions.heal()
     waiting.join(60)
     assert sorted(read(moved, end, found[0])) == [*range(1_010, 1_015)]
+    moved.stop()
+
+
+@pytest.mark.parametrize("lossy", ["true", "false"])
+def test_a_region_that_lacks_the_stream_is_waited_for_and_not_taken_for_a_loss(
+    regions, lossy, caplog
+):
+    eu, us = regions.servers
+    part(regions)
+    add(eu, 0, 30)
+    reader = reader_of(eu)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert len(read(reader, reader.initialOffset(), end)) == 30
+    reader.stop()
+    with caplog.at_level(logging.WARNING):
+        moved = reader_of(us, failOnDataLoss=lossy, catchUpTimeout="300ms", pollTimeoutMs="1")
+        if lossy == "true":
+            with pytest.raises(DataLossError, match="deleted, or has yet to come"):
+                moved.latestOffset(end, ReadAllAvailable())
+        else:
+            assert moved.latestOffset(end, ReadAllAvailable()) is end
+        moved.stop()
+    assert "stream s is not on this server" in caplog.text
+    moved = reader_of(us, failOnDataLoss=lossy)
+    add(us, 100, 5)  # now the stream is there, and what was read is not
+    found = []
+    waiting = threading.Thread(
+        target=lambda: found.append(moved.latestOffset(end, ReadAllAvailable()))
+    )
+    waiting.start()
+    regions.heal()
+    waiting.join(60)
+    rows = read(moved, end, found[0])
+    newest = moved.latestOffset(found[0], ReadAllAvailable())
+    while sorted(rows) != [*range(100, 105)] and newest is not found[0]:
+        rows += read(moved, found[0], newest)
+        found[0], newest = newest, moved.latestOffset(newest, ReadAllAvailable())
+    assert sorted(rows) == [*range(100, 105)]
     moved.stop()
 
 

@@ -149,7 +149,7 @@ def test_a_loss_ends_the_query_with_a_sentence(spark, ours, tmp_path):
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination()
     assert f"stream s: 3 entries after {ids[-1]}" in str(caught.value)
-    assert "set failOnDataLoss=false" in str(caught.value)
+    assert "Set failOnDataLoss=false" in str(caught.value)
 
 
 def test_an_idle_query_asks_rarely_and_runs_no_batch(spark, ours, tmp_path):

@@ -44,6 +44,7 @@ _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the most that there is
 _ATTEMPTS: Final = 10
+_PAGE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +241,8 @@ class Adder:
         self._waiting: _Chunk | None = None
         self.appended = 0
         """Rows sent, whether the server had them or not: its replies do not tell."""
-        self.known = 0
-        """Rows that were in already, where that is known: entries that keep their IDs."""
+        self.known: int | None = None if marks.windowed else 0
+        """Rows that were in already; None where the server does not tell."""
         self.memory_s: int | None = None
         """For how long all streams remember idempotent IDs; None if they need not."""
 
@@ -308,32 +309,48 @@ class Adder:
         chunk, self._waiting = self._waiting, None
         if chunk is None:
             return
+        taken: list[int] = []
         for number, reply in enumerate(self._replies(chunk), chunk.start):
             if not isinstance(reply, redis.RedisError):
                 self.appended += 1
             elif chunk.run.rows.ids is not None and "equal or smaller" in str(reply):
-                self._require_same(chunk.run, number)
-                self.known += 1
+                taken.append(number)
             else:
                 raise WriteFailed(
                     f"stream {_shown(chunk.run.key)} at {self._client.address} refused a row: "
                     f"{explained(reply)}"
                 )
 
-    def _require_same(self, run: Run, number: int) -> None:
-        """The ID is taken: by this very row, or by another one."""
+        if taken:
+            self._require_same(chunk.run, taken)
+            self.known = (self.known or 0) + len(taken)
+
+    def _require_same(self, run: Run, taken: list[int]) -> None:
+        """These IDs are there or passed: by these very rows, or by other ones."""
         assert run.rows.ids is not None
-        entry_id = run.rows.ids[number].as_py()
-        found = self._client.command("XRANGE", run.key, entry_id, entry_id)
-        fields = [] if not found else found[0][1]
-        there = b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields))
-        if there != bytes(run.rows.slice(number, number + 1).parts().between(0, 1)):
-            what = "holds another entry there" if found else "is behind it already"
-            raise WriteFailed(
-                f"ID {_shown(entry_id)} cannot be kept: stream {_shown(run.key)} {what}. Rows with "
-                "IDs must arrive in order, all rows of a stream in one partition: "
-                'repartition("stream").sortWithinPartitions(...) by time and sequence'
+        ids = run.rows.ids.take(pa.array(taken)).to_pylist()
+        found: dict[bytes, list[bytes]] = {}
+        at = ids[0]
+        while at is not None:
+            page = self._client.command(
+                *("XRANGE", run.key, at, ids[-1], "COUNT", _PAGE), repeatable=True
             )
+            found.update(page)
+            at = b"(" + page[-1][0] if len(page) == _PAGE else None
+        first, last = taken[0], taken[-1]
+        parts = run.rows.slice(first, last + 1).parts()
+        for number, entry_id in zip(taken, ids, strict=True):
+            fields = found.get(entry_id)
+            there = (
+                b"" if fields is None else b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields))
+            )
+            if there != parts.between(number - first, number - first + 1):
+                what = "is behind it already" if fields is None else "holds another entry there"
+                raise WriteFailed(
+                    f"ID {_shown(entry_id)} cannot be kept: stream {_shown(run.key)} {what}. Rows "
+                    "with IDs must arrive in order, all rows of a stream in one partition: "
+                    'repartition("stream").sortWithinPartitions(...) by time and sequence'
+                )
 
 
 def require_window(client: Client, key: bytes) -> int:

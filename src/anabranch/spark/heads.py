@@ -129,7 +129,8 @@ class Survey:
     def heads(self, wait_ms: int = 0, known: Vector | None = None) -> Heads:
         """Heads of all streams that exist, from one moment if the server has positions.
 
-        `wait_ms`: wait so long for news after what was last told, or after `known`.
+        `wait_ms`: wait so long for news after what was last told, or after `known`. Of logs in
+        `known` the heads say what is before that.
         """
         streams = self.streams()
         if not streams:
@@ -142,6 +143,10 @@ class Survey:
         waiting: tuple[bytes | str | int, ...] = ()
         if wait_ms:
             waiting = ("BLOCK", wait_ms, "AFTER", self._total)
+        if known is not None:
+            read = [known.cursors.get(stream, {}) for stream in streams]
+            vector = [{region: each.position for region, each in row.items()} for row in read]
+            waiting += ("FROM", json.dumps(vector), "LIMIT", 1)
         reply = self._client.command(
             *("AB.OFFSETS", *waiting, "STREAMS", *map(stream_key, streams)),
             repeatable=True,
@@ -153,8 +158,15 @@ class Survey:
         for stream, rows in zip(streams, reply, strict=True):
             if rows is not None:
                 found[stream] = {
-                    name: Head(incarnation, first, stop, last_id.decode(), trimmed)
-                    for region, incarnation, first, stop, last_id, _live, trimmed in rows
+                    name: Head(
+                        incarnation,
+                        first,
+                        stop,
+                        last_id.decode(),
+                        trimmed,
+                        before_id=reach[-1].decode() if reach else "0-0",
+                    )
+                    for region, incarnation, first, stop, last_id, _live, trimmed, *reach in rows
                     if self.selects(stream, name := region.decode())
                 }
         return found

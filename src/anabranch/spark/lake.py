@@ -26,7 +26,10 @@ from anabranch.spark.lake_files import SCHEMA, LakeError, LakeFile, Run, runs_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "gaps"]
+__all__ = [
+    "ARROW_BYTES_MAX", "PARTITIONS", "Draft", "Gap", "Lake", "LakeError", "LakeFile", "PlacePart",
+    "drafts_of", "gaps",
+]  # fmt: skip
 
 ARROW_BYTES_MAX: Final = 1 << 30
 """Lakes up to this size are worked on here, by Arrow; larger ones by Spark."""
@@ -35,8 +38,13 @@ PARTITIONS: Final = ["stream", "date"]
 _ATTEMPTS: Final = 100  # of a commit that others are in the way of
 _THREADS: Final = 4
 
+_FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
+
 Draft = tuple[LakeFile, str]
 """A file that is not committed, and its statistics."""
+
+PlacePart = tuple[str, str, int, int, int]
+"""Stream, region, entries, first and last position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,8 @@ class Lake:
     def history(self, after: int) -> list[dict[str, Any]]:
         """What was committed after a version, newest first."""
         table = self._table()
-        return [] if table is None else table.history(max(table.version() - after, 0) or None)
+        commits = 0 if table is None else table.version() - after
+        return table.history(commits) if table is not None and commits > 0 else []
 
     def version(self) -> int:
         """Of the table; -1 if there is none."""
@@ -192,6 +201,35 @@ class Lake:
             name="anabranch",
             partition_by=PARTITIONS,
         )
+
+
+def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft], list[PlacePart]]:
+    """Write what a task reads, and say what it was."""
+    drafts: list[Draft] = []
+    parts: list[PlacePart] = []
+    waiting: list[pa.RecordBatch] = []
+
+    def flush() -> None:
+        if not waiting:
+            return
+        table = pa.Table.from_batches(waiting)
+        waiting.clear()
+        drafts.extend(lake.write(table))
+        sums = [("position", "count"), ("position", "min"), ("position", "max")]
+        found = table.group_by(["stream", "region"], use_threads=False).aggregate(sums)
+        names = ("stream", "region", *("_".join(each) for each in sums))
+        parts.extend(tuple(row[name] for name in names) for row in found.to_pylist())
+
+    size = 0
+    for each in batches:
+        if each.num_rows:
+            waiting.append(each)
+            size += each.nbytes
+        if size >= _FILE_BYTES:
+            flush()
+            size = 0
+    flush()
+    return drafts, parts
 
 
 def added(file: LakeFile, statistics: str) -> Any:

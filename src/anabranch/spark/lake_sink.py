@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,16 +14,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from anabranch.spark.lake import Draft, Lake, LakeError
+from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.task import Task
 
-__all__ = ["LakeSink", "PlacePart", "drafts_of"]
+__all__ = ["LakeSink"]
 
 _COLUMNS: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
-_FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
-
-PlacePart = tuple[str, str, int, int, int]
-"""Stream, region, entries, first and last position."""
 
 
 @dataclass(frozen=True)
@@ -76,32 +72,3 @@ class _LakeWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Files that are not committed are not seen, and are written again."""
-
-
-def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft], list[PlacePart]]:
-    """Write what a task reads, and say what it was."""
-    drafts: list[Draft] = []
-    parts: list[PlacePart] = []
-    waiting: list[pa.RecordBatch] = []
-
-    def flush() -> None:
-        if not waiting:
-            return
-        table = pa.Table.from_batches(waiting)
-        waiting.clear()
-        drafts.extend(lake.write(table))
-        sums = [("position", "count"), ("position", "min"), ("position", "max")]
-        found = table.group_by(["stream", "region"], use_threads=False).aggregate(sums)
-        names = ("stream", "region", *("_".join(each) for each in sums))
-        parts.extend(tuple(row[name] for name in names) for row in found.to_pylist())
-
-    size = 0
-    for each in batches:
-        if each.num_rows:
-            waiting.append(each)
-            size += each.nbytes
-        if size >= _FILE_BYTES:
-            flush()
-            size = 0
-    flush()
-    return drafts, parts

@@ -15,7 +15,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["RESERVED", "EncodeError", "Layout"]
 
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
-"""Columns that a read makes; in a write they are no payload."""
+"""Columns that a read makes; beside ``fields`` they are no payload."""
 
 
 class EncodeError(AnabranchError):
@@ -59,22 +59,16 @@ class Layout:
             )
         if unknown := [each for each in mapping if each not in columns]:
             raise EncodeError(f"option fieldMapping names {_listed(unknown)}, no columns of these")
-        payload = [each for each in columns if each in mapping or each not in RESERVED]
-        if "fields" in columns:
+        if "fields" in columns and "fields" not in mapping:
+            payload = [each for each in columns if each in mapping or each not in RESERVED]
             if payload:
                 raise EncodeError(
                     f"column fields holds the whole entry, so {_listed(payload)} has no place: "
                     "drop the one or the other"
                 )
         else:
-            used = {"stream"} | ({"id"} if keep_ids else set()) | {token}
-            spare = [each for each in columns if each in RESERVED and each not in payload]
-            if lost := [each for each in spare if each not in used]:
-                raise EncodeError(
-                    f"{_listed(lost)}: what the server gives to entries cannot be written. Drop "
-                    'the column, or name the field it goes to: fieldMapping {"'
-                    f'{lost[0]}": "{lost[0]}"}}'
-                )
+            roles = {"stream", "id"} if keep_ids else {"stream"}
+            payload = [each for each in columns if each in mapping or each not in roles]
             if not payload:
                 raise EncodeError(f"there is no column to write among {_listed(columns)}")
         return cls(

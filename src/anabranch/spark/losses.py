@@ -25,7 +25,10 @@ __all__ = [
     "unsubscribed",
 ]
 
-ADVICE: Final = "Raise retention, or set failOnDataLoss=false to go on without what is lost."
+ADVICE: Final = (
+    "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; raise "
+    "retention where entries were trimmed."
+)
 """What a user can do about a loss."""
 
 ADVICE_SHORT: Final = (
@@ -83,6 +86,8 @@ class Found:
 
     lost: list[str] = field(default_factory=list)
     """What is gone unread, one sentence each."""
+    absent: list[str] = field(default_factory=list)
+    """What is not there: it was deleted, or has yet to come from another region."""
     behind: list[str] = field(default_factory=list)
     """Logs that end before what was read of them, one sentence each."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
@@ -92,7 +97,7 @@ class Found:
 def losses(start: Vector, heads: Heads, survey: Survey) -> list[str]:
     """What is gone that `start` had not read, or ends before it; empty if nothing is."""
     found = assess(start, heads, survey)
-    return found.lost + found.behind
+    return found.lost + found.absent + found.behind
 
 
 def unsubscribed(start: Vector, survey: Survey) -> list[str]:
@@ -108,8 +113,10 @@ def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
             continue
         if stream not in heads:
             if any(survey.selects(stream, region) for region in regions):
-                yet = ", or this server has yet to receive it" if any(regions) else ""
-                found.lost.append(f"stream {stream} is gone{yet}")
+                if any(regions):
+                    found.absent.append(_absent(f"stream {stream}"))
+                else:
+                    found.lost.append(f"stream {stream} is gone")
             continue
         for region, cursor in regions.items():
             if not survey.selects(stream, region):
@@ -117,9 +124,17 @@ def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
             place = place_of(stream, region)
             head = heads[stream].get(region)
             if head is None:
+                found.absent.append(_absent(place))
+            elif not region and _has_newer(cursor, head):
+                begin = survey.locate(stream, region, head, next_id(cursor.last_id))
                 found.lost.append(
-                    f"{place}: its log is gone; what it had left unread, if anything, is lost"
+                    f"{place}: this server was restored from an older state, or lost its newest "
+                    f"entries, and has others since: it is at {head.last_id}, and below position "
+                    f"{cursor.position} is another entry than {cursor.last_id}, up to which was "
+                    "read. What it lost was read; what has a greater ID is new"
                 )
+                jump = Begin(begin.position, cursor.last_id, begin.position)
+                found.begins.setdefault(stream, {})[region] = jump
             elif head.end.behind(cursor) or head.incarnation < cursor.incarnation:
                 found.behind.append(_behind(place, cursor, head))
             elif horizon := _horizon(cursor, head):
@@ -141,6 +156,19 @@ def _behind(place: str, cursor: Cursor, head: Head) -> str:
         f"up to {cursor.last_id}, position {cursor.position}). It has yet to receive them from "
         "another region, was restored from an older state, or lost its newest entries"
     )
+
+
+def _absent(place: str) -> str:
+    return f"{place} is not on this server: it was deleted, or has yet to come from another region"
+
+
+def _has_newer(cursor: Cursor, head: Head) -> bool:
+    """Whether an entry that was never read is below what was read.
+
+    IDs of a log only grow, so none below the cursor is greater than the last one that was read.
+    """
+    known = not cursor.by_id and cursor.last_id != "0-0"
+    return known and parse_id(head.before_id) > parse_id(cursor.last_id)
 
 
 def _told(

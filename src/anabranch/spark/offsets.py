@@ -113,6 +113,8 @@ class Head:
     """Trimming has removed entries below this position."""
     first_id: str | None = None
     """ID of the first live entry; known only where there are no positions."""
+    before_id: str = "0-0"
+    """ID of the newest live entry below the place that a vector names, if one was asked with."""
 
     @property
     def end(self) -> Cursor:

@@ -122,6 +122,7 @@ class WriteOptions:
     batch_id: int | None = None
     sink_id: str = "0"
     allow_producer_change: bool = False
+    result_file: str | None = None
     deterministic_order: str = "trust"
     max_len: int | None = None
     min_id: str | None = None
@@ -304,6 +305,7 @@ _WRITE: Final = (
     _Option("batchId", "batch_id", _whole(0)),
     _Option("sinkId", "sink_id", _text),
     _Option("allowProducerChange", "allow_producer_change", _boolean),
+    _Option("resultFile", "result_file", _text),
     _Option("deterministicOrder", "deterministic_order", _one_of("trust", "sort")),
     _Option("maxLen", "max_len", _whole(0)),
     _Option("minId", "min_id", _text),

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.blocks import Block, Parsed, join
-from anabranch.spark.client import Client, ServerRefused, connect
+from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect
 from anabranch.spark.columns import Projection
-from anabranch.spark.exports import Export, parse_export
+from anabranch.spark.exports import Export, PayloadError, parse_export
 from anabranch.spark.heads import PAGE, head_of, stream_key
 from anabranch.spark.losses import (
     ADVICE,
@@ -40,10 +42,14 @@ def read_range(
     """All entries of a piece, in order; raises `DataLossError` for those that are gone."""
     with connect(options.server) as client:
         read = _by_id if piece.by_id else _by_position
-        for entries in read(piece, options, client):
-            yield from projection.batches(
-                entries, piece.stream, piece.region, options.max_batch_bytes
-            )
+        try:
+            for entries in read(piece, options, client):
+                yield from projection.batches(
+                    entries, piece.stream, piece.region, options.max_batch_bytes
+                )
+        except (ServerRefused, ServerUnreachable, PayloadError) as error:
+            where = place_of(piece.stream, piece.region)
+            raise type(error)(f"{where}: {error}") from None
 
 
 def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator[Block]:
@@ -55,6 +61,7 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
         place = (stream_key(piece.stream), piece.region, first, piece.stop)
         return client.begin("AB.EXPORT", *place, "MAXBYTES", size, *codec)
 
+    upto = parse_id(piece.upto)
     reply = export_from(at)
     while at < piece.stop:
         try:
@@ -62,7 +69,19 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
         except ServerRefused as error:
             if "no such key" not in str(error):
                 raise
-            _lose(f"stream {piece.stream} was deleted while it was read", options)
+            _lose_stream(piece, options)
+            return
+        if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
+            older = _up_to(export, upto)
+            _lose(
+                f"{place_of(piece.stream, piece.region)} has {len(export) - len(older)} entries or "
+                f"more at positions below {piece.stop} that came after {piece.upto}, the last one "
+                "when the batch was planned: the server was restored from an older state, or lost "
+                "its newest entries. They are not of this batch, but of the next one",
+                options,
+            )
+            if len(older):
+                yield join([older])
             return
         if export.next_position <= at:  # deleted entries count; so the log itself ends here
             _lose_end(piece, options)
@@ -77,11 +96,24 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
         at = export.next_position
 
 
+def _up_to(export: Export, upto: tuple[int, int]) -> Export:
+    """The entries that do not lie behind an ID."""
+    ms, seq = export.ms, export.seq
+    count = int(((ms < upto[0]) | ((ms == upto[0]) & (seq <= np.uint64(upto[1])))).sum())
+    return replace(
+        export,
+        ms=ms[:count],
+        seq=seq[:count],
+        positions=export.positions[:count],
+        ends=export.ends[:count],
+    )
+
+
 def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
     """Positions are missing: deleted one by one, which is no loss, or trimmed, which is."""
     row = _standing(piece, options)
     if row is None:
-        _lose(f"stream {piece.stream} was deleted while it was read", options)
+        _lose_stream(piece, options)
         return
     horizon = min(row[6], export.next_position)
     low = max(at, piece.told)
@@ -100,7 +132,7 @@ def _lose_end(piece: Range, options: ReadOptions) -> None:
     """The log ends before the piece does: what was planned is not there any more, or not yet."""
     row = _standing(piece, options)
     if row is None:
-        _lose(f"stream {piece.stream} was deleted while it was read", options)
+        _lose_stream(piece, options)
         return
     text = (
         f"{place_of(piece.stream, piece.region)} ends at position {row[3]}, and should be read up "
@@ -155,6 +187,13 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parse
         yield Parsed.of_xrange(page)
         count += len(page)
         at = page[-1][0].decode()
+
+
+def _lose_stream(piece: Range, options: ReadOptions) -> None:
+    """It is not there, or not as it was."""
+    yet = ", or this server has yet to receive it from another region" if piece.region else ""
+    where = place_of(piece.stream, piece.region)
+    _lose(f"{where} was deleted while it was read{yet}", options, ADVICE_SHORT)
 
 
 def _lose(text: str, options: ReadOptions, advice: str = ADVICE) -> None:

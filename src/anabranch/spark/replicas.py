@@ -159,7 +159,7 @@ def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
             rows = client.command("AB.REGION", "LIST", repeatable=True)
         except ServerRefused as error:
             raise ReplicaError(
-                f"{error}. Name the servers to compare: regionUrls is a JSON object, such as "
+                f"{error}. Name the servers to compare by --region-urls (region_urls), such as "
                 '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
             ) from None
     found = {}
@@ -175,7 +175,7 @@ def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
         if number <= 0:
             raise ReplicaError(
                 f"region {text_of(facts['name'])} has gossip port {port}, which does not tell the "
-                "port for clients: give regionUrls"
+                "port for clients: name the servers to compare by --region-urls (region_urls)"
             )
         login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
         found[text_of(facts["name"])] = urlunsplit(
@@ -186,7 +186,10 @@ def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
 
 def _check_distinct(replicas: Sequence[Replica], least: int) -> None:
     if len(replicas) < least:
-        raise OptionError("there is one region only: two are needed to compare")
+        raise OptionError(
+            "there is one region only, and two are needed to compare: name them by --region-urls "
+            "(region_urls)"
+        )
     numbers = [each.number for each in replicas]
     twice = {number for number in numbers if number and numbers.count(number) > 1}
     if twice:

@@ -7,11 +7,13 @@ the time without Arrow and a client.
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import (
@@ -83,8 +85,8 @@ class Written(WriterCommitMessage):
     batch: int
     rows: int
     """Rows of the task."""
-    known: int
-    """Of these, rows that were in the stream before, as far as the server tells."""
+    known: int | None
+    """Of these, rows that were in the stream before; None where the server does not tell."""
     waited_s: float = 0.0
     """How long ago the batch was planned, if it may be a repetition."""
     memory_s: int | None = None
@@ -159,6 +161,14 @@ class _BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[Any]) -> None:
         """Rows are in as they are written; see that equal ones met in a task."""
         _require_met(messages)
+        if self._plan.options.result_file is not None:
+            done = [each for each in messages if each is not None]
+            known = [each.known for each in done]
+            said = {
+                "rows": sum(each.rows for each in done),
+                "known": None if None in known else sum(filter(None, known)),
+            }
+            Path(self._plan.options.result_file).write_text(json.dumps(said), "utf-8")
 
     def abort(self, messages: list[Any]) -> None:
         """What was written stays: readers may have seen it, and a repetition goes on behind it."""

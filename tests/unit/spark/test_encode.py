@@ -193,8 +193,6 @@ def test_what_has_no_text_form_is_refused() -> None:
 @pytest.mark.parametrize(
     ("columns", "changes", "message"),
     [
-        (["ts", "a"], {}, r'fieldMapping \{"ts": "ts"\}'),
-        (["id", "a"], {}, "id: what the server gives"),
         (["stream"], {}, "no column to write"),
         (["fields", "a"], {}, "drop the one or the other"),
         (["a"], {"token": "b"}, "idempotenceColumn names 'b'; the columns are a"),
@@ -216,6 +214,8 @@ def test_columns_of_a_read_are_no_payload_beside_fields() -> None:
 
 def test_a_reserved_column_with_a_field_name_is_payload() -> None:
     assert layout(["id", "a"], mapping={"id": "key"}).payload == (("id", b"key"), ("a", b"a"))
+    assert layout(["stream", "id", "ts"]).payload == (("id", b"id"), ("ts", b"ts"))
+    assert layout(["id", "ts"], keep_ids=True).payload == (("ts", b"ts"),)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["x", "y", "z", None]), st.integers(0, 9)), max_size=30))

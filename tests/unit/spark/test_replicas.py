@@ -70,6 +70,6 @@ def test_a_gossip_port_that_tells_nothing_is_refused(monkeypatch: pytest.MonkeyP
 
 
 def test_a_server_of_its_own_has_no_regions_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ReplicaError, match="regionUrls is a JSON object"):
+    with pytest.raises(ReplicaError, match="Name the servers to compare by --region-urls"):
         found(monkeypatch, "redis://a")
     assert found(monkeypatch, "redis://a", alone=True) == {"": "redis://a"}

@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from anabranch.cli.spark.shared import common, given, run, run_alone, source_options
+from anabranch.cli.spark.shared import (
+    checked,
+    common,
+    counted,
+    given,
+    run,
+    run_alone,
+    source_options,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.archive import Archived, Step
+    from anabranch.spark.options import ServerOptions
 
 __all__ = ["archive"]
 
@@ -20,7 +30,8 @@ __all__ = ["archive"]
     help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
 It says where it starts, and after each batch how much is left; '-o maxEntriesPerTrigger=100000'
-makes batches of that size.
+makes batches of that size. Spark is started for --follow, for more than two million entries, and if
+--master is given.
 
 \b
 Example:
@@ -61,20 +72,34 @@ def archive(
 
         return job_(spark, lake, once=once, dry_run=dry_run, progress=_told_of, options=options)
 
-    if dry_run:
+    def check() -> ServerOptions:
+        from anabranch.spark.lake import Lake  # noqa: PLC0415 - an extra
+        from anabranch.spark.options import ReadOptions  # noqa: PLC0415
+
+        Lake(lake).version()
+        return ReadOptions.parse(options).server
+
+    def is_small() -> bool:
+        from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
+
+        return waiting(lake, options) <= ALONE_MAX
+
+    source = click.get_current_context().get_parameter_source("master")
+    if dry_run or (once and source is not ParameterSource.COMMANDLINE and checked(check, is_small)):
         run_alone(lambda: job(None), as_json=as_json, in_words=_in_words)
     else:
-        run(master, job, as_json=as_json, in_words=_in_words)
+        run(master, job, as_json=as_json, in_words=_in_words, check=check, follows=not once)
 
 
 def _told_of(step: Step) -> None:
-    print(f"batch {step.batch}: {step.entries} entries, {step.left} left", file=sys.stderr)
+    read = counted(step.entries, "entry", "entries")
+    print(f"batch {step.batch}: {read}, {step.left:,} left", file=sys.stderr)
 
 
 def _in_words(done: Archived) -> str:
     most, least = (" at most", " or more") if done.dry_run else ("", "")
     lines = [
-        f"{_place(each.stream, each.region)}: {each.entries} entries{most}, "
+        f"{_place(each.stream, each.region)}: {counted(each.entries, 'entry', 'entries')}{most}, "
         f"positions {each.first} to {each.last}"
         for each in done.parts
     ]
@@ -88,10 +113,10 @@ def _in_words(done: Archived) -> str:
     if done.dry_run:
         lines.append("a dry run: nothing was written")
     verb = "to add" if done.dry_run else "added"
-    size = "" if done.dry_run else f" of {done.nbytes} bytes"
+    size = "" if done.dry_run else f" of {counted(done.nbytes, 'byte')}"
     lines.append(
-        f"{done.entries} entries{most} {verb}, in {done.files} files{least}{size}; the lake has "
-        f"{done.total}"
+        f"{counted(done.entries, 'entry', 'entries')}{most} {verb}, in "
+        f"{counted(done.files, 'file')}{least}{size}; the lake has {done.total:,}"
     )
     return "\n".join(lines)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import run_on_lake, session_options
+from anabranch.cli.spark.shared import counted, run_on_lake, session_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.compact import Compacted
 
 __all__ = ["compact"]
 
@@ -70,5 +74,22 @@ def compact(
             progress=progress,
         ),
         as_json=as_json,
+        in_words=_in_words,
     )
     raise SystemExit(1 if done.problems else 0)
+
+
+def _in_words(done: Compacted) -> str:
+    lines = [f"altered: {each}; its day was left alone" for each in done.problems]
+    removed = counted(done.removed, "file")
+    if done.dry_run:
+        made = counted(done.made, "file")
+        lines.append(
+            f"{counted(done.merged, 'file')} would become {made} or more, {removed} removed"
+        )
+    else:
+        lines.append(
+            f"{counted(done.merged, 'file')} merged into {done.made:,}, {removed} removed: "
+            f"{done.nbytes_before:,} bytes before, {done.nbytes_after:,} now"
+        )
+    return "\n".join(lines)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import fail, show
-from anabranch.errors import AnabranchError
+from anabranch.cli.spark.shared import counted, run_alone
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.generate import Generated
 
 __all__ = ["generate"]
 
@@ -35,13 +37,19 @@ Example:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def generate(file: Path, as_json: bool, split: bool, dry_run: bool, **shape: Any) -> None:
     """Made-up events into a file."""
-    try:
-        from anabranch.spark.jobs.generate import generate as job  # noqa: PLC0415
+
+    def job() -> Generated:
+        from anabranch.spark.jobs.generate import generate as job_  # noqa: PLC0415 - an extra
         from anabranch.spark.samples import Shape  # noqa: PLC0415
 
-        result = job(file, Shape(**shape), split=split, dry_run=dry_run)
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-    except (AnabranchError, OSError) as problem:
-        fail(str(problem))
-    show(result, as_json=as_json)
+        return job_(file, Shape(**shape), split=split, dry_run=dry_run)
+
+    run_alone(job, as_json=as_json, in_words=_in_words)
+
+
+def _in_words(done: Generated) -> str:
+    files = "nothing was written (dry run)" if done.dry_run else ", ".join(done.files)
+    return (
+        f"{counted(done.rows, 'row')}, of them {done.repeats:,} repeated, late by at most "
+        f"{done.lateness_ms / 1000:g} s; SHA-256 {done.sha256}; {files}"
+    )

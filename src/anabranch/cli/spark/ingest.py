@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, given, run, source_options
+from anabranch.cli.spark.shared import common, counted, given, run, source_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.ingest import Ingested
+    from anabranch.spark.options import ServerOptions
 
 __all__ = ["ingest"]
 
@@ -40,14 +44,41 @@ def ingest(
     **more: Any,
 ) -> None:
     """Files into streams."""
-    from anabranch.spark.jobs.ingest import ingest as job  # noqa: PLC0415
 
     def progress(path: Path, rows: int) -> None:
-        print(f"{path}: {rows} rows", file=sys.stderr)
+        print(f"{path}: {counted(rows, 'row')}", file=sys.stderr)
 
     options = given(pairs)
+
+    def check() -> ServerOptions:
+        from anabranch.spark.jobs.ingest import files_of  # noqa: PLC0415 - an extra
+        from anabranch.spark.options import WriteOptions  # noqa: PLC0415
+
+        list(files_of(paths))
+        return WriteOptions.parse({"url": url, **options}).server
+
+    def job(spark: Any) -> Ingested:
+        from anabranch.spark.jobs.ingest import ingest as job_  # noqa: PLC0415 - an extra
+
+        return job_(spark, paths, url=url, progress=progress, options=options, **more)
+
+    bad = more["bad_stream"] or f"{more['stream']}:bad"
     run(
         master,
-        lambda spark: job(spark, paths, url=url, progress=progress, options=options, **more),
+        job,
         as_json=as_json,
+        in_words=lambda done: _in_words(done, more["stream"], bad),
+        check=check,
     )
+
+
+def _in_words(done: Ingested, stream: str, bad: str) -> str:
+    total = done.rows + done.bad
+    words = f"{counted(total, 'row')} in {counted(done.files, 'file')}"
+    if done.new is not None:
+        words += f" for {stream}: {done.new:,} new, {total - done.new:,} there already"
+    elif not done.dry_run:
+        words += f" are in {stream}"
+    if done.bad:
+        words += f"; {done.bad:,} that do not fit the schema are for {bad}"
+    return words + "; nothing was written (dry run)" * done.dry_run

@@ -11,6 +11,7 @@ import click
 
 from anabranch.cli.spark.shared import (
     connected,
+    counted,
     given,
     region_urls,
     regions_option,
@@ -97,7 +98,7 @@ def _in_words(done: Lagged) -> str:
             "was written"
         )
         return "\n".join(lines)
-    return "\n".join([*lines, f"{len(done.groups)} groups, seen for {done.seconds:.1f} s"])
+    return "\n".join([*lines, counted(len(done.groups), "group")])
 
 
 def _line(each: GroupLag) -> str:

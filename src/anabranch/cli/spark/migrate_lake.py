@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import run_alone
+from anabranch.cli.spark.shared import counted, run_alone
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.migrate import Migrated
 
 __all__ = ["migrate_lake"]
 
@@ -29,4 +33,10 @@ def migrate_lake(lake: Path, as_json: bool) -> None:
     def progress(read: int, files: int) -> None:
         print(f"{read} of {files} files rewritten", file=sys.stderr)
 
-    run_alone(lambda: migrate(lake, progress=progress), as_json=as_json)
+    run_alone(lambda: migrate(lake, progress=progress), as_json=as_json, in_words=_in_words)
+
+
+def _in_words(done: Migrated) -> str:
+    entries = counted(done.entries, "entry", "entries")
+    before = counted(done.files_before, "file")
+    return f"{before} of manifests became {done.files:,} of a table, with {entries}"

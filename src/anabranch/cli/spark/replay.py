@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, given, run, source_options
+from anabranch.cli.spark.shared import common, counted, given, run, source_options
+
+if TYPE_CHECKING:
+    from anabranch.spark.jobs.replay import Replayed
+    from anabranch.spark.options import ServerOptions
 
 __all__ = ["replay"]
 
@@ -51,17 +55,40 @@ def replay(
     **more: Any,
 ) -> None:
     """A lake into streams."""
-    from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415
-
+    options = given(pairs)
     arguments = {
         "streams": streams.split(",") if streams else None,
         "keep_ids": not new_ids,
         "progress": _tell,
-        "options": given(pairs),
+        "options": options,
         **more,
     }
-    run(master, lambda spark: job(spark, lake, url=url, **arguments), as_json=as_json)
+
+    def check() -> ServerOptions | None:
+        from anabranch.spark.lake import Lake  # noqa: PLC0415 - an extra
+        from anabranch.spark.options import WriteOptions  # noqa: PLC0415
+
+        server = WriteOptions.parse({"url": url, **options}).server
+        Lake(lake).table()
+        return None if more["dry_run"] else server
+
+    def job(spark: Any) -> Replayed:
+        from anabranch.spark.jobs.replay import replay as job_  # noqa: PLC0415 - an extra
+
+        return job_(spark, lake, url=url, **arguments)
+
+    run(master, job, as_json=as_json, in_words=_in_words, check=check)
+
+
+def _in_words(done: Replayed) -> str:
+    if not done.entries:
+        return "there is no such entry in the lake"
+    what = f"{counted(done.entries, 'entry', 'entries')} of {counted(done.files, 'file')}"
+    to = f"{', '.join(done.streams)}, IDs {done.first} to {done.last}"
+    if done.dry_run:
+        return f"{what} would be written to {to}; nothing was written (dry run)"
+    return f"{what} are in {to}"
 
 
 def _tell(grown: int, entries: int) -> None:
-    print(f"{grown} entries added, of {entries} in the lake", file=sys.stderr)
+    print(f"{grown:,} entries added, of {entries:,} in the lake", file=sys.stderr)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -17,9 +22,15 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from anabranch.spark.options import ServerOptions
+
 __all__ = [
+    "as_time",
+    "check_server",
+    "checked",
     "common",
     "connected",
+    "counted",
     "fail",
     "given",
     "region_urls",
@@ -28,7 +39,6 @@ __all__ = [
     "run_alone",
     "run_on_lake",
     "session_options",
-    "show",
     "source_options",
 ]
 
@@ -114,13 +124,19 @@ def run(
     job: Callable[[SparkSession], _Result],
     *,
     as_json: bool,
-    in_words: Callable[[_Result], str] | None = None,
+    in_words: Callable[[_Result], str],
+    check: Callable[[], ServerOptions | None] | None = None,
+    follows: bool = False,
 ) -> _Result:
     """Run a job in a session of its own, print its result and return it.
 
-    `in_words` says it to people; by default each value is a line. Failures become exit code 1.
+    `in_words` says it to people. `check` looks at what can be
+    wrong before Java starts, and names the server that must answer. A job that `follows` ends well
+    when it is interrupted. Failures become exit code 1.
     """
     logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
+    if check is not None:
+        checked(check, lambda: None, reachable=not master.startswith("sc://"))
     try:
         from anabranch.spark import session  # noqa: PLC0415 - what others do without
 
@@ -129,29 +145,95 @@ def run(
         fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
     except AnabranchError as problem:
         fail(str(problem))
+    began = time.monotonic()
     try:
-        result = job(spark)
+        with _stopping(spark, follows=follows):
+            result = job(spark)
     except Exception as problem:  # Spark wraps ours in its own
         fail(_told(problem))
     else:
         # Before Spark is told to end, which takes it about a second.
-        _tell(result, in_words, as_json=as_json)
+        _tell(result, in_words, as_json=as_json, began=began)
     finally:
         spark.stop()
     return result
+
+
+def checked(
+    check: Callable[[], ServerOptions | None],
+    job: Callable[[], _Result],
+    *,
+    reachable: bool = True,
+) -> _Result:
+    """Look at what can be wrong, then do something short: mistakes in options are usage errors."""
+    from anabranch.spark.options import OptionError  # noqa: PLC0415 - an extra
+
+    try:
+        server = check()
+        if server is not None and reachable:
+            check_server(server)
+        return job()
+    except ImportError as problem:
+        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+    except OptionError as problem:
+        raise click.UsageError(str(problem)) from None
+    except (AnabranchError, OSError) as problem:
+        fail(str(problem))
+
+
+def check_server(server: ServerOptions) -> None:
+    """Connect once, and let the user in; raises `ServerUnreachable` and `ServerRefused`."""
+    from anabranch.spark.client import connect  # noqa: PLC0415 - an extra
+
+    with connect(replace(server, retries=min(server.retries, 1))):
+        pass
+
+
+@contextmanager
+def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM stop the queries of a job that goes on until then."""
+    if not follows:
+        yield
+        return
+    asked, over = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        asked.wait()
+        while not over.is_set():  # a query may be about to start
+            for query in spark.streams.active:
+                query.stop()
+            over.wait(0.2)
+
+    def ask(*_: object) -> None:
+        asked.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    stopper = threading.Thread(target=stop, daemon=True)
+    stopper.start()
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        over.set()
+        asked.set()
+        stopper.join()
 
 
 def run_alone(
     job: Callable[[], _Result],
     *,
     as_json: bool,
-    in_words: Callable[[_Result], str] | None = None,
+    in_words: Callable[[_Result], str],
     let: type[AnabranchError] | None = None,
 ) -> _Result:
     """The same for a job that needs no session. It may import what comes with Spark.
 
     Errors of kind `let` are the caller's.
     """
+    began = time.monotonic()
     try:
         result = job()
     except ImportError as problem:
@@ -160,7 +242,7 @@ def run_alone(
         if let is not None and isinstance(problem, let):
             raise
         fail(str(problem))
-    _tell(result, in_words, as_json=as_json)
+    _tell(result, in_words, as_json=as_json, began=began)
     return result
 
 
@@ -170,7 +252,7 @@ def run_on_lake(
     job: Callable[[SparkSession | None], _Result],
     *,
     as_json: bool,
-    in_words: Callable[[_Result], str] | None = None,
+    in_words: Callable[[_Result], str],
 ) -> _Result:
     """The same for a job on a lake: in a session if the lake is large, else without."""
 
@@ -191,23 +273,24 @@ def run_on_lake(
     return run_alone(lambda: job(None), as_json=as_json, in_words=in_words)
 
 
-def _tell(result: _Result, in_words: Callable[[_Result], str] | None, *, as_json: bool) -> None:
-    if in_words is None or as_json:
-        show(result, as_json=as_json)
+def _tell(
+    result: _Result, in_words: Callable[[_Result], str], *, as_json: bool, began: float
+) -> None:
+    if as_json:
+        print(json.dumps(asdict(result)))  # type: ignore[call-overload]
     else:
-        print(in_words(result))
+        print(f"{in_words(result)}, in {time.monotonic() - began:.1f} s")
     sys.stdout.flush()
 
 
-def show(result: Any, *, as_json: bool) -> None:
-    """Print what a job returned: a dataclass."""
-    values = asdict(result)
-    if as_json:
-        print(json.dumps(values))
-        return
-    for name, value in values.items():
-        shown = ", ".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else value
-        print(f"{name.replace('_', ' ')}: {shown}")
+def counted(count: int, what: str, several: str | None = None) -> str:
+    """``1 row``, ``2,500 rows``."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def as_time(ms: int) -> str:
+    """Milliseconds since 1970 as a time in UTC, without a fraction if there is none."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ").replace("+00:00", "Z")
 
 
 def _told(problem: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import run_on_lake, session_options
+from anabranch.cli.spark.shared import counted, run_on_lake, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.verify import Verified
@@ -50,10 +50,11 @@ def verify(master: str, as_json: bool, lake: Path, allow_gaps: bool) -> None:
 
 def _in_words(done: Verified) -> str:
     lines = [f"{each.kind} {each.where}: {each.what}" for each in done.findings]
-    lines.append(
-        f"{done.files} files, {done.entries} entries, {done.nbytes} bytes: "
-        f"{len(done.findings)} findings, {len(done.gaps)} gaps"
-    )
     if done.undigested:
-        lines.append(f"{done.undigested} files were merged and have no digest")
+        lines.append(f"{counted(done.undigested, 'merged file')} without a digest")
+    lines.append(
+        f"{counted(done.files, 'file')}, {counted(done.entries, 'entry', 'entries')}, "
+        f"{counted(done.nbytes, 'byte')} read: {counted(len(done.findings), 'finding')}, "
+        f"{counted(len(done.gaps), 'gap')}"
+    )
     return "\n".join(lines)

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, fail, given, run, source_options
+from anabranch.cli.spark.shared import (
+    as_time,
+    common,
+    counted,
+    fail,
+    given,
+    run,
+    source_options,
+)
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.windows import Step
+    from anabranch.spark.jobs.windows import Step, Windowed
+    from anabranch.spark.options import ServerOptions
 
 __all__ = ["windows"]
 
@@ -100,11 +109,41 @@ def windows(
             **more,
         )
 
-    run(master, job, as_json=as_json)
+    def check() -> ServerOptions:
+        from anabranch.spark.options import ReadOptions  # noqa: PLC0415 - an extra
+
+        return ReadOptions.parse({"url": url, "subscribe": streams, **options}).server
+
+    run(
+        master,
+        job,
+        as_json=as_json,
+        in_words=_in_words,
+        check=check,
+        follows=not (more["once"] or more["dry_run"]),
+    )
     if plot is not None and not more["dry_run"]:
         from anabranch.spark.window_plot import draw_windows  # noqa: PLC0415 - an extra
 
         draw_windows(more["lake"], plot, grouping["size"])
+
+
+def _in_words(done: Windowed) -> str:
+    words = f"{counted(done.entries, 'entry', 'entries')} of regions {', '.join(done.regions)}"
+    if done.dry_run:
+        return f"{words} are in {counted(done.windows, 'window')} by key; nothing was written"
+    words += f" read, {counted(done.windows, 'window')} by key closed"
+    if done.open is not None:
+        words += f", {done.open:,} left open"
+    if done.watermark_ms is not None:
+        words += f"; closed are those that end up to {as_time(done.watermark_ms)}"
+    if done.late:
+        words += f"; {done.late:,} came too late"
+    if done.untimed:
+        words += f"; {done.untimed:,} have no time"
+    if done.starts > 1:
+        words += f"; the query was started {done.starts} times"
+    return words
 
 
 def _check(plot: Path, given: dict[str, Any]) -> None:
@@ -121,6 +160,7 @@ def _check(plot: Path, given: dict[str, Any]) -> None:
 
 def _tell(step: Step) -> None:
     print(
-        f"batch {step.batch}: {step.entries} entries, {step.windows} windows closed",
+        f"batch {step.batch}: {counted(step.entries, 'entry', 'entries')}, "
+        f"{counted(step.windows, 'window')} closed",
         file=sys.stderr,
     )

@@ -5,26 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from anabranch.spark.client import connect
 from anabranch.spark.heads import Survey
-from anabranch.spark.lake import Gap, Lake, LakeError
-from anabranch.spark.lake_sink import LakeSink, PlacePart
-from anabranch.spark.losses import ADVICE, DataLossError, losses
-from anabranch.spark.offsets import OffsetError, Vector
+from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
+from anabranch.spark.lake_files import SCHEMA
+from anabranch.spark.losses import (
+    ADVICE,
+    ADVICE_BEHIND,
+    DataLossError,
+    ServerBehindError,
+    assess,
+)
+from anabranch.spark.micro_batches import Batch, read_all
+from anabranch.spark.offsets import Heads, OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.progress import lags
 from anabranch.spark.regions import committed_offsets
-from anabranch.spark.supervise import supervise
-from anabranch.spark.watching import QueryWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Archived", "Part", "Step", "archive"]
+__all__ = ["ALONE_MAX", "Archived", "Part", "Step", "archive", "waiting"]
+
+ALONE_MAX: Final = 2_000_000
+"""So many entries are copied here, by Arrow; more of them by Spark."""
+
+# Names that the lake makes itself are left out.
+_COLUMNS: Final = pa.schema(
+    [SCHEMA.field(name) for name in ("stream", "region", "id", "ts", "seq", "position", "fields")]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +100,25 @@ def archive(
 
     `options` are those of a read: url, subscribe, maxEntriesPerTrigger ... With `once` it ends when
     it has all that there was; else it goes on, a batch every `interval_s` seconds, until the query
-    is stopped. The checkpoint is kept in the lake, unless a directory is given. With `dry_run`
-    nothing is read or written but what the server and the lake say of themselves, and no session is
-    needed. `progress` gets each batch. Raises what Spark raises, `GaveUp`, `LakeError`, and
-    `OptionError`.
+    is stopped. The checkpoint is kept in the lake, unless a directory is given. With `once` no
+    session is needed: without one this process copies, and a later run may have one. With `dry_run`
+    nothing is read or written but what the server and the lake say of themselves. `progress` gets
+    each batch. Raises what Spark raises, `GaveUp`, `LakeError`, and `OptionError`.
     """
     root = Path(lake).absolute()
     place = Path(checkpoint).absolute() if checkpoint is not None else root / "_checkpoint"
-    given = dict(options or {})
-    if not {"startingoffsets", "startingtimestamp"} & {name.lower() for name in given}:
-        given["startingOffsets"] = "earliest"
+    given = _given(options)
     if dry_run:
         return _planned(Lake(root), place, ReadOptions.parse(given))
-    if spark is None:
-        raise OptionError("archiving needs a Spark session, but for a dry run")
-    session = spark
-    session.dataSource.register(LakeSink)
     known = Lake(root).version()
     before = {each.path for each in Lake(root).files()}
-    watch = None if progress is None else QueryWatch("archive", _steps(progress))
-    query = ""
-
-    def start() -> StreamingQuery:
-        nonlocal query
-        table = session.readStream.format("anabranch").options(**given).load()
-        writer = table.writeStream.format("anabranch-lake").option("path", str(root))
-        writer = writer.option("checkpointLocation", str(place))
-        if watch is not None:
-            writer = writer.queryName(watch.name)
-        interval = {"availableNow": True} if once else {"processingTime": f"{interval_s} seconds"}
-        started = writer.trigger(**interval).start()
-        query = str(started.id)  # of the checkpoint, so the same in every start
-        return started
-
-    failures = 0 if once else 10
-    if watch is None:
-        run = supervise(start, failures_max=failures)
+    starts = 1
+    if spark is not None:
+        query, starts = _by_spark(spark, root, place, None if once else interval_s, progress, given)
+    elif once:
+        query = _alone(Lake(root), place, progress, ReadOptions.parse(given))
     else:
-        run = watch.during(session, lambda: supervise(start, failures_max=failures))
+        raise OptionError("to go on, archiving needs a Spark session")
     found = Lake(root)
     files = found.files()
     # Others may have committed meanwhile.
@@ -135,11 +130,64 @@ def archive(
         files=len(added),
         nbytes=sum(each.nbytes for each in added),
         total=sum(each.rows for each in files),
-        starts=run.starts,
+        starts=starts,
         gaps=tuple(found.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
         dry_run=False,
     )
+
+
+def _alone(
+    lake: Lake, place: Path, progress: Callable[[Step], None] | None, options: ReadOptions
+) -> str:
+    """Copy in this process; returns the ID of the query."""
+
+    def write(batch: Batch) -> None:
+        drafts, parts = drafts_of(lake, batch.rows)
+        lake.commit(batch.query, batch.number, drafts, parts)
+        if progress is not None:
+            progress(Step(batch.number, sum(each[2] for each in parts), batch.left))
+
+    return read_all(options, place, _COLUMNS, write)
+
+
+def _by_spark(
+    spark: SparkSession,
+    root: Path,
+    place: Path,
+    interval_s: float | None,
+    progress: Callable[[Step], None] | None,
+    given: Mapping[str, str],
+) -> tuple[str, int]:
+    """Copy by a query, once or every `interval_s`; returns its ID, and how often it was started."""
+    from anabranch.spark.lake_sink import LakeSink  # noqa: PLC0415 - heavy
+    from anabranch.spark.supervise import supervise  # noqa: PLC0415 - heavy
+    from anabranch.spark.watching import QueryWatch  # noqa: PLC0415 - heavy
+
+    spark.dataSource.register(LakeSink)
+    watch = None if progress is None else QueryWatch("archive", _steps(progress))
+    query = ""
+
+    def start() -> StreamingQuery:
+        nonlocal query
+        table = spark.readStream.format("anabranch").options(**given).load()
+        writer = table.writeStream.format("anabranch-lake").option("path", str(root))
+        writer = writer.option("checkpointLocation", str(place))
+        if watch is not None:
+            writer = writer.queryName(watch.name)
+        if interval_s is None:
+            started = writer.trigger(availableNow=True).start()
+        else:
+            started = writer.trigger(processingTime=f"{interval_s} seconds").start()
+        query = str(started.id)  # of the checkpoint, so the same in every start
+        return started
+
+    failures = 0 if interval_s is None else 10
+    if watch is None:
+        run = supervise(start, failures_max=failures)
+    else:
+        run = watch.during(spark, lambda: supervise(start, failures_max=failures))
+    return query, run.starts
 
 
 def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
@@ -158,6 +206,8 @@ def _parts(found: Iterable[PlacePart]) -> tuple[Part, ...]:
 
 
 def _steps(progress: Callable[[Step], None]) -> Callable[[StreamingQueryProgress], None]:
+    from anabranch.spark.progress import lags  # noqa: PLC0415 - heavy
+
     def report(told: StreamingQueryProgress) -> None:
         (source,) = told.sources
         left = sum(
@@ -171,6 +221,29 @@ def _steps(progress: Callable[[Step], None]) -> Callable[[StreamingQueryProgress
 # ---------------------------------------------------------------------------------------- dry runs
 
 
+def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
+    """How many positions an archive to this lake would copy. Raises what a client raises."""
+    read = ReadOptions.parse(_given(options))
+    with connect(read.server) as client:
+        survey = Survey(read, client)
+        heads = survey.heads()
+        return _ends(heads).backlog(_begin(Path(lake) / "_checkpoint", heads, survey, read))
+
+
+def _begin(checkpoint: Path, heads: Heads, survey: Survey, options: ReadOptions) -> Vector:
+    try:
+        return committed_offsets(checkpoint)
+    except OffsetError:
+        return survey.place(heads, options.starting_offsets, options.starting_timestamp, "earliest")
+
+
+def _given(options: Mapping[str, str] | None) -> dict[str, str]:
+    given = dict(options or {})
+    if not {"startingoffsets", "startingtimestamp"} & {name.lower() for name in given}:
+        given["startingOffsets"] = "earliest"
+    return given
+
+
 def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
     """What a run would add, by what the server says of its streams."""
     with connect(options.server) as client:
@@ -181,24 +254,15 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
             )
         heads = survey.heads()
         survey.check_regions()
-        try:
-            start = committed_offsets(checkpoint)
-        except OffsetError:
-            start = survey.place(
-                heads, options.starting_offsets, options.starting_timestamp, "earliest"
-            )
-        lost = losses(start, heads, survey)
-    if lost and options.fail_on_data_loss:
+        start = _begin(checkpoint, heads, survey, options)
+        seen = assess(start, heads, survey)
+    if seen.behind:
+        raise ServerBehindError(f"{'; '.join(seen.behind)}. {ADVICE_BEHIND}")
+    if (lost := seen.lost + seen.absent) and options.fail_on_data_loss:
         raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
-    end = Vector(
-        {
-            stream: {region: head.end for region, head in regions.items()}
-            for stream, regions in heads.items()
-        }
-    )
     parts = tuple(
         Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-        for each in end.ranges(start)
+        for each in _ends(heads).ranges(start)
     )
     return Archived(
         entries=sum(each.entries for each in parts),
@@ -209,4 +273,13 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
         dry_run=True,
+    )
+
+
+def _ends(heads: Heads) -> Vector:
+    return Vector(
+        {
+            stream: {region: head.end for region, head in regions.items()}
+            for stream, regions in heads.items()
+        }
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["IngestError", "Ingested", "ingest"]
+__all__ = ["IngestError", "Ingested", "files_of", "ingest"]
 
 _FORMATS: Final = {
     ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet",
@@ -39,6 +40,8 @@ class Ingested:
     rows: int
     bad: int
     """Rows that did not fit the schema; they went to the side stream."""
+    new: int | None
+    """Of all of them, rows that an earlier run had not written; None where that is not known."""
     dry_run: bool
 
 
@@ -64,8 +67,9 @@ def ingest(
     completed. `progress` gets each file and its rows. Raises `IngestError` and what Spark raises.
     """
     rows = bad = 0
-    for path in (found := list(_files(paths))):
-        good_here, bad_here = _one(
+    new: int | None = 0
+    for path in (found := list(files_of(paths))):
+        good_here, bad_here, known = _one(
             spark,
             path,
             url,
@@ -78,12 +82,14 @@ def ingest(
         )
         rows += good_here
         bad += bad_here
+        new = None if new is None or known is None else new + good_here + bad_here - known
         if progress is not None:
             progress(path, good_here + bad_here)
-    return Ingested(len(found), rows, bad, dry_run)
+    return Ingested(len(found), rows, bad, None if dry_run else new, dry_run)
 
 
-def _files(paths: Sequence[str | Path]) -> Iterator[Path]:
+def files_of(paths: Sequence[str | Path]) -> Iterator[Path]:
+    """The files that paths stand for; raises `IngestError`."""
     for each in paths:
         path = Path(each).absolute()
         if path.is_dir():
@@ -109,7 +115,8 @@ def _one(
     bad_stream: str,
     dry_run: bool,
     options: Mapping[str, str],
-) -> tuple[int, int]:
+) -> tuple[int, int, int | None]:
+    """Rows that fit, rows that do not, and how many of all were there already, if that is known."""
     from pyspark.sql import Observation  # noqa: PLC0415 - heavy
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
@@ -137,6 +144,7 @@ def _one(
             f.count(f.lit(1)).alias("all"),
             f.count_if(f.col("stream") == bad_stream).alias("bad"),
         )
+        known = None
         if dry_run:
             watched.write.format("noop").mode("overwrite").save()
         else:
@@ -146,9 +154,14 @@ def _one(
             mapping = {name: name for name in entries.columns[1:]}
             writer = writer.option("fieldMapping", json.dumps(mapping))
             writer = writer.option("producerId", f"ingest:{path}@{path.stat().st_mtime_ns}")
-            writer.option("batchId", "0").options(**options).save()
+            writer = writer.option("batchId", "0").options(**options)
+            with tempfile.TemporaryDirectory() as place:
+                result = Path(place) / "result"
+                writer.option("resultFile", str(result)).save()
+                # With Spark Connect the driver is elsewhere.
+                known = json.loads(result.read_text("utf-8"))["known"] if result.exists() else None
     found = counts.get
-    return found["all"] - found["bad"], found["bad"]
+    return found["all"] - found["bad"], found["bad"], known
 
 
 def _read(spark: SparkSession, path: Path, schema: str | None) -> DataFrame:

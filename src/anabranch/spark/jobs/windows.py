@@ -116,6 +116,8 @@ class Windowed:
     late: int
     """More than 0 if entries came too late for their window, or repeated one so late. Entries of
     one task, window and key count as one here."""
+    open: int | None
+    """Windows and keys that the checkpoint keeps for the next run; None if nothing was read."""
     watermark_ms: int | None
     """All windows that end here or before are told; None while a region has shown nothing."""
     regions: tuple[str, ...]
@@ -347,7 +349,9 @@ def _dry_run(
     table = table.observe(read, f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
     count = _told(table, windowing, after_ms, streaming=False).count()
     found = read.get
-    return Windowed(found["entries"], found["untimed"], count, 0, None, names, 1, dry_run=True)
+    return Windowed(
+        found["entries"], found["untimed"], count, 0, None, None, names, 1, dry_run=True
+    )
 
 
 # ---------------------------------------------------------------------------------------- progress
@@ -359,12 +363,15 @@ class _Tally:
     def __init__(self, report: Callable[[Step], None] | None) -> None:
         self._report = report
         self._sums = dict.fromkeys(("entries", "untimed", "windows", "late"), 0)
+        self._open: int | None = None
 
     def add(self, step: StreamingQueryProgress) -> None:
         told: dict[str, int] = {"entries": 0, "untimed": 0, "windows": 0}
         for row in step.observedMetrics.values():
             told.update(row.asDict())
         told["late"] = sum(each.numRowsDroppedByWatermark for each in step.stateOperators)
+        kept = [each for each in step.stateOperators if each.operatorName == "stateStoreSave"]
+        self._open = sum(each.numRowsTotal for each in kept)
         for name, value in told.items():
             self._sums[name] += value
         if self._report is not None:
@@ -382,6 +389,7 @@ class _Tally:
         """What all batches did."""
         return Windowed(
             **self._sums,
+            open=self._open,
             watermark_ms=watermark_ms,
             regions=names,
             starts=starts,

@@ -1,0 +1,128 @@
+"""Micro-batches without Spark: this process plans and reads them, in a checkpoint of Spark's form.
+
+A query may be carried out by Spark in one run and by this in the next: both find the batch that was
+planned and not committed in the same files, and repeat it. See `anabranch.spark.planning`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+from anabranch.spark.checkpoint import newest_batch
+from anabranch.spark.columns import Projection
+from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.offsets import OffsetError, Vector
+from anabranch.spark.options import ReadOptions
+from anabranch.spark.planning import Planner
+from anabranch.spark.ranges import read_range
+from anabranch.spark.starting import tell_start
+
+__all__ = ["Batch", "CheckpointInUse", "read_all"]
+
+_VERSION: Final = "v1"
+
+
+class CheckpointInUse(AnabranchError):
+    """Another run planned or committed the same batch meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch, to be written before the next one is planned."""
+
+    query: str
+    """ID of the query, the same for as long as there is the checkpoint."""
+    number: int
+    rows: Iterator[pa.RecordBatch]
+    left: int
+    """Positions that the server had when the run began, and that are still to come."""
+
+
+def read_all(
+    options: ReadOptions, checkpoint: Path, schema: pa.Schema, work: Callable[[Batch], None]
+) -> str:
+    """Read what there is, batch by batch; returns the ID of the query.
+
+    `work` writes a batch so that writing it twice does no harm: one that was under way when an
+    earlier run died comes again. Raises what `work` raises, `CheckpointInUse`, `OffsetError`,
+    `DataLossError`, `ServerBehindError`, `ServerUnreachable` and `ServerRefused`.
+    """
+    projection = Projection(schema, options.mode, options.corrupt_column, options.field_mapping)
+    query = _query(checkpoint)
+    planner = Planner(options)
+    try:
+        planner.freeze()
+        newest = newest_batch(checkpoint, "offsets")
+        number = -1 if newest is None else newest
+        pending: Vector | None = None
+        if newest is None:
+            start = planner.initial()
+        else:
+            start = _vector(checkpoint, number)
+            if number != newest_batch(checkpoint, "commits"):
+                pending = start
+                start = pending.origin or _vector(checkpoint, number - 1)
+        tell_start(options, start, resumed=newest is not None, selects=planner.selects)
+        while (end := pending or planner.next(start, options.max_entries)) is not None:
+            if pending is None:
+                number += 1
+                _write(checkpoint / "offsets" / str(number), _facts(), end.to_dict())
+            pieces = end.pieces(end.origin or start)
+            rows = (each for piece in pieces for each in read_range(piece, options, projection))
+            work(Batch(query, number, rows, planner.left(end)))
+            _write(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
+            start, pending = end, None
+    finally:
+        planner.close()
+    return query
+
+
+def _vector(checkpoint: Path, batch: int) -> Vector:
+    """Where a batch ends."""
+    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    if len(lines) != 3 or lines[0] != _VERSION:
+        raise OffsetError(f"{checkpoint} has more than one source, or was written by another Spark")
+    return Vector.parse(lines[2])
+
+
+def _facts() -> dict[str, Any]:
+    """What Spark notes when it plans a batch."""
+    now_ms = time.time_ns() // 1_000_000
+    return {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
+
+
+def _query(checkpoint: Path) -> str:
+    path = checkpoint / "metadata"
+    if not path.exists():
+        _publish(path, json.dumps({"id": str(uuid.uuid4())}))
+    return str(json.loads(path.read_text("utf-8"))["id"])
+
+
+def _write(path: Path, *lines: dict[str, Any]) -> None:
+    _publish(path, "\n".join([_VERSION, *map(json.dumps, lines)]))
+
+
+def _publish(path: Path, text: str) -> None:
+    """Let a file be there, whole and for good, unless it is there already."""
+    with draft_in(path.parent) as draft:
+        with draft.open("xb") as out:
+            out.write(text.encode())
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            raise CheckpointInUse(
+                f"{path} came meanwhile: another run is at work with this checkpoint"
+            ) from None
+    sync_names(path.parent)

@@ -1,0 +1,257 @@
+"""How far the next batch of a read goes: what there is, what is gone, what is yet to come."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+from anabranch.sharing import share
+from anabranch.spark.audible import audible
+from anabranch.spark.client import Client, connect
+from anabranch.spark.heads import Survey
+from anabranch.spark.losses import (
+    ADVICE,
+    ADVICE_BEHIND,
+    DataLossError,
+    Found,
+    ServerBehindError,
+    assess,
+    unsubscribed,
+)
+from anabranch.spark.offsets import Cursor, Heads, Range, Vector
+from anabranch.spark.options import OptionError, ReadOptions
+
+__all__ = ["Planner", "splits"]
+
+_log = logging.getLogger(__name__)
+_TELL_S: Final = 5.0  # between two lines while a server is waited for
+
+
+def splits(options: ReadOptions, backlog: int) -> int:
+    """Into how many pieces to cut so many positions."""
+    wanted = options.min_partitions or 1
+    if options.max_records_per_partition is not None:
+        wanted = max(wanted, -(-backlog // options.max_records_per_partition))
+    return wanted
+
+
+class Planner:
+    """The driver's side of a read that goes on, and what it remembers between two batches."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Connects; raises `ServerUnreachable` and `ServerRefused`."""
+        self._options = options
+        self._client: Client = connect(options.server)
+        self._survey: Survey | None = None
+        self._initial: Vector | None = None
+        self._heads: Heads = {}
+        self._target: Heads | None = None  # frozen for AvailableNow
+        self._lost: list[str] = []  # what was gone at the last look
+        self._quiet = False  # the last question found nothing to read
+        self._advanced_at = time.monotonic()
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._client.close()
+
+    def _looking(self, start: Vector | None = None) -> Survey:
+        if self._survey is None:
+            known = [
+                each.by_id
+                for regions in (start.cursors if start is not None else {}).values()
+                for each in regions.values()
+            ]
+            # A query that began by ID goes on by ID, even when the server learned positions.
+            by_id = any(known) if known else None
+            self._survey = Survey(self._options, self._client, by_id=by_id)
+        return self._survey
+
+    def freeze(self) -> None:
+        """Go no further than what is there now."""
+        # No offset is known yet, so the kind of server decides.
+        self._target = Survey(self._options, self._client).heads()
+
+    def initial(self) -> Vector:
+        """Where a query without a checkpoint begins."""
+        # Spark asks twice before the first batch, and what comes in between must be read.
+        if self._initial is None:
+            survey, options = self._looking(), self._options
+            self._heads = survey.heads()
+            survey.check_regions()
+            found = survey.place(
+                self._heads, options.starting_offsets, options.starting_timestamp, "latest"
+            )
+            begin = Vector(found.cursors)
+            self._initial = replace(found, origin=begin)
+        return self._initial
+
+    def selects(self, stream: str, region: str) -> bool:
+        """Whether a region of a stream is read, as far as is known."""
+        return self._survey is None or self._survey.selects(stream, region)
+
+    def left(self, start: Vector) -> int:
+        """Positions behind an offset, of what was there when it was frozen."""
+        heads = (self._target or {}).items()
+        ends = {stream: {r: head.end for r, head in some.items()} for stream, some in heads}
+        return Vector(ends).backlog(start)
+
+    def newest(self) -> dict[str, Any] | None:
+        """The heads at the last look, as an offset."""
+        if not self._heads:
+            return None
+        return Vector(
+            {
+                stream: {region: head.end for region, head in regions.items()}
+                for stream, regions in self._heads.items()
+            }
+        ).to_dict()
+
+    def next(self, start: Vector, limit: int | None) -> Vector | None:
+        """The end of the next batch, None if there is nothing to read yet."""
+        survey = self._looking(start)
+        wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
+        self._check_subscription(start, survey)
+        self._heads = survey.heads(wait_ms, start)
+        seen = assess(start, self._heads, survey)
+        if self._lacks(seen):
+            seen = self._caught_up(seen, start, survey)
+        lost = seen.lost + seen.absent
+        if lost and self._options.fail_on_data_loss:
+            raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
+        # What is gone stays gone while the query waits, and every look finds it again.
+        if news := [each for each in lost if each not in self._lost]:
+            _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
+        self._lost = lost
+        end = replace(self._reachable(start, seen), begins=seen.begins)
+        ranges = end.ranges(start)
+        backlog = sum(len(each) or 1 for each in ranges)
+        # A hole is passed once, and told once, even if nothing is behind it.
+        self._quiet = not seen.begins and (not ranges or self._too_few(backlog))
+        if self._quiet:
+            return None
+        self._advanced_at = time.monotonic()
+        if limit is not None and backlog > limit:
+            cursors = self._limited(end, ranges, limit, survey)
+            end = replace(end, cursors=cursors)
+        begun = start.origin is None or start.origin.cursors != start.cursors
+        return replace(
+            end,
+            splits=splits(self._options, end.backlog(start)),
+            origin=None if begun else start.origin,
+        )
+
+    def _reachable(self, start: Vector, seen: Found) -> Vector:
+        """The heads, or the frozen ones, and what `start` has of streams that are not asked for."""
+        survey = self._looking()
+        cursors: dict[str, dict[str, Cursor]] = {}
+        for stream, regions in start.cursors.items():
+            for region, cursor in regions.items():
+                kept = region in self._heads.get(stream, {}) or bool(region)
+                if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
+                    cursors.setdefault(stream, {})[region] = cursor
+        for stream, found in self._heads.items():
+            for region, head in found.items():
+                end = head.end
+                if self._target is not None:
+                    frozen = self._target.get(stream, {}).get(region)
+                    if frozen is None:
+                        continue
+                    if frozen.incarnation == end.incarnation and frozen.end.behind(end):
+                        end = frozen.end
+                begin = start.get(stream, region)
+                jumps = region in seen.begins.get(stream, {})
+                if begin is None or jumps or begin.behind(end):
+                    cursors.setdefault(stream, {})[region] = end
+        return Vector(cursors)
+
+    def _too_few(self, backlog: int) -> bool:
+        least = self._options.min_entries
+        if least is None or backlog >= least or self._target is not None:
+            return False
+        waited_ms = (time.monotonic() - self._advanced_at) * 1000
+        return waited_ms < self._options.max_trigger_delay_ms
+
+    def _check_subscription(self, start: Vector, survey: Survey) -> None:
+        if self._options.allow_subscription_change:
+            return
+        if gone := unsubscribed(start, survey):
+            raise OptionError(
+                f"the subscription changed: the checkpoint has read {', '.join(gone)}, which the "
+                "options do not name any more. Name it again (subscribe, subscribePattern or "
+                "assign), or give allowSubscriptionChange=true: it is left where it was then, and "
+                "other streams are read from their first entry"
+            )
+
+    def _lacks(self, seen: Found) -> bool:
+        """Whether something is to be waited for. What may be deleted keeps nobody who can lose."""
+        return bool(seen.behind or (seen.absent and self._options.fail_on_data_loss))
+
+    def _caught_up(self, seen: Found, start: Vector, survey: Survey) -> Found:
+        """Wait until the server has what was read; raises `ServerBehindError` if it never has.
+
+        A server of its own is not waited for: nobody brings what it lacks. What may be deleted as
+        well is in the result, if it never came.
+        """
+        seconds = self._options.catch_up_timeout_ms / 1000
+        if all(region == "" for regions in start.cursors.values() for region in regions):
+            seconds = 0.0
+        deadline = time.monotonic() + seconds
+        told = 0.0
+        audible()
+        while self._lacks(seen):
+            left = deadline - time.monotonic()
+            if left <= 0 and seen.behind:
+                raise ServerBehindError(
+                    f"{'; '.join(seen.behind)}. Waited for {seconds:g} s. {ADVICE_BEHIND}"
+                )
+            if left <= 0:
+                break
+            if time.monotonic() - told >= _TELL_S:
+                told = time.monotonic()
+                lacking = "; ".join(seen.behind + seen.absent)
+                _log.warning("%s; waiting up to %.0f s more", lacking, left)
+            self._heads = survey.heads(max(1, int(min(left, 1.0) * 1000)), start)
+            seen = assess(start, self._heads, survey)
+        return seen
+
+    def _limited(
+        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
+    ) -> dict[str, dict[str, Cursor]]:
+        if not survey.by_id:
+            return self._reached(end, ranges, limit, survey)
+        shares = share({(each.stream, each.region): len(each) or 1 for each in ranges}, limit)
+        cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
+        for each in ranges:
+            stop = end.cursors[each.stream][each.region]
+            cursors[each.stream][each.region] = survey.advance(
+                each.stream,
+                Cursor(stop.incarnation, each.first, each.after),
+                stop,
+                shares[each.stream, each.region],
+            )
+        return cursors
+
+    def _reached(
+        self, end: Vector, ranges: list[Range], limit: int, survey: Survey
+    ) -> dict[str, dict[str, Cursor]]:
+        """As far as so many live entries go, but not beyond `end`."""
+        begins: dict[str, dict[str, Cursor]] = {}
+        for each in ranges:
+            begin = Cursor(each.incarnation, each.first, each.after)
+            begins.setdefault(each.stream, {})[each.region] = begin
+        cursors = {stream: dict(regions) for stream, regions in end.cursors.items()}
+        for stream, reached in survey.reaches(begins, limit).items():
+            for region, reach in reached.items():
+                stop = reach.end
+                if stop.last_id == "0-0":
+                    stop = replace(stop, last_id=begins[stream][region].last_id)
+                if stop.behind(cursors[stream][region]):
+                    cursors[stream][region] = stop
+        return cursors
+
+    def commit(self, end: Vector) -> None:
+        """Show the progress in ``commitGroup``."""
+        if self._options.commit_group is not None:
+            self._looking(end).commit(self._options.commit_group, end)

@@ -1,0 +1,114 @@
+"""Archives without Spark: one lake and one checkpoint, whoever goes on and whoever dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.spark.jobs.archive import Archived, archive, waiting
+from anabranch.spark.jobs.verify import verify
+from anabranch.spark.lake import Lake
+from anabranch.spark.losses import DataLossError
+from anabranch.spark.micro_batches import CheckpointInUse
+from tests.spark import dying_archive
+from tests.spark.lakes import seen_by_polars
+from tests.spark.reading import talking
+from tests.spark.test_lake_jobs import seen_by
+from tests.spark.test_sink import fill, forget_last, url
+from tests.support.servers import REPOSITORY, AnabranchServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS = 200
+
+
+def options_of(server: AnabranchServer) -> dict[str, str]:
+    return {"url": url(server), "subscribe": "s", "maxEntriesPerTrigger": "60"}
+
+
+def alone(server: AnabranchServer, lake: Path, **more: str) -> Archived:
+    return archive(None, lake, options={**options_of(server), **more})
+
+
+def numbers(lake: Path) -> list[int]:
+    """Positions, as another reader sees them."""
+    found = [row[2] for row in seen_by_polars(lake)]
+    assert len(found) == len(set(found))
+    assert verify(None, lake).findings == ()
+    return sorted(each - min(found) for each in found)
+
+
+def test_runs_of_spark_and_runs_without_go_on_for_each_other(
+    spark: SparkSession, ours: AnabranchServer, tmp_path: Path
+) -> None:
+    from anabranch.spark.jobs.replay import table_of
+
+    steps: list[tuple[int, int, int]] = []
+    for number, session in enumerate((None, spark, None, None)):
+        fill(ours, "s", ROWS)
+        assert waiting(tmp_path, options_of(ours)) == ROWS
+        if number:  # whoever wrote the last batch died before it was noted, or before it was done
+            forget_last(tmp_path / "_checkpoint", "commits")
+        done = archive(
+            session,
+            tmp_path,
+            options=options_of(ours),
+            progress=lambda step: steps.append((step.batch, step.entries, step.left)),
+        )
+        assert (done.entries, done.total) == (ROWS, (number + 1) * ROWS)
+        assert numbers(tmp_path) == list(range(done.total))
+    assert steps[:4] == [(0, 60, 140), (1, 60, 80), (2, 60, 20), (3, 20, 0)]
+    assert seen_by(table_of(spark, tmp_path)) == seen_by_polars(tmp_path)
+    assert alone(ours, tmp_path).entries == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+def test_a_run_that_dies_at_any_step_is_completed(ours: AnabranchServer, tmp_path: Path) -> None:
+    fill(ours, "s", ROWS)
+    lake = tmp_path / "lake"
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"}
+    words = [sys.executable, dying_archive.__file__, str(lake), url(ours)]
+    subprocess.run(words, check=True, env=environment)
+    died = sorted(tmp_path.glob("lake-*"))
+    assert len(died) > 15
+    for root in died:
+        if (root / "_delta_log").exists() and Lake(root).files():
+            assert numbers(root) in [list(range(150)), list(range(ROWS))]
+        alone(ours, root)
+        assert numbers(root) == list(range(ROWS))
+
+
+def test_two_runs_at_a_time_are_noticed(
+    ours: AnabranchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ours, "s", ROWS)
+    commit = Lake.commit
+
+    def slow(lake: Lake, *given: object) -> bool:
+        monkeypatch.undo()
+        alone(ours, tmp_path)
+        return commit(lake, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Lake, "commit", slow)
+    with pytest.raises(CheckpointInUse, match="another run is at work"):
+        alone(ours, tmp_path)
+    assert numbers(tmp_path) == list(range(ROWS))
+
+
+def test_losses_are_those_of_a_query(ours: AnabranchServer, tmp_path: Path) -> None:
+    fill(ours, "s", ROWS)
+    alone(ours, tmp_path)
+    fill(ours, "s", ROWS)
+    with talking(ours) as client:
+        client.execute_command("XTRIM", "s", "MAXLEN", "=", 10)
+    with pytest.raises(DataLossError, match="190 entries after"):
+        alone(ours, tmp_path)
+    done = alone(ours, tmp_path, failOnDataLoss="false")
+    assert (done.entries, [each.before - each.after for each in done.gaps]) == (10, [191])
