@@ -25,8 +25,8 @@ __all__ = ["Withheld"]
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
 """They tell of all keys, beside those that the table says read and that name no key."""
 
-_OF_NUMBERS: Final = frozenset({"ab.info", "ab.read", "ab.token", "ab.waitfor"})
-"""They tell how many effects this region has applied of each origin."""
+_OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
+"""They tell how many effects this region has applied of each origin, for clients to act upon."""
 
 _OF_USERS: Final = frozenset({"acl|dryrun", "acl|getuser", "acl|list", "acl|users"})
 _OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|list"})
@@ -61,7 +61,9 @@ class Withheld:
         self.check_keys((session.db, key) for key in keys)
         name = command.full_name
         reads_all = name in _OF_ALL_KEYS or (
-            "readonly" in command.flags and (has_keys(command) or "keyspace" in command.categories)
+            "readonly" in command.flags
+            and (has_keys(command) or "keyspace" in command.categories)
+            and name != "ab.info"  # which tells figures of the process, as INFO does
         )
         if touched.any_key and reads_all and not keys:
             self._refuse(b"Changes of keys are")
