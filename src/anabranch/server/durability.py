@@ -164,6 +164,8 @@ class Durability:
         """
         if any(each is connection for _, each, _ in self._held):
             return False
+        if any(each is connection for each, _ in self._this_turn):
+            return False
         return self.turn is None or all(map(is_ageing, self.turn.effects))
 
     def _release(self, position: int) -> None:

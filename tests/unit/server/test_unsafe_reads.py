@@ -337,3 +337,19 @@ async def test_what_other_regions_sent_is_told_when_it_is_written(world: World) 
     assert await reader.has_nothing()
     world.disk.faults.clear()
     assert await reader.reply() == b"v"
+
+
+async def test_replies_keep_their_order_where_the_trouble_begins_in_the_midst_of_a_turn(
+    world: World,
+) -> None:
+    await world.start("everysec")
+    writer, reader = await world.clients(2)
+    await writer.do("DEBUG SET-ACTIVE-EXPIRE 0")
+    await writer.do("SET k v PX 5")
+    (end,) = await connections(world, reader)
+    due_ms = world.server.region.keyspace.databases[0].deadlines[b"k"]
+    await until(lambda: world.server.clock.now_us() // 1000 > due_ms)
+    end.data_received(encode_command(["GET", "k"]))  # which removes it, and waits for the log
+    world.server.durability._in_trouble("a sync that found no directory")
+    end.data_received(encode_command(["PING"]))
+    assert [await reader.reply(), await reader.reply()] == [None, b"PONG"]
