@@ -42,6 +42,20 @@ def test_a_gossip_port_that_is_open_to_all_is_warned_of(
         assert (WARNING in server.log_text()) == warned
 
 
+def test_a_gossip_port_that_is_opened_later_is_warned_of_as_well(tmp_path: Path) -> None:
+    words = ("--region-id", "1", "--cluster-create", "yes", "--gossip-port", str(free_port()))
+    with server_in(tmp_path, *words, *SECRET) as server, server.client() as client:
+        assert client.call("CONFIG", "SET", "gossip-bind", "127.0.0.2") == ("+", b"OK")
+        assert client.call("CONFIG", "SET", "gossip-bind", "0.0.0.0") == ("+", b"OK")
+        assert WARNING not in server.log_text()
+        assert client.call("CONFIG", "SET", "gossip-secret", "") == ("+", b"OK")
+        assert server.log_text().count(WARNING) == 1
+        assert client.call("CONFIG", "SET", "gossip-bind", "127.0.0.1") == ("+", b"OK")
+        assert server.log_text().count(WARNING) == 1
+        assert client.call("CONFIG", "SET", "gossip-bind", "*") == ("+", b"OK")
+        assert server.log_text().count(WARNING) == 2
+
+
 def test_a_secret_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
     words = ("--region-id", "1", "--cluster-create", "yes", "--gossip-port", str(free_port()))
     with pytest.raises(ServerFailed, match=r"at least 16 characters; 'openssl rand -hex 32'"):

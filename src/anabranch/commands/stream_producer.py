@@ -12,12 +12,10 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import OK
 from anabranch.resp.values import Map
 from anabranch.stream.entry_id import SEQ_BITS
+from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.stream import Stream
 
 __all__ = ["COMMANDS"]
-
-_DURATION_MAX_S = 86400
-_MAXSIZE_MAX = 10000
 
 
 def _existing(ctx: Context, key: bytes) -> Stream:
@@ -43,9 +41,7 @@ def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> b
         if name in given:
             raise CommandError(f"ERR {prefix}{name} specified multiple times")
         value = integer(options[index + 1])
-        top, unit = (
-            (_DURATION_MAX_S, "seconds") if name == "DURATION" else (_MAXSIZE_MAX, "entries")
-        )
+        top, unit = (DURATION_MAX_S, "seconds") if name == "DURATION" else (MAXSIZE_MAX, "entries")
         if not 1 <= value <= top:
             raise CommandError(f"ERR {prefix}{name} must be between 1 and {top} {unit}")
         given[name] = value

@@ -21,6 +21,7 @@ from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.oplog.batch import NUMBER_MAX, Batch
+from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
 
@@ -204,6 +205,8 @@ class SentUnit:
     def _configure(self, effect: kinds.ConfigureProducers) -> None:
         if effect.stamp_ms > STAMP_MAX:
             raise _Malformed(f"stamp {effect.stamp_ms}")
+        if not (1 <= effect.duration_s <= DURATION_MAX_S and 1 <= effect.maxsize <= MAXSIZE_MAX):
+            raise _Malformed(f"{effect.duration_s} seconds or {effect.maxsize} IDs")
 
     def _remember(self, effect: kinds.Remember) -> None:
         if effect.at_ms > STAMP_MAX:

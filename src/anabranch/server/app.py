@@ -28,6 +28,7 @@ from anabranch.server.listener import Listeners, keep_alive
 from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
+from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
 from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 from anabranch.server.stop import install_signal_handlers, orderly_stop
@@ -324,26 +325,8 @@ def _announce(loaded: Loaded) -> None:
     if fitting < settings.maxclients:
         emit("warning", "maxclients.lowered", wanted=settings.maxclients, possible=fitting)
         settings.maxclients = fitting
-    if not settings.protected_mode and not settings.requirepass and _reachable(settings.bind):
-        emit(
-            "warning",
-            "security.open",
-            note="anybody who reaches the port may do everything: set requirepass or bind",
-        )
-    is_proved = settings.gossip_secret or settings.tls_replication
-    if settings.region_id and not is_proved and _reachable(settings.gossip_bind):
-        emit(
-            "warning",
-            "security.gossip_open",
-            note="anybody who reaches the gossip port may change all data in all regions: set "
-            "gossip-secret, or tls-replication, or gossip-bind",
-        )
-
-
-def _reachable(bind: str) -> bool:
-    return any(
-        not word.removeprefix("-").startswith(("127.", "::1", "localhost")) for word in bind.split()
-    )
+    warn_of_clients(settings)
+    warn_of_gossip(settings)
 
 
 async def _serve(loaded: Loaded, loop_name: str) -> int:

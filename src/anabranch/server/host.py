@@ -16,6 +16,7 @@ from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
+from anabranch.server.open_ports import warn_of_gossip
 from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 
@@ -179,10 +180,13 @@ class ServerHost:
             server.regions.judge_writes()
         elif name in _OF_REGIONS and server.regions is not None:
             server.regions.settings_changed()
+            if name == "gossip-secret":
+                warn_of_gossip(settings)
         elif name == "mark-retention" and server.regions is not None:
             server.regions.retention_changed()
         elif name == "gossip-bind" and server.regions is not None:
             server.regions.listen_anew()
+            warn_of_gossip(settings)
         elif name == "availability-api":
             server.availability.switch()
         elif name in {"oplog-max-bytes", "oplog-max-age"}:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
+
 __all__ = [
     "ConsumerImage",
     "GroupImage",
@@ -27,8 +29,6 @@ __all__ = [
 
 _MAX_ID: Final = (1 << 128) - 1
 _MAX_COUNT: Final = (1 << 63) - 1  # every counter ends up as a signed 64-bit RESP integer
-_IDMP_DURATION_MAX_S: Final = 86_400
-_IDMP_MAXSIZE_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -144,13 +144,13 @@ class StreamImage:
 
     def _check_producers(self) -> None:
         if self.idmp_duration is not None:
-            _in_range("IDMP duration", self.idmp_duration, _IDMP_DURATION_MAX_S, 1)
+            _in_range("IDMP duration", self.idmp_duration, DURATION_MAX_S, 1)
         if self.idmp_maxsize is not None:
-            _in_range("IDMP maxsize", self.idmp_maxsize, _IDMP_MAXSIZE_MAX, 1)
+            _in_range("IDMP maxsize", self.idmp_maxsize, MAXSIZE_MAX, 1)
         _in_range("iids added", self.iids_added, _MAX_COUNT)
         _in_range("iids duplicates", self.iids_duplicates, _MAX_COUNT)
         _unique("producer", [producer.pid for producer in self.producers])
-        iids_max = self.idmp_maxsize or _IDMP_MAXSIZE_MAX
+        iids_max = self.idmp_maxsize or MAXSIZE_MAX
         for producer in self.producers:
             if not producer.pid or not producer.iids:
                 raise ValueError("a producer without ID or without idempotent IDs")

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["DURATION_DEFAULT_S", "MAXSIZE_DEFAULT", "Producers"]
+__all__ = [
+    "DURATION_DEFAULT_S",
+    "DURATION_MAX_S",
+    "MAXSIZE_DEFAULT",
+    "MAXSIZE_MAX",
+    "Producers",
+]
 
 DURATION_DEFAULT_S = 100
+DURATION_MAX_S = 86_400
 MAXSIZE_DEFAULT = 100
+MAXSIZE_MAX = 10_000
 
 _Table = dict[bytes, tuple[int, int]]  # iid -> (entry ID, inserted at ms), oldest first
 

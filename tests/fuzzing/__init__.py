@@ -1,0 +1,9 @@
+"""Programs that change what regions send each other, and look what is made of it.
+
+    python -m tests.fuzzing.batches --cases 1000000
+    python -m tests.fuzzing.gossip --cases 1000000
+    python -m tests.fuzzing.states --cases 100000
+
+Every case follows from a seed and its number, which a failure names. `make test` runs a few
+thousand.
+"""

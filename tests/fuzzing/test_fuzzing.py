@@ -1,0 +1,27 @@
+"""A short run of every fuzzer, always with the same seeds; see the package for longer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fuzzing import batches, gossip
+from tests.fuzzing.running import Outcomes
+
+
+@pytest.mark.parametrize(
+    ("run", "cases", "outcomes"),
+    [
+        (batches.run, 2000, {"applied", "refused", "rejected", "repeated", "waits"}),
+        (gossip.run, 3000, {"applied", "borne", "greeted", "refused", "turned away"}),
+    ],
+    ids=["batches", "gossip"],
+)
+def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
+    run: Callable[[range, int, Outcomes], None], cases: int, outcomes: set[str]
+) -> None:
+    came = Outcomes()
+    run(range(cases), 1, came)
+    came.check()
+    assert outcomes <= set(came.counts), "some outcomes do not come about any more"
