@@ -9,9 +9,22 @@ from collections.abc import Sequence
 
 from anabranch.commands import texts
 from anabranch.errors import CommandError
+from anabranch.scheduling import Steps
 from anabranch.stream import entry_id
 
-__all__ = ["id_argument", "id_list", "integer", "integer_or_none", "natural", "symmetric"]
+__all__ = [
+    "IDS_AT_ONCE",
+    "id_argument",
+    "id_list",
+    "id_list_steps",
+    "integer",
+    "integer_or_none",
+    "natural",
+    "symmetric",
+]
+
+IDS_AT_ONCE = 1000
+"""Entry IDs that are read in one step: under a millisecond."""
 
 _SAFE_DIGITS = 19  # fewer digits cannot overflow
 _INT_MIN = -(1 << 63)
@@ -64,6 +77,15 @@ def id_list(raw_ids: Sequence[bytes]) -> list[int]:
         return [entry_id.parse(raw) for raw in raw_ids]
     except entry_id.InvalidId:
         raise CommandError(texts.INVALID_ID) from None
+
+
+def id_list_steps(raw_ids: Sequence[bytes]) -> Steps[list[int]]:
+    """The same for very many, in short steps."""
+    ids: list[int] = []
+    for at in range(0, len(raw_ids), IDS_AT_ONCE):
+        ids += id_list(raw_ids[at : at + IDS_AT_ONCE])
+        yield
+    return ids
 
 
 def id_argument(raw: bytes, missing_seq: int = 0) -> int:

@@ -8,7 +8,7 @@ added them, values as new entries. Each effect is applied before the next is tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.commands.adopting import groups_again
@@ -18,6 +18,7 @@ from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
 from anabranch.errors import CommandError
 from anabranch.scheduling import in_one_go
+from anabranch.stream.block import Block
 from anabranch.stream.counters import counted_read
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import Renumbering, check_ids, renamed
@@ -275,45 +276,61 @@ def _written_again(
 
 
 def _runs(db: int, key: bytes, source: Stream, renumbering: Renumbering) -> Iterator[kinds.AddRun]:
-    ids: list[int] = []
-    fragments: list[bytes] = []
-    weights: list[int] = []
-    opens: list[int] = []
-    size = 0
+    run = _Run()
     for origin, (block, low, high) in list(source.spans_by_region()):
-        share = block.weight // block.slots
         given = renumbering.take(origin, block, low, high)
-        for old, entry_id, fragment in zip(
-            block.ids[low:high], given, block.fragments(low, high), strict=True
-        ):
-            if not ids or len(ids) - opens[-1] >= block.slots:
-                opens.append(len(ids))
-            ids.append(entry_id)
-            fragments.append(fragment if entry_id == old else renamed(fragment, entry_id))
-            weights.append(share)
-            size += len(fragment)
-            if size >= RUN_BYTES_MAX:
-                yield _run(db, key, ids, fragments, weights, opens)
-                ids, fragments, weights, opens = [], [], [], []
-                size = 0
-        if len(ids) >= RUN_ENTRIES_MAX:
-            yield _run(db, key, ids, fragments, weights, opens)
-            ids, fragments, weights, opens = [], [], [], []
-            size = 0
-    if ids:
-        yield _run(db, key, ids, fragments, weights, opens)
+        for ids, data, sizes in _pieces(block, low, high, given):
+            run.add(ids, data, sizes, block)
+            if len(run.ids) >= RUN_ENTRIES_MAX or run.size >= RUN_BYTES_MAX:
+                yield run.effect(db, key)
+                run = _Run()
+    if run.ids:
+        yield run.effect(db, key)
 
 
-def _run(
-    db: int,
-    key: bytes,
-    ids: list[int],
-    fragments: list[bytes],
-    weights: list[int],
-    opens: list[int],
-) -> kinds.AddRun:
-    sizes = list(map(len, fragments))
-    return kinds.AddRun(db, key, ids, b"".join(fragments), sizes, weights, opens)
+def _pieces(
+    block: Block, low: int, high: int, given: Sequence[int]
+) -> Iterator[tuple[Sequence[int], bytes, list[int]]]:
+    """IDs, bytes and sizes of the entries of a span, together unless they are large or renamed."""
+    sizes = block.sizes(low, high)
+    if given[0] == block.ids[low] and sum(sizes) < RUN_BYTES_MAX:
+        yield given, block.slice(low, high), sizes
+        return
+    for index, entry_id in enumerate(given, low):
+        fragment = block.fragment(index)
+        if entry_id != block.ids[index]:
+            fragment = renamed(fragment, entry_id)
+        yield [entry_id], fragment, [len(fragment)]
+
+
+class _Run:
+    """Entries that are written again, as columns."""
+
+    __slots__ = ("data", "ids", "opens", "size", "sizes", "weights")
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.data: list[bytes] = []
+        self.sizes: list[int] = []
+        self.size = 0
+        self.weights: list[int] = []
+        self.opens: list[int] = []
+
+    def add(self, ids: Sequence[int], data: bytes, sizes: list[int], block: Block) -> None:
+        """Neighbouring entries of a block, whose node they are to share if there is room."""
+        slots = block.slots
+        count = len(self.ids)
+        opens_at = self.opens[-1] + slots if self.opens else 0
+        self.opens += range(max(opens_at, count), count + len(ids), slots)
+        self.ids += ids
+        self.data.append(data)
+        self.sizes += sizes
+        self.size += len(data)
+        self.weights += [block.weight // slots] * len(ids)
+
+    def effect(self, db: int, key: bytes) -> kinds.AddRun:
+        data = b"".join(self.data)
+        return kinds.AddRun(db, key, self.ids, data, self.sizes, self.weights, self.opens)
 
 
 # -- what does not occur ----------------------------------------------------------------------

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from anabranch.commands import texts
-from anabranch.commands.arguments import id_argument, id_list, integer, integer_or_none
+from anabranch.commands.arguments import (
+    IDS_AT_ONCE,
+    id_argument,
+    id_list,
+    id_list_steps,
+    integer,
+    integer_or_none,
+)
 from anabranch.commands.context import Context
 from anabranch.commands.pending_rows import pending_rows
 from anabranch.commands.spec import Command, KeySpec
@@ -19,6 +26,7 @@ from anabranch.errors import CommandError
 from anabranch.resp.encode import ZERO, array_header, bulk
 from anabranch.resp.encode import integer as integer_reply
 from anabranch.resp.values import NULL_ARRAY
+from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
 from anabranch.stream.pending import PendingEntry
@@ -36,15 +44,27 @@ AUTOCLAIM_ATTEMPTS = 10
 """Pending entries that XAUTOCLAIM examines for each one it may report."""
 
 
-def xack(ctx: Context, args: list[bytes]) -> bytes:
+def xack(ctx: Context, args: list[bytes]) -> bytes | None:
     """Acknowledge entries; replies how many were pending."""
+    stream = ctx.stream(args[1])
+    if stream is None or args[2] not in stream.groups:
+        return ZERO
+    if len(args) > IDS_AT_ONCE:
+        return ctx.in_slices(args, _xack(ctx, args))
+    return _acknowledge(ctx, args, id_list(args[3:]))
+
+
+def _xack(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(args[3:])
+    return [_acknowledge(ctx, args, ids)]
+
+
+def _acknowledge(ctx: Context, args: list[bytes], ids: list[int]) -> bytes:
     key, name = args[1], args[2]
     stream = ctx.stream(key)
     group = None if stream is None else stream.groups.get(name)
-    if group is None:
-        return ZERO
-    acked = group.pending_among(id_list(args[3:]))
-    if not acked:
+    acked = [] if group is None else group.pending_among(ids)
+    if group is None or not acked:
         return ZERO
     before = group.pending_count
     ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))

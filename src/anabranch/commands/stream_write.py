@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from anabranch.commands import texts
-from anabranch.commands.arguments import id_argument, id_list, integer
+from anabranch.commands.arguments import (
+    IDS_AT_ONCE,
+    id_argument,
+    id_list,
+    id_list_steps,
+    integer,
+)
 from anabranch.commands.context import Context
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import (
@@ -18,6 +24,7 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, ZERO
 from anabranch.resp.encode import integer as integer_reply
+from anabranch.scheduling import Steps
 from anabranch.stream.references import Policy, References
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
@@ -53,14 +60,24 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
     return integer_reply(removed)
 
 
-def xdel(ctx: Context, args: list[bytes]) -> bytes:
+def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID."""
-    key = args[1]
-    stream = ctx.stream(key)
-    if stream is None:
+    if ctx.stream(args[1]) is None:
         return ZERO
-    doomed = stream.live_among(list(dict.fromkeys(id_list(args[2:]))))
-    if not doomed:
+    if len(args) > IDS_AT_ONCE:
+        return ctx.in_slices(args, _xdel(ctx, args))
+    return _delete(ctx, args[1], id_list(args[2:]))
+
+
+def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(args[2:])
+    return [_delete(ctx, args[1], ids)]
+
+
+def _delete(ctx: Context, key: bytes, ids: list[int]) -> bytes:
+    stream = ctx.stream(key)
+    doomed = [] if stream is None else stream.live_among(list(dict.fromkeys(ids)))
+    if stream is None or not doomed:
         return ZERO
     before = stream.length
     _remove(ctx, key, doomed, Policy.KEEPREF)

@@ -23,7 +23,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
-from operator import add, rshift
+from operator import add, rshift, sub
 
 from anabranch.stream.packed_ids import PackedIds
 
@@ -196,6 +196,13 @@ class Block:
         if low == 0 and high == len(ends):
             return self.data
         return self.data[ends[low - 1] if low else 0 : ends[high - 1]]
+
+    def sizes(self, low: int, high: int) -> list[int]:
+        """How many bytes each of the entries ``[low, high)`` takes."""
+        if self.parts is not None:
+            return list(map(len, self.parts[low:high]))
+        ends = self.ends[low:high]
+        return list(map(sub, ends, [self.ends[low - 1] if low else 0, *ends]))
 
     def end_offsets(self) -> Sequence[int]:
         """Where each fragment ends, counted from the block's first byte."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from sortedcontainers import SortedList
 
@@ -28,6 +30,10 @@ LOCAL_REGION = 0
 
 MAX_DELIVERIES = (1 << 63) - 1
 """Delivery counts saturate here; XNACK FATAL sets it."""
+
+
+_CONSUMER = attrgetter("consumer")
+_ENTRY_ID = attrgetter("entry_id")
 
 
 class Consumer:
@@ -306,15 +312,9 @@ class Group:
 
 def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
     """Take owned entries out of their owners' lists, a run of one owner at a time."""
-    start = 0
-    while start < len(gone):
-        owner = gone[start].consumer
-        stop = start + 1
-        while stop < len(gone) and gone[stop].consumer is owner:
-            stop += 1
+    for owner, run in groupby(gone, _CONSUMER):
         assert owner is not None
-        owner.pending[region].pop_all([entry.entry_id for entry in gone[start:stop]])
-        start = stop
+        owner.pending[region].pop_all(map(_ENTRY_ID, run))
 
 
 def _walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:

@@ -163,8 +163,9 @@ class _FrozenGroup:
     def pending(self) -> Iterator[PendingImage]:
         """The pending entries, ascending."""
         if self._is_plain:
-            for lists in self._lists.values():
-                yield from map(_pending_image, _read(lists))
+            for pending in self._lists.values():
+                for piece in pending.pieces():  # all of it at once: later its entries may change
+                    yield from list(map(_pending_image, piece))
             return
         images = heapq.merge(
             *(self._of(origin) for origin in self._lists),
@@ -184,8 +185,11 @@ class _FrozenGroup:
         self.image.nacked = [id_of(*named) for named in self._unowned if named in shown]
 
     def _of(self, origin: int) -> Iterator[tuple[int, _Named, PendingImage]]:
-        for entry in _read(self._lists[origin]):
-            yield entry.entry_id, (origin, entry.number, entry.entry_id), _pending_image(entry)
+        for piece in self._lists[origin].pieces():
+            yield from [
+                (entry.entry_id, (origin, entry.number, entry.entry_id), _pending_image(entry))
+                for entry in piece
+            ]
 
     def _in_order(
         self, images: Iterable[tuple[int, _Named, PendingImage | None]]
@@ -215,11 +219,6 @@ class _FrozenGroup:
         """Nobody will read the rest."""
         for pending in self._lists.values():
             pending.release()
-
-
-def _read(pending: FrozenPending) -> Iterator[PendingEntry]:
-    for piece in pending.pieces():
-        yield from piece
 
 
 def _pending_image(entry: PendingEntry) -> PendingImage:

@@ -106,7 +106,8 @@ def _note_settled(
 
 def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:
     """Entries and counters of one origin of which both have seen everything up to a number."""
-    for low, high in _numbers(ours, min(our, their)).without(_numbers(theirs, their)):
+    both = min(our, their)
+    for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
         ours.remove_numbered(low, high)
     theirs.remove_numbered(0, our)
     ours.adopt(theirs)

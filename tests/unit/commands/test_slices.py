@@ -317,3 +317,22 @@ def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) ->
     region.region.unwatch_changes(snapshot.before)
     while len(keyspace.rubbish):
         region.region.scheduler.run_turn()
+
+
+# -- commands with very many IDs -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "words"), [("XACK", ("s", "g")), ("XDEL", ("s",))])
+def test_very_many_ids_are_read_in_steps(region: Driven, name: str, words: tuple[str, ...]) -> None:
+    ids = [f"{index}-1" for index in range(1, 20 * ENTRIES)]
+    session = region.begin(name, *words, *ids)
+    assert region.turns(session) > 2
+    assert region.replies(session) == [ENTRIES]
+    region.check()
+
+
+def test_one_wrong_id_among_very_many_changes_nothing(region: Driven) -> None:
+    ids = [f"{index}-1" for index in range(1, 20 * ENTRIES)]
+    session = region.begin("XACK", "s", "g", *ids, "nonsense")
+    assert str(region.end(session)).startswith("ERR Invalid stream ID")
+    assert region.do("XPENDING", "s", "g", session=region.other)[0] == ENTRIES
