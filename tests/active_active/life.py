@@ -241,6 +241,7 @@ class Life(Comparison):
             "XACKDEL": self._xack,
             "XGROUP": self._xgroup,
             "XCLAIM": self._xclaim,
+            "COPY": self._copy,
         }
         self._note(number, words)
         try:
@@ -283,6 +284,25 @@ class Life(Comparison):
             reader.look(shown[key], group)
 
     # -- commands whose outcome is known ------------------------------------------------------
+
+    def _copy(self, node: Node, words: tuple[Any, ...]) -> Any:
+        """Groups go on in the copy with what they had yet to be given."""
+        _, source, target, *_ = words
+        shown = self.shown(node, source)
+        open_ = {
+            group: {token_of(entry) for entry in reader.deliverable(shown, group)}
+            for group in shown.groups
+            if (reader := self.reader(node, source, group, shown))
+        }
+        reply = node.do(*words)
+        if reply:
+            copy = self.shown(node, target)
+            for group, tokens in open_.items():
+                reader = self.readers[node.number][target, group] = GroupReader(is_plain=False)
+                reader.look(copy, group)
+                given = [entry for entry in copy.entries if token_of(entry) not in tokens]
+                reader.delivered.update(entry.dot for entry in given)
+        return reply
 
     def _xadd(self, node: Node, words: tuple[Any, ...]) -> Any:
         key = words[1]
