@@ -315,6 +315,60 @@ def test_a_conflict_found_before_a_crash_is_resolved_after_it() -> None:
     assert contents(two) == [1]
 
 
+@pytest.mark.parametrize("acknowledges", ["before", "after"])
+def test_what_was_processed_is_known_until_its_conflict_is_resolved(acknowledges: str) -> None:
+    """Its tag is stable long before that: who resolves it has yet to hear of the other one."""
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    settle(mesh)
+    send(one, 1)
+    read = ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    assert one.do(*read)  # and leaves it open
+    two.clock.us += 50_000
+    (goes,) = send(two, 1)
+    mesh.send(2, 1)
+    assert one.do(*read)
+    if acknowledges == "before":
+        assert one.do("XACK", "s", "g", goes) == 1
+    for node in (one, two):
+        node.sync()
+    mesh.send_row(2, 1)
+    assert 2 not in one.replica.conflicts.held
+    if acknowledges == "after":
+        assert one.do("XACK", "s", "g", goes) == 1
+    one.snapshot()
+    one.restart()
+    settle(mesh)
+    must_hold(mesh, [1])
+    assert two.do(*read) is None
+    settle(mesh)
+    advance(mesh, 1)
+    settle(mesh)
+    assert [len(node.replica.conflicts.processed) for node in (one, two)] == [0, 0]
+
+
+def test_of_many_processed_entries_little_is_remembered() -> None:
+    mesh = Mesh(2)
+    one = mesh.nodes[1]
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    settle(mesh)
+    send(one, *range(500))
+    reply = one.do("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    ids = [entry_id for entry_id, _ in reply[0][1]]
+    processed = one.replica.conflicts.processed
+    one.do("XACK", "s", "g", *ids)
+    assert len(processed) == 1
+    one.do("XACK", "s", "g", *ids[1::2])
+    for number in range(0, 4000, 4):
+        one.replica.conflicts.note_processed((0, b"s", b"g"), 1, [10_000 + number])
+    assert len(processed) == 1001
+    one.region.settings.max_held_tags = 100
+    one.region.merging.maintain()
+    assert 50 <= len(processed) <= 100
+    assert ((0, b"s", b"g"), (1, 13_996)) in processed
+
+
 def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywhere() -> None:
     """Both begin to number at 1: their effects may share time, region and number."""
     remembered = set()

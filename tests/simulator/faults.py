@@ -24,6 +24,7 @@ from anabranch.effects import kinds, merge, merge_conflicts, merge_stream
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.processed import Processed
 from anabranch.oplog import origins, recovery
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
@@ -280,7 +281,9 @@ def winner_not_told(patch: Patch) -> None:
 
 def tags_forgotten_before_stable(patch: Patch) -> None:
     forget = Conflicts.forget
-    patch.setattr(Conflicts, "forget", lambda self, stable: forget(self, _Everything()))
+    patch.setattr(
+        Conflicts, "forget", lambda self, stable, vector: forget(self, _Everything(), vector)
+    )
 
 
 def better_winner_ignored(patch: Patch) -> None:
@@ -294,7 +297,7 @@ def better_winner_ignored(patch: Patch) -> None:
 
 
 def processed_forgotten(patch: Patch) -> None:
-    patch.setattr(Conflicts, "was_processed", lambda self, *arguments: False)
+    patch.setattr(Processed, "__contains__", lambda self, entry: False)
 
 
 class _Everything(dict[int, int]):

@@ -123,7 +123,7 @@ def note_processed(
         assert isinstance(group, SharedGroup)
         where = *place, name
         if (
-            replica.conflicts.was_processed(*where, goes)
+            (where, goes) in replica.conflicts.processed
             and group.has_processed(*goes)
             and not group.is_settled(*stays)
         ):

@@ -129,7 +129,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         consumer.active_ms = effect.now_ms
     if not effect.pending:
         where = effect.db, effect.key, effect.group
-        replica_of(keyspace).conflicts.note_processed(*where, effect.region, effect.numbers)
+        replica_of(keyspace).conflicts.note_processed(where, effect.region, effect.numbers)
     group.hand_out(
         effect.region,
         effect.ids,
@@ -167,7 +167,7 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
         where = effect.db, effect.key, effect.group
         for entry_id in effect.ids:
             for origin, entry in group.pending_of(entry_id):
-                conflicts.note_processed(*where, origin, (entry.number,))
+                conflicts.note_processed(where, origin, (entry.number,))
     group.acknowledge(effect.ids)
     group.drop_dots(effect.dots)
 

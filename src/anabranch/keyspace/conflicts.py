@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from anabranch.keyspace.held_tags import Dot, HeldTag, HeldTags, are_concurrent
-from anabranch.stream.ranges import Ranges
+from anabranch.keyspace.processed import Place, Processed
 
 __all__ = ["Conflicts", "Due", "Resolved"]
 
@@ -66,8 +66,7 @@ class Conflicts:
         self.due: dict[Dot, Due] = {}
         self.dropped = 0  # tags let go of because there were too many
         self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
-        # (database, key, group) -> origin -> entries acknowledged in this region, not stable yet
-        self.processed: dict[tuple[int, bytes, bytes], dict[int, Ranges]] = {}
+        self.processed = Processed()
         self.is_stale = False  # who resolves what may have changed: all tags are to be looked at
         self.heard = 0  # grows whenever something of another region is applied
         self._context: tuple[int, Mapping[int, int]] = (-1, {})
@@ -102,8 +101,8 @@ class Conflicts:
             held = self.held[tag.origin] = HeldTags()
         held.add(tag)
 
-    def forget(self, stable: Mapping[int, int]) -> None:
-        """Every member has this much on its disk."""
+    def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
+        """Every member has this much on its disk; ``vector`` is what we have applied."""
         for origin, held in list(self.held.items()):
             held.drop_upto(stable.get(origin, 0))
             if not len(held):
@@ -112,36 +111,27 @@ class Conflicts:
             oldest = self.held[origin].oldest if origin in self.held else number + 1
             if number <= stable.get(origin, 0) and number < oldest:
                 del self.beaten[origin, number]
+        self.processed.forget(stable, vector)
 
-        for where, by_origin in list(self.processed.items()):
-            for origin, ranges in list(by_origin.items()):
-                rest = ranges.without(Ranges([(0, stable.get(origin, 0))]))
-                if rest:
-                    by_origin[origin] = rest
-                else:
-                    del by_origin[origin]
-            if not by_origin:
-                del self.processed[where]
+    def note_processed(self, where: Place, origin: int, numbers: Iterable[int]) -> None:
+        """Entries of an origin were acknowledged in this region, in a group.
 
-    def note_processed(
-        self, db: int, key: bytes, group: bytes, origin: int, numbers: Iterable[int]
-    ) -> None:
-        """Entries of an origin were acknowledged in this region."""
-        if origin in self.held:
-            by_origin = self.processed.setdefault((db, key, group), {})
-            ranges = by_origin.setdefault(origin, Ranges())
-            for number in numbers:
-                ranges.add(number - 1, number)
-
-    def was_processed(self, db: int, key: bytes, group: bytes, dot: Dot) -> bool:
-        """Whether an entry whose tag is held was."""
-        ranges = self.processed.get((db, key, group), {}).get(dot[0])
-        return ranges is not None and dot[1] in ranges
+        Of two tags whose conflict is not resolved yet one is held at least.
+        """
+        if not self.held:
+            return
+        held = self.held.get(origin, HeldTags())
+        for number in numbers:
+            tag = held.of_number(number + 1)
+            # The effect behind a tagged entry is mostly its tag: so entries make one interval.
+            is_tagged = tag is not None and tag.entry == (origin, number)
+            self.processed.add(where, origin, number - 1, number + is_tagged)
 
     def limit(self, most: int) -> int:
         """Drop the oldest tags beyond so many (0: any number); how many went."""
         gone = 0
         if most:
+            self.processed.limit(most)
             while (count := len(self)) > most:
                 largest = max(self.held.values(), key=len)
                 gone += largest.drop_oldest()
@@ -201,11 +191,7 @@ class Conflicts:
             ],
             list(self.counts.items()),
             self.dropped,
-            [
-                [*where, origin, ranges.flat()]
-                for where, by_origin in self.processed.items()
-                for origin, ranges in by_origin.items()
-            ],
+            self.processed.written(),
         ]
 
     def read(self, written: list[Any]) -> None:
@@ -216,8 +202,7 @@ class Conflicts:
         for origin, number, ms, seq, winner, place in beaten:
             self.beaten[origin, number] = ms << 64 | seq, winner & 0xFF, winner, place
         self.counts = dict(counts)
-        for db, key, group, origin, edges in processed:
-            self.processed.setdefault((db, key, group), {})[origin] = Ranges.of_flat(edges)
+        self.processed.read(processed)
 
     def join(
         self,

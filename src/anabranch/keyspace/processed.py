@@ -1,0 +1,90 @@
+"""Entries that a region has processed while somebody may have accepted the same message elsewhere.
+
+If a conflict takes such an entry away, the one that stays need not be handed out again. That is
+remembered until no conflict of the entry can be resolved any more. When the entry is stable, all
+that was done without knowledge of it has arrived here. When that, too, is stable everybody has
+resolved what came of it, and has told us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from anabranch.stream.ranges import Ranges
+
+__all__ = ["Place", "Processed"]
+
+Place = tuple[int, bytes, bytes]
+"""Database, key, group."""
+
+
+class Processed:
+    """By group and origin, the numbers of entries that were acknowledged in this region."""
+
+    __slots__ = ("_leaving", "_leaving_at", "_ranges")
+
+    def __init__(self) -> None:
+        self._ranges: dict[tuple[Place, int], Ranges] = {}
+        self._leaving: dict[tuple[Place, int], Ranges] = {}  # stable since
+        self._leaving_at: dict[int, int] = {}  # we had applied this
+
+    def __len__(self) -> int:
+        """Intervals."""
+        return sum(map(len, self._ranges.values())) + sum(map(len, self._leaving.values()))
+
+    def add(self, where: Place, origin: int, low: int, high: int) -> None:
+        """The numbers above ``low`` up to ``high`` were."""
+        self._ranges.setdefault((where, origin), Ranges()).add(low, high)
+
+    def __contains__(self, entry: tuple[Place, tuple[int, int]]) -> bool:
+        where, (origin, number) = entry
+        return any(
+            number in table.get((where, origin), ()) for table in (self._ranges, self._leaving)
+        )
+
+    def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
+        """Every member has this much on its disk; ``vector`` is what we have applied."""
+        if self._leaving:
+            if any(number > stable.get(each, 0) for each, number in self._leaving_at.items()):
+                return
+            self._leaving = {}
+        for place, ranges in list(self._ranges.items()):
+            done = Ranges([(0, stable.get(place[1], 0))])
+            rest = ranges.without(done)
+            if rest == ranges:
+                continue
+            self._leaving[place] = ranges.without(rest)
+            if rest:
+                self._ranges[place] = rest
+            else:
+                del self._ranges[place]
+        self._leaving_at = dict(vector)
+
+    def limit(self, most: int) -> None:
+        """Keep so many intervals, the newest of each group."""
+        while len(self) > most:
+            tables = (self._leaving, self._ranges)
+            table, place = max(
+                ((table, place) for table in tables for place in table),
+                key=lambda found: len(found[0][found[1]]),
+            )
+            edges = table[place].flat()
+            table[place] = Ranges.of_flat(edges[len(edges) // 4 * 2 or 2 :])
+            if not table[place]:
+                del table[place]
+
+    def written(self) -> list[list[Any]]:
+        """Everything as plain values; :meth:`read` takes it back."""
+        return [[*where, origin, ranges.flat()] for (where, origin), ranges in self._all()]
+
+    def _all(self) -> Iterator[tuple[tuple[Place, int], Ranges]]:
+        for place in {**self._ranges, **self._leaving}:
+            ranges = self._ranges.get(place, Ranges()).copy()
+            ranges.update(self._leaving.get(place, Ranges()))
+            yield place, ranges
+
+    def read(self, written: list[list[Any]]) -> None:
+        """Take over what :meth:`written` gave; it is not known what of it was stable."""
+        for db, key, group, origin, edges in written:
+            self._ranges[(db, key, group), origin] = Ranges.of_flat(edges)
