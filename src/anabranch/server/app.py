@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ from anabranch.server.availability import Availability
 from anabranch.server.buffers import Buffers
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
+from anabranch.server.disk import Directory
 from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
 from anabranch.server.identity import recall
@@ -35,6 +37,8 @@ from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anabranch.config.load import Loaded
     from anabranch.config.settings import Settings
 
@@ -48,13 +52,22 @@ class Server:
     """One region served over sockets."""
 
     def __init__(
-        self, settings: Settings, *, config_file: Path | None = None, loop_name: str = "asyncio"
+        self,
+        settings: Settings,
+        *,
+        config_file: Path | None = None,
+        loop_name: str = "asyncio",
+        clock: RealClock | None = None,
+        chance: random.Random | None = None,
+        open_directory: Callable[[Path], Directory] = Directory,
     ) -> None:
+        """Time, chance and disk are the system's, if none are given."""
         self.settings = settings
         self.config_file = config_file
         self.loop_name = loop_name
-        self.clock = RealClock()
-        self.host = ServerHost(self)
+        self.clock = clock or RealClock()
+        self.open_directory = open_directory
+        self.host = ServerHost(self, chance or random.SystemRandom())
         self.region = Region(settings, self.clock, self.host)
         self.admission = Admission()
         self.persistence = Persistence(self)
@@ -218,6 +231,12 @@ class Server:
             loop = asyncio.get_running_loop()
             delay_ms = max(due_ms - self._now_ms(), 0)
             self._timer = loop.call_later(delay_ms / 1000 + 0.0005, self._deadline)
+
+    def look_at_time(self) -> None:
+        """Time has passed: see what is due, and when the next thing will be."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deadline()
 
     def _deadline(self) -> None:
         self._timer = self._timer_ms = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from anabranch.errors import ConfigError
+from anabranch.oplog.storage import LogFile
 
 __all__ = ["Directory", "lock_directory"]
 
@@ -54,11 +55,11 @@ class Directory:
         """See :class:`Storage`."""
         return (self.path / name).open("rb", buffering=1 << 20)
 
-    def create(self, name: str) -> _File:
+    def create(self, name: str) -> LogFile:
         """See :class:`Storage`."""
         return _File(self.path / name, os.O_CREAT | os.O_TRUNC)
 
-    def append(self, name: str) -> _File:
+    def append(self, name: str) -> LogFile:
         """See :class:`Storage`."""
         return _File(self.path / name, 0)
 

@@ -110,6 +110,15 @@ class Durability:
         self.log = None
         self.turn = None
 
+    def abandon(self) -> None:
+        """Write nothing and answer nobody any more, as if the process were killed."""
+        self._syncing = None
+        self._unwritten = b""
+        self._held.clear()
+        self._this_turn.clear()
+        self._holding = False
+        self.stop()
+
     def close(self) -> None:
         """The server ends."""
         self.stop()

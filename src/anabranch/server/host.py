@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -37,10 +36,10 @@ _OF_REGIONS = frozenset(
 class ServerHost:
     """Wishes of the core, granted by one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, chance: random.Random) -> None:
         self._server = server
-        self._random = random.SystemRandom()
-        self.run_id = secrets.token_hex(20)
+        self._random = chance
+        self.run_id = chance.randbytes(20).hex()
         self.startup_rss_bytes = process.rss_bytes()
 
     @property
@@ -56,8 +55,8 @@ class ServerHost:
     # -- chance, time, logs -------------------------------------------------------------------
 
     def random_bytes(self, count: int) -> bytes:
-        """From the operating system."""
-        return secrets.token_bytes(count)
+        """That nobody can foresee, unless a test has chosen the seed."""
+        return self._random.randbytes(count)
 
     def random_below(self, bound: int) -> int:
         """A uniform choice."""

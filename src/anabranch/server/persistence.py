@@ -112,7 +112,7 @@ class Persistence:
     def _open(self, path: Path) -> Directory:
         if self._storage is None:
             self._lock = lock_directory(path)
-            self._storage = Directory(path)
+            self._storage = self._server.open_directory(path)
         return self._storage
 
     def _recovered(self, report: Recovery, seconds: float) -> None:

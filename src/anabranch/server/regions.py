@@ -257,12 +257,13 @@ class Regions(RegionLocal):
             found[self.replica.region] = self._tls.expires
         return found
 
-    def stop(self) -> None:
-        """Say goodbye; what is to be kept was settled before."""
+    def stop(self, *, farewell: bool = True) -> None:
+        """End, and tell the others; what is to be kept was settled before."""
         if self._tick is not None:
             self._tick.cancel()
             self._tick = None
-            self.replicator.stop()
+            if farewell:
+                self.replicator.stop()
             self.gossip.shut_down()
 
     def policy_changed(self) -> None:

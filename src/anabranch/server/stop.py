@@ -1,4 +1,4 @@
-"""How a server stops: signals, and the order of an orderly stop.
+"""How a server stops: signals, the order of an orderly stop, and an end without any order.
 
 The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write out what is due, close
 connections once their clients have taken their last replies, at most ``shutdown-timeout`` long,
@@ -20,7 +20,7 @@ from anabranch.server.logs import emit
 if TYPE_CHECKING:
     from anabranch.server.app import Server
 
-__all__ = ["install_signal_handlers", "orderly_stop"]
+__all__ = ["abandon", "install_signal_handlers", "orderly_stop"]
 
 
 def install_signal_handlers(server: Server, pid_file: str) -> None:
@@ -71,6 +71,22 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
             connection.transport.abort()
         await asyncio.sleep(0)
     _settle(server)
+
+
+def abandon(server: Server) -> None:
+    """End as a process ends that is killed: nothing more is written, and nobody is told.
+
+    What was written stays, in the files and with the clients.
+    """
+    server.listeners.close()
+    server.availability.close()
+    server.stop_timers()
+    server.durability.abandon()
+    if server.regions is not None:
+        server.regions.stop(farewell=False)
+    for connection in list(server.connections):
+        connection.transport.abort()
+    server.persistence.close()
 
 
 def _settle(server: Server) -> None:

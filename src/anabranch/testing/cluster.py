@@ -1,0 +1,255 @@
+"""Several regions of an Active-Active cluster in one thread of the test process."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from anabranch.keyspace.replica import region_of
+from anabranch.server.app import Server as LiveServer
+from anabranch.testing.clock import Clock
+from anabranch.testing.contents import differences
+from anabranch.testing.server import Server
+from anabranch.testing.worker import Worker
+
+__all__ = ["Cluster", "NotConvergedError"]
+
+GOSSIP_PORT_ABOVE: Final = 10000
+_POLL_S: Final = 0.002
+_SHOWN_MAX: Final = 20
+
+
+class NotConvergedError(AssertionError):
+    """Regions that should be the same are not; the text says where they differ."""
+
+
+class Cluster:
+    """Regions that write to the same streams; use it in ``with`` or ``async with``.
+
+    ``Cluster()`` has the regions ``eu``, ``us`` and ``ap``, each a `Server` that is an attribute of
+    that name. ``persist`` is the directory below which each keeps its data; without it the data is
+    deleted at the end. ``settings`` are directives for all of them, with underscores. All have one
+    clock.
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        persist: str | Path | None = None,
+        seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Nothing is started yet."""
+        self.names = names or ("eu", "us", "ap")
+        if len(set(self.names)) < max(len(self.names), 2):
+            raise ValueError("a cluster has two regions or more, each with a name of its own")
+        self.clock = Clock()
+        self.regions: dict[str, Server] = {}
+        self._persist = persist
+        self._seed = seed
+        self._settings = settings
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._worker: Worker | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start all regions and return when each takes writes and knows of all others."""
+        if self._persist is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-")
+        root = Path(self._temporary.name if self._temporary else str(self._persist))
+        self._worker = Worker()
+        try:
+            for number, name in enumerate(self.names, 1):
+                self.regions[name] = self._region(root / name, number, name).start()
+            self._wait(lambda: [] if self._have_all_entered() else ["not all have entered"], 30)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _region(self, directory: Path, number: int, name: str) -> Server:
+        first = next(iter(self.regions.values()), None)
+        enters: dict[str, Any] = {"cluster_create": True}
+        if first is not None:
+            enters = {"join": f"{first.host}:{first.port + GOSSIP_PORT_ABOVE}"}
+        return Server(
+            persist=directory,
+            seed=None if self._seed is None else self._seed + number,
+            clock=self.clock,
+            worker=self._worker,
+            region_id=number,
+            region_name=name,
+            **(enters | self._settings),
+        )
+
+    def _have_all_entered(self) -> bool:
+        return all(
+            int(facts["members"]) >= len(self.names) and bool(int(facts["caught_up"]))
+            for facts in (region.statistics() for region in self)
+        )
+
+    def close(self) -> None:
+        """Stop all regions."""
+        for region in self.regions.values():
+            region.close()
+        self.regions.clear()
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def __enter__(self) -> Self:
+        """Started."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stopped."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Started, while the caller's loop goes on."""
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As `__exit__`."""
+        await asyncio.to_thread(self.close)
+
+    # -- regions ------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Server:
+        """A region by its name."""
+        regions: dict[str, Server] = self.__dict__.get("regions", {})
+        if name not in regions:
+            raise AttributeError(f"the cluster has no region {name!r}: {', '.join(regions)}")
+        return regions[name]
+
+    def __getitem__(self, name: str) -> Server:
+        """The same for names that are no Python names."""
+        return self.regions[name]
+
+    def __iter__(self) -> Iterator[Server]:
+        """The regions, in the order of their numbers."""
+        return iter(self.regions.values())
+
+    def _others(self, name: str) -> list[str]:
+        return [other for other in self.names if other != name]
+
+    def _number(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(f"the cluster has no region {name!r}: {', '.join(self.names)}")
+        return self.names.index(name) + 1
+
+    # -- links --------------------------------------------------------------------------------
+
+    def _link(self, one: str, other: str, *words: str | int) -> None:
+        """Set a fault on both ends of a link."""
+        ends = [(one, self._number(other)), (other, self._number(one))]
+        for name, number in ends:
+            if self.regions[name].is_running:
+                self.regions[name].execute("AB.LINK", number, *words)
+
+    def cut(self, one: str, other: str) -> None:
+        """Cut the link between two regions; a third that reaches both relays."""
+        self._link(one, other, "PAUSE")
+
+    def isolate(self, name: str) -> None:
+        """Cut all links of a region."""
+        for other in self._others(name):
+            self.cut(name, other)
+
+    def delay(self, one: str, other: str, ms: int) -> None:
+        """Let everything between two regions take so many milliseconds longer, each way."""
+        self._link(one, other, "DELAY", ms)
+
+    def heal(self) -> None:
+        """Restore all links, and end all delays."""
+        for one in self.names:
+            for other in self._others(one):
+                if self._number(one) < self._number(other):
+                    self._link(one, other, "RESUME")
+
+    # -- converging ---------------------------------------------------------------------------
+
+    def settle(self, seconds: float = 10.0) -> None:
+        """Return when every region has what every other has.
+
+        Raises `NotConvergedError` with the differences if that takes longer.
+        """
+        self._wait(self._lacking, seconds)
+
+    def assert_converged(self) -> None:
+        """Raise `NotConvergedError` with the differences if regions differ now."""
+        found = self._lacking() or self._differing()
+        if found:
+            raise NotConvergedError(_listed(found))
+
+    def _wait(self, what_is_wrong: Any, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while found := what_is_wrong():
+            if time.monotonic() > deadline:
+                raise NotConvergedError(_listed([*found, *self._differing()]))
+            time.sleep(_POLL_S)
+
+    def _lacking(self) -> list[str]:
+        """Which effects of whom are missing where."""
+        vectors = {
+            name: region.call(_vector) for name, region in self.regions.items() if region.is_running
+        }
+        newest: dict[int, int] = {}
+        for vector in vectors.values():
+            for origin, number in vector.items():
+                newest[origin] = max(newest.get(origin, 0), number)
+        return [
+            f"{name} lacks {number - vector.get(origin, 0)} effects of "
+            f"{self.names[region_of(origin) - 1]}"
+            for name, vector in vectors.items()
+            for origin, number in newest.items()
+            if vector.get(origin, 0) < number
+        ]
+
+    def _differing(self) -> list[str]:
+        """Where the entries differ; groups have cursors of their own in every region."""
+        dumps = {
+            name: {
+                key: value["entries"] if isinstance(value, dict) else value
+                for key, value in region.dump().items()
+            }
+            for name, region in self.regions.items()
+            if region.is_running
+        }
+        (first, reference), *others = dumps.items()
+        return [
+            f"{first} and {name} differ at {line}"
+            for name, dump in others
+            for line in differences(reference, dump)
+        ]
+
+
+def _vector(live: LiveServer) -> dict[int, int]:
+    assert live.region.replica is not None
+    return dict(live.region.replica.vector)
+
+
+def _listed(found: list[str]) -> str:
+    shown = found[:_SHOWN_MAX]
+    if len(found) > len(shown):
+        shown.append(f"... and {len(found) - len(shown)} more")
+    return "the regions have not converged:\n  " + "\n  ".join(shown)

@@ -1,0 +1,63 @@
+"""The disk of a server under test: the real one, which can be full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from anabranch.oplog.storage import LogFile
+from anabranch.server.disk import Directory
+
+__all__ = ["Disk"]
+
+
+class Disk:
+    """What a test can do to the disk of a server that keeps its data."""
+
+    def __init__(self) -> None:
+        self._is_full = False
+
+    def full(self) -> None:
+        """From now on every write fails with "No space left on device"."""
+        self._is_full = True
+
+    def free(self) -> None:
+        """Writes succeed again; the server tries within a quarter of a second."""
+        self._is_full = False
+
+    def require_space(self) -> None:
+        """Raise what the system raises when the disk is full."""
+        if self._is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def open_directory(self, path: Path) -> Directory:
+        """The directory of a server, on this disk."""
+        return _Directory(path, self)
+
+
+class _Directory(Directory):
+    def __init__(self, path: Path, disk: Disk) -> None:
+        super().__init__(path)
+        self._disk = disk
+
+    def create(self, name: str) -> LogFile:
+        """A file that can be full."""
+        return _File(super().create(name), self._disk)
+
+    def append(self, name: str) -> LogFile:
+        """The same of a file that is there."""
+        return _File(super().append(name), self._disk)
+
+
+class _File:
+    def __init__(self, file: LogFile, disk: Disk) -> None:
+        self._file = file
+        self._disk = disk
+        self.sync = file.sync
+        self.truncate = file.truncate
+        self.close = file.close
+
+    def write(self, data: bytes) -> None:
+        self._disk.require_space()
+        self._file.write(data)

@@ -1,0 +1,138 @@
+"""Fixtures for pytest; installed with the package, they cost nothing until a test asks for one.
+
+===================== ======== ===============================================================
+fixture               scope
+===================== ======== ===============================================================
+``anabranch_server``  session  `anabranch.testing.Server`; one for each process of pytest-xdist
+``anabranch_url``     session  its address, for any client library
+``anabranch``         function a redis-py client of it; the server is emptied before the test
+``anabranch_async``   function a client of ``redis.asyncio``; the same
+``anabranch_cluster`` function `anabranch.testing.Cluster` of eu, us and ap
+===================== ======== ===============================================================
+
+Servers with settings of their own: `anabranch_proc` and `anabranch_client` make fixtures.
+``anabranch_settings`` in the configuration of pytest, or ``--anabranch-set directive=value``, are
+settings for all of them. A test that fails shows the seed, the newest commands and the data.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from pprint import pformat
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    import redis
+    import redis.asyncio
+
+    from anabranch.testing.cluster import Cluster
+    from anabranch.testing.server import Server
+
+__all__ = ["anabranch_client", "anabranch_proc"]
+
+_COMMANDS_SHOWN: Final = 30
+_LINES_SHOWN: Final = 60
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Settings of the servers."""
+    text = "directives of anabranch servers in tests, a line 'directive value' for each"
+    parser.addini("anabranch_settings", text, type="linelist", default=[])
+    parser.getgroup("anabranch").addoption(
+        "--anabranch-set",
+        action="append",
+        default=[],
+        metavar="DIRECTIVE=VALUE",
+        help="a directive of anabranch servers in tests; may be given several times",
+    )
+
+
+def _settings(config: pytest.Config, given: dict[str, object]) -> dict[str, object]:
+    """Those of the fixture before those of the command line before those of the file."""
+    found: dict[str, object] = {}
+    for line in config.getini("anabranch_settings"):
+        name, _, value = line.strip().partition(" ")
+        found[name.replace("-", "_")] = value.strip()
+    for word in config.getoption("--anabranch-set"):
+        name, _, value = word.partition("=")
+        found[name.replace("-", "_")] = value
+    return found | given
+
+
+def anabranch_proc(scope: Any = "session", **settings: Any) -> Callable[..., Iterator[Server]]:
+    """A fixture that is a server with these settings; assign the result to a name."""
+
+    @pytest.fixture(scope=scope)
+    def server(pytestconfig: pytest.Config) -> Iterator[Server]:
+        from anabranch.testing.server import Server  # noqa: PLC0415 - only who asks for it
+
+        with Server(**_settings(pytestconfig, settings)) as started:  # type: ignore[arg-type]
+            yield started
+
+    return server
+
+
+def anabranch_client(server: str = "anabranch_server", **options: Any) -> Any:
+    """A fixture that is a redis-py client of the server of that fixture, emptied before."""
+
+    @pytest.fixture
+    def client(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+        redis = pytest.importorskip("redis", reason="the client fixtures need redis-py")
+        running = request.getfixturevalue(server)
+        running.flush()
+        with redis.Redis.from_url(running.url, **options) as made:
+            yield made
+
+    return client
+
+
+anabranch_server = anabranch_proc()
+anabranch = anabranch_client()
+
+
+@pytest.fixture(scope="session")
+def anabranch_url(anabranch_server: Server) -> str:
+    """The address of the session's server."""
+    return anabranch_server.url
+
+
+@pytest.fixture
+def anabranch_async(anabranch_server: Server) -> redis.asyncio.Redis:
+    """A client for ``async with``, which closes it."""
+    asynchronous = pytest.importorskip("redis.asyncio", reason="the client fixtures need redis-py")
+    anabranch_server.flush()
+    client: redis.asyncio.Redis = asynchronous.from_url(anabranch_server.url)
+    return client
+
+
+@pytest.fixture
+def anabranch_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """Three regions, new for each test."""
+    from anabranch.testing.cluster import Cluster  # noqa: PLC0415 - only who asks for it
+
+    with Cluster(**_settings(pytestconfig, {})) as started:  # type: ignore[arg-type]
+        yield started
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the servers of a test that failed were asked, and what they hold."""
+    report = yield
+    if report.when == "call" and report.failed:
+        kit = sys.modules.get("anabranch.testing.server")  # if somebody has started one
+        for server in [] if kit is None else kit.RUNNING.values():
+            report.sections.append((f"anabranch {server.url}", _shown(server)))
+    return report
+
+
+def _shown(server: Server) -> str:
+    lines = [repr(server), "", "newest commands:", *server.commands[-_COMMANDS_SHOWN:]]
+    if server.is_running:
+        data = pformat(server.dump(), width=100).splitlines()
+        lines += ["", "data:", *data[:_LINES_SHOWN]]
+        if len(data) > _LINES_SHOWN:
+            lines.append(f"... and {len(data) - _LINES_SHOWN} more lines")
+    return "\n".join(lines)

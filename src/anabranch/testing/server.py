@@ -1,0 +1,406 @@
+"""One server in a thread of the test process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import hiredis
+
+from anabranch.commands.context import Context
+from anabranch.config.load import load
+from anabranch.errors import CommandError
+from anabranch.server.app import Server as LiveServer
+from anabranch.server.listener import bind_free_port
+from anabranch.server.stop import abandon, orderly_stop
+from anabranch.testing.clock import Clock
+from anabranch.testing.contents import contents
+from anabranch.testing.disk import Disk
+from anabranch.testing.worker import Worker
+
+__all__ = ["RUNNING", "CommandFailedError", "Server"]
+
+HOST: Final = "127.0.0.1"
+OURSELVES: Final = "anabranch.testing"
+"""The address of who asks without a connection."""
+
+SEEN_MAX: Final = 1000
+"""So many of the newest commands are remembered."""
+
+Word = bytes | str | int | float
+
+RUNNING: Final[dict[int, Server]] = {}
+"""All servers of this process that run, by their ports."""
+
+
+class CommandFailedError(Exception):
+    """A command of the test kit got an error as its reply."""
+
+
+class _Seen(deque[bytes]):
+    """The outbox of a session that watches: the newest commands."""
+
+    def __iadd__(self, lines: Any) -> Self:  # type: ignore[misc]
+        self.extend(lines)
+        return self
+
+
+class Server:
+    """A stream server; use it in ``with`` or ``async with``, or call `start` and `stop`.
+
+    ``persist`` is the directory of its data, or True for one that is deleted at the end; without it
+    data lives in memory. ``settings`` are directives of the configuration with underscores:
+    ``Server(maxmemory="10mb", stream_idmp_duration=5)``. ``seed`` decides what is chosen by chance.
+    """
+
+    def __init__(
+        self,
+        *,
+        persist: str | Path | bool = False,
+        seed: int | None = None,
+        unix: bool = False,
+        clock: Clock | None = None,
+        worker: Worker | None = None,
+        **settings: Any,
+    ) -> None:
+        """Nothing is started yet."""
+        self.seed = secrets.randbelow(1 << 32) if seed is None else seed
+        self.clock = clock or Clock()
+        self.disk = Disk()
+        self.host = HOST
+        self.port = 0
+        self.unix_path = ""
+        self._given = settings
+        self._persist = persist
+        self._unix = unix
+        self._shared = worker
+        self._worker: Worker | None = None
+        self._live: LiveServer | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._directory: Path | None = None
+        self._seen: _Seen = _Seen(maxlen=SEEN_MAX)
+        self.clock.on_change(self._look_at_time)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start; returns itself. A server that was stopped starts with what it had kept."""
+        if self._live is not None:
+            raise RuntimeError("the server is running")
+        self._worker = self._shared or Worker()
+        try:
+            self._worker.run(self._begin(self._worker.loop_name))
+        except BaseException:
+            self._end_worker()
+            raise
+        return self
+
+    async def _begin(self, loop_name: str) -> None:
+        settings = load(self._words()).settings
+        live = LiveServer(
+            settings,
+            loop_name=loop_name,
+            clock=self.clock,
+            chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
+            open_directory=self.disk.open_directory,
+        )
+        watcher = live.region.open_session(OURSELVES, OURSELVES)
+        watcher.outbox = self._seen  # type: ignore[assignment]
+        live.region.dispatcher.monitors[watcher] = None
+        live.region.dispatcher.guarded_by.add("monitor")
+        await live.start()
+        self._live = live
+        self.port = settings.port
+        RUNNING[self.port] = self
+        self._stopping = asyncio.get_running_loop().create_task(self._stop_when_asked(live))
+
+    def _words(self) -> list[str]:
+        """The settings as words of a command line."""
+        directory = self._data()
+        given: dict[str, object] = {
+            "bind": HOST,
+            "port": self.port,
+            "appendonly": "yes" if self._persist else "no",
+            "appendfsync": "no",
+            "enable-debug-command": "yes",
+            "dir": directory or tempfile.gettempdir(),
+            "appenddirname": "data" if directory else "anabranch-keeps-nothing",
+        }
+        if self._unix:
+            given["port"] = self.port or _free_port()  # with a socket, 0 means no port
+            self.unix_path = self.unix_path or f"{tempfile.mkdtemp(prefix='anabranch-')}/socket"
+            given["unixsocket"] = self.unix_path
+        given |= {name.replace("_", "-"): value for name, value in self._given.items()}
+        return [word for name, value in given.items() for word in (f"--{name}", _text(value))]
+
+    def _data(self) -> Path | None:
+        if self._persist is False:
+            return None
+        if self._directory is None:
+            if self._persist is True:
+                self._temporary = tempfile.TemporaryDirectory(prefix="anabranch-")
+                self._directory = Path(self._temporary.name)
+            else:
+                self._directory = Path(str(self._persist)).absolute()
+                self._directory.mkdir(parents=True, exist_ok=True)
+        return self._directory
+
+    async def _stop_when_asked(self, live: LiveServer) -> None:
+        """SHUTDOWN ends a server as it ends a process."""
+        patient = await live.stop_requested()
+        self._live = None
+        try:
+            await orderly_stop(live, patient=patient)
+        finally:
+            live.listeners.close()
+            live.persistence.close()
+
+    def stop(self) -> None:
+        """Stop in good order; nothing happens if it is not running. Its data can be used again."""
+        worker, live, stopping = self._worker, self._live, self._stopping
+        if worker is None:
+            return
+        try:
+            if live is not None:
+                worker.call(lambda: live.request_stop("testing", patient=False))
+            if stopping is not None:
+                worker.run(_ended(stopping))
+        finally:
+            self._end_worker()
+
+    def crash(self) -> None:
+        """End as by ``kill -9``: what was not written to the log is lost, connections break."""
+        worker, live = self._worker, self._live
+        if worker is None or live is None:
+            raise RuntimeError("the server is not running")
+        worker.run(self._crash(live))
+        self._end_worker()
+
+    async def _crash(self, live: LiveServer) -> None:
+        self._live = None
+        if self._stopping is not None:
+            self._stopping.cancel()
+        abandon(live)
+        await asyncio.sleep(0)  # the transports close
+
+    def restart(self) -> Self:
+        """Start again at the same address, after `crash` or `stop`, or stop first."""
+        self.stop()
+        return self.start()
+
+    def _end_worker(self) -> None:
+        RUNNING.pop(self.port, None)
+        worker, self._worker = self._worker, None
+        self._live = self._stopping = None
+        if worker is not None and worker is not self._shared:
+            worker.close()
+
+    def close(self) -> None:
+        """Stop, and delete a directory of data that was made for it."""
+        self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = self._directory = None
+        if self.unix_path:
+            with suppress(OSError):
+                Path(self.unix_path).parent.rmdir()
+            self.unix_path = ""
+
+    def __enter__(self) -> Self:
+        """Started."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stopped; what it kept in a directory of its own is deleted."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Started, while the caller's loop goes on."""
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As `__exit__`."""
+        await asyncio.to_thread(self.close)
+
+    # -- where it is --------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """For any client library: ``redis://127.0.0.1:port``."""
+        return f"redis://{self.host}:{self.port}"
+
+    @property
+    def unix_url(self) -> str:
+        """The same for the Unix socket, which it has if ``unix=True`` was given."""
+        return f"unix://{self.unix_path}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes connections."""
+        return self._live is not None
+
+    # -- acting -------------------------------------------------------------------------------
+
+    def execute(self, *words: Word) -> Any:
+        """The reply to one command, with bytes as bytes; it needs no connection and no password.
+
+        Raises `CommandFailedError` for an error, also for a command that would wait.
+        """
+        return self.call(lambda live: _execute(live, words))
+
+    def call(self, function: Callable[[LiveServer], Any]) -> Any:
+        """Call a function with the live server in the thread in which it lives."""
+        worker, live = self._worker, self._live
+        if worker is None or live is None:
+            raise RuntimeError("the server is not running: call start()")
+        return worker.call(function, live)
+
+    def flush(self) -> None:
+        """Delete all data, and what `fail_next` and `Disk.full` have set up."""
+        self.disk.free()
+
+        def flush(live: LiveServer) -> None:
+            _execute(live, ("FLUSHALL",))
+            for entry in live.region.dispatcher.all_entries():
+                entry.function = entry.command.function
+
+        self.call(flush)
+        self._seen.clear()
+
+    def fail_next(self, command: str, error: str, times: int = 1) -> None:
+        """Answer the next calls of a command with an error, instead of running it.
+
+        `command` is a name, or a name and a sub-command (``XGROUP CREATE``); an error begins with
+        its code: ``ERR``, ``LOADING``, ``OOM``.
+        """
+
+        def arm(live: LiveServer) -> None:
+            words = [word.encode() for word in command.lower().split()]
+            entry = live.region.dispatcher.find(words)
+            if entry is None or entry.command.full_name != "|".join(command.lower().split()):
+                raise ValueError(f"there is no command {command!r}")
+            function = entry.command.function
+            left = times
+
+            def fail(ctx: Context, args: list[bytes]) -> bytes | None:
+                nonlocal left
+                if left <= 0:
+                    entry.function = function
+                    assert function is not None
+                    return function(ctx, args)
+                left -= 1
+                raise CommandError(error)
+
+            entry.function = fail
+
+        self.call(arm)
+
+    def _look_at_time(self) -> None:
+        with suppress(RuntimeError):  # it is not running
+            self.call(LiveServer.look_at_time)
+
+    # -- looking inside -----------------------------------------------------------------------
+
+    @property
+    def commands(self) -> list[str]:
+        """The newest commands of all clients, oldest first, as MONITOR shows them."""
+        lines = [line[1:-2].decode("utf-8", "backslashreplace") for line in list(self._seen)]
+        return [line for line in lines if f" {OURSELVES}] " not in line]
+
+    def statistics(self) -> dict[str, int | float | str]:
+        """The fields of ``INFO everything``."""
+        text = bytes(self.execute("INFO", "everything")).decode()
+        found: dict[str, int | float | str] = {}
+        for line in text.splitlines():
+            name, colon, value = line.partition(":")
+            if colon:
+                found[name] = _number(value)
+        return found
+
+    def dump(self) -> dict[str, Any]:
+        """All data, readable: key to value; see `anabranch.testing.contents`."""
+        found: dict[str, Any] = self.call(
+            lambda live: contents(
+                lambda *words, database=0: _execute(live, words, database=database)
+            )
+        )
+        return found
+
+    def __repr__(self) -> str:
+        """Where it is, and how to repeat it."""
+        state = self.url if self.is_running else "not running"
+        return f"<anabranch.testing.Server {state}, seed {self.seed}>"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _free_port() -> int:
+    listening = bind_free_port(HOST, 1)
+    port: int = listening[0].getsockname()[1]
+    for each in listening:
+        each.close()
+    return port
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) -> Any:
+    """Run one command as a user who may do everything."""
+    region = live.region
+    session = region.open_session(OURSELVES, OURSELVES)
+    try:
+        session.user = region.acl.users[b"default"].changed(
+            [b"on", b"+@all", b"~*", b"&*"], all_channels=True
+        )
+        session.db = database
+        session.resp3 = True
+        session.refresh()
+        region.execute(session, [[_bytes(word) for word in words]])
+        while session.sliced is not None:
+            region.scheduler.run_turn()
+        reader = hiredis.Reader()
+        reader.feed(b"".join(session.outbox))
+        reply = reader.gets() if session.outbox else CommandFailedError("it would wait")
+    finally:
+        region.close_session(session)
+        live.end_turn()
+    if isinstance(reply, Exception):
+        raise CommandFailedError(f"{' '.join(map(str, words))}: {reply}")
+    return reply
+
+
+def _bytes(word: Word) -> bytes:
+    return word if isinstance(word, bytes) else str(word).encode()

@@ -1,0 +1,60 @@
+"""A thread with an event loop, in which servers live."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from anabranch.server.loop import loop_factory
+
+__all__ = ["Worker"]
+
+_Result = TypeVar("_Result")
+_PATIENCE_S: Final = 60.0
+
+
+class Worker:
+    """Runs functions and coroutines of other threads in a loop of its own."""
+
+    def __init__(self) -> None:
+        """The thread starts at once."""
+        factory, self.loop_name = loop_factory()
+        self._loop = factory()
+        self._thread = threading.Thread(target=self._run, name="anabranch", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """The result of a coroutine; what it raises is raised here."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+
+    def call(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        """The result of a function; from within the loop it is called at once."""
+        if threading.current_thread() is self._thread:
+            return function(*arguments)
+        done: Future[_Result] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(function(*arguments))
+            except BaseException as problem:
+                done.set_exception(problem)
+
+        self._loop.call_soon_threadsafe(call)
+        return done.result(_PATIENCE_S)
+
+    def close(self) -> None:
+        """End the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE_S)

@@ -1,0 +1,114 @@
+"""The pytest plugin, in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import REPOSITORY
+
+SUITE = """
+import pytest
+from anabranch.testing.plugin import anabranch_client, anabranch_proc
+
+small = anabranch_proc(maxmemory="1mb")
+small_client = anabranch_client("small", decode_responses=True)
+
+
+def test_one(anabranch, anabranch_url):
+    anabranch.xadd("s", {"f": "v"})
+    assert anabranch.xlen("s") == 1
+    assert anabranch_url.startswith("redis://127.0.0.1:")
+
+
+def test_two_finds_nothing_of_one(anabranch, anabranch_server):
+    assert anabranch.xlen("s") == 0
+    anabranch_server.fail_next("XADD", "ERR left behind")
+
+
+def test_three_finds_no_faults_of_two(anabranch):
+    anabranch.xadd("s", {"f": "v"})
+
+
+def test_settings(small_client):
+    assert small_client.config_get("maxmemory") == {"maxmemory": "1048576"}
+    assert small_client.config_get("stream-node-max-entries") == {"stream-node-max-entries": "7"}
+
+
+def test_settings_of_the_command_line(anabranch):
+    assert anabranch.config_get("hz") == {"hz": "42"}
+
+
+def test_asynchronous(anabranch_async):
+    import asyncio
+
+    async def use():
+        async with anabranch_async as client:
+            await client.set("k", "v")
+            return await client.get("k")
+
+    assert asyncio.run(use()) == b"v"
+
+
+def test_regions(anabranch_cluster):
+    anabranch_cluster.eu.execute("XADD", "s", "*", "f", "v")
+    anabranch_cluster.settle()
+    assert anabranch_cluster.ap.execute("XLEN", "s") == 1
+"""
+
+FAILING = """
+def test_it_fails(anabranch):
+    anabranch.xadd("orders", {"total": "17"}, id="1-1")
+    assert anabranch.xlen("orders") == 2
+"""
+
+
+def run(directory: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_suite.py").write_text(text)
+    settings = "[pytest]\nanabranch_settings =\n    stream-node-max-entries 7\n"
+    (directory / "pytest.ini").write_text(settings)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("processes", ["0", "3"])
+def test_every_fixture_works_also_in_several_processes(tmp_path: Path, processes: str) -> None:
+    done = run(tmp_path, SUITE, "-n", processes, "--anabranch-set", "hz=42")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout
+
+
+def test_a_test_that_fails_shows_data_commands_and_seed(tmp_path: Path) -> None:
+    done = run(tmp_path, FAILING)
+    assert done.returncode == 1
+    assert re.search(r"<anabranch.testing.Server redis://127.0.0.1:\d+, seed \d+>", done.stdout)
+    assert '"XADD" "orders" "1-1" "total" "17"' in done.stdout
+    assert "{'orders': {'entries': {'1-1': {'total': '17'}}, 'groups': {}}}" in done.stdout
+
+
+def test_the_example_passes_in_four_processes(tmp_path: Path) -> None:
+    example = REPOSITORY / "examples" / "orders"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4"]
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    done = subprocess.run(
+        command, cwd=example, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tutorial_shows_the_code_of_the_example() -> None:
+    page = (REPOSITORY / "docs" / "testing-your-application.md").read_text()
+    example = (REPOSITORY / "examples" / "orders" / "tests" / "test_orders.py").read_text()
+    blocks = re.findall(r"```python\n(def test_.*?)\n```", page, re.DOTALL)
+    shown = [block for block in blocks if "orders." in block]
+    assert len(shown) == 3
+    assert all(block in example for block in shown)

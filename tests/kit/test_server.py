@@ -1,0 +1,242 @@
+"""The test kit's server, used as a test suite uses it: with clients that know nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import redis
+import redis.asyncio
+
+from anabranch.testing import CommandFailedError, Server
+from tests.support.inspection import wait_until
+
+
+def client_of(server: Server) -> redis.Redis:
+    return redis.Redis(port=server.port, decode_responses=True)
+
+
+def test_clients_connect_by_tcp_and_by_a_unix_socket() -> None:
+    with Server(unix=True) as server, client_of(server) as one:
+        one.xadd("s", {"f": "v"}, id="1-1")
+        with redis.Redis.from_url(server.unix_url) as other:
+            assert other.xlen("s") == 1
+        assert server.execute("XLEN", "s") == 1
+        assert server.url == f"redis://127.0.0.1:{server.port}"
+
+
+async def test_it_serves_the_loop_of_its_caller() -> None:
+    async with Server() as server, redis.asyncio.from_url(server.url) as client:
+        reader = asyncio.create_task(client.xread({"s": "$"}, block=0))
+        await asyncio.to_thread(
+            wait_until, lambda: server.statistics()["blocked_clients"] == 1, "a reader waits"
+        )
+        await client.xadd("s", {"f": "v"}, id="1-1")
+        assert await reader == [[b"s", [(b"1-1", {b"f": b"v"})]]]
+
+
+def test_two_servers_know_nothing_of_each_other() -> None:
+    with Server() as one, Server() as other, client_of(one) as client:
+        client.set("k", "v")
+        assert one.dump() == {"k": "v"}
+        assert other.dump() == {}
+
+
+def test_settings_are_directives_and_a_wrong_one_is_refused() -> None:
+    with Server(stream_idmp_maxsize=7, maxmemory="10mb") as server, client_of(server) as client:
+        assert client.config_get("maxmemory") == {"maxmemory": "10485760"}
+    with pytest.raises(Exception, match="maxmemry"):
+        Server(maxmemry="10mb").start()
+
+
+# -- time -------------------------------------------------------------------------------------
+
+
+def test_deadlines_ids_and_idle_times_follow_the_clock() -> None:
+    with Server() as server, client_of(server) as client:
+        server.clock.freeze()
+        server.clock.set(1_000_000)
+        assert client.xadd("s", {"f": "v"}) == "1000000-0"
+        assert client.xadd("s", {"f": "v"}) == "1000000-1"
+        client.set("k", "v", ex=10)
+        client.xgroup_create("s", "g", 0)
+        client.xreadgroup("g", "dead", {"s": ">"}, count=1)
+        server.clock.advance(60)
+        assert client.get("k") is None
+        assert client.xpending_range("s", "g", "-", "+", 1)[0]["time_since_delivered"] == 60_000
+        _, claimed, _ = client.xautoclaim("s", "g", "alive", min_idle_time=60_000)
+        assert [entry_id for entry_id, _ in claimed] == ["1000000-0"]
+        assert client.xadd("s", {"f": "v"}) == "1060000-0"
+        server.clock.resume()
+        assert server.clock.now_ms >= 1_060_000
+
+
+def test_a_blocked_reader_times_out_when_the_clock_says_so() -> None:
+    with Server() as server, client_of(server) as client:
+        server.clock.freeze()
+        answers: list[object] = []
+        reader = threading.Thread(
+            target=lambda: answers.append(client.xread({"s": "$"}, block=3_600_000))
+        )
+        reader.start()
+        wait_until(lambda: server.statistics()["blocked_clients"] == 1, "a reader waits")
+        server.clock.advance(3599)
+        assert server.statistics()["blocked_clients"] == 1
+        server.clock.advance(1)
+        reader.join(10)
+        assert answers == [[]]
+
+
+def test_an_idempotent_id_is_forgotten_when_the_clock_says_so() -> None:
+    with Server(stream_idmp_duration=60) as server:
+        server.clock.freeze()
+        words = ("XADD", "s", "IDMP", "p", "i", "*", "f", "v")
+        first = server.execute(*words)
+        server.clock.advance(59)
+        assert server.execute(*words) == first
+        server.clock.advance(2)
+        assert server.execute(*words) != first
+
+
+# -- faults -----------------------------------------------------------------------------------
+
+
+def test_the_next_calls_of_a_command_fail() -> None:
+    with Server() as server, client_of(server) as client:
+        server.fail_next("XADD", "OOM not now", times=2)
+        server.fail_next("XGROUP CREATE", "ERR no")
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(3):
+            pipeline.xadd("s", {"f": "v"})
+        failed, also, done = pipeline.execute(raise_on_error=False)
+        assert isinstance(failed, redis.OutOfMemoryError)
+        assert isinstance(also, redis.OutOfMemoryError)
+        assert done.endswith("-0")
+        with pytest.raises(redis.ResponseError, match=r"^no$"):
+            client.xgroup_create("s", "g")
+        client.xgroup_create("s", "g")
+        with pytest.raises(ValueError, match="no command 'XAD'"):
+            server.fail_next("XAD", "ERR no")
+
+
+def test_what_was_answered_survives_a_crash_and_nothing_else() -> None:
+    with Server(persist=True) as server, client_of(server) as client:
+        for number in range(100):
+            client.xadd("s", {"n": number})
+        port = server.port
+        server.crash()
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        server.restart()
+        assert (server.port, client.xlen("s")) == (port, 100)
+
+
+def test_without_a_directory_a_crash_loses_everything() -> None:
+    with Server() as server, client_of(server) as client:
+        client.set("k", "v")
+        server.crash()
+        server.restart()
+        assert client.get("k") is None
+
+
+def test_a_directory_is_used_again(tmp_path: Path) -> None:
+    for expected in (1, 2):
+        with Server(persist=tmp_path) as server, client_of(server) as client:
+            client.xadd("s", {"f": "v"})
+            assert client.xlen("s") == expected
+
+
+def test_a_full_disk_refuses_writes_and_a_free_one_takes_them() -> None:
+    with Server(persist=True) as server, client_of(server) as client:
+        client.xadd("s", {"f": "v"}, id="1-1")
+        server.disk.full()
+        writer = threading.Thread(target=lambda: client.xadd("s", {"f": "v"}, id="2-1"))
+        writer.start()  # its reply waits until the entry is on the disk
+        wait_until(
+            lambda: server.statistics()["aof_last_write_status"] == "err", "the disk is full"
+        )
+        with client_of(server) as other:
+            with pytest.raises(redis.ResponseError, match="No space left on device"):
+                other.xadd("t", {"f": "v"})
+            assert writer.is_alive()
+            server.disk.free()
+            writer.join(10)
+            assert not writer.is_alive()
+            assert other.xlen("s") == 2
+
+
+def test_shutdown_ends_it_and_start_begins_again() -> None:
+    with Server(persist=True) as server, client_of(server) as client:
+        client.xadd("s", {"f": "v"})
+        client.shutdown()
+        with pytest.raises(RuntimeError, match="start"):
+            server.execute("PING")
+        server.restart()
+        assert client.xlen("s") == 1
+
+
+# -- looking inside ---------------------------------------------------------------------------
+
+
+def test_data_commands_and_figures_can_be_read() -> None:
+    with Server() as server, client_of(server) as client:
+        client.xadd("s", {"f": "v"}, id="1-1")
+        client.xgroup_create("s", "g", 0)
+        client.xreadgroup("g", "c", {"s": ">"})
+        client.rpush("l", "a", "b")
+        client.sadd("set", "m")
+        client.set(b"\xff", "v")
+        assert server.dump() == {
+            "l": ["a", "b"],
+            "s": {
+                "entries": {"1-1": {"f": "v"}},
+                "groups": {
+                    "g": {
+                        "last-delivered-id": "1-1",
+                        "lag": 0,
+                        "pending": {"1-1": {"consumer": "c", "deliveries": 1}},
+                    }
+                },
+            },
+            "set": {"m"},
+            "\\xff": "v",
+        }
+        assert any('"RPUSH" "l" "a" "b"' in line for line in server.commands)
+        assert server.statistics()["total_commands_processed"] >= 6
+        server.flush()
+        assert (server.dump(), server.commands) == ({}, [])
+
+
+def test_a_password_and_rules_do_not_stop_the_kit() -> None:
+    with Server(requirepass="secret") as server:
+        with pytest.raises(redis.AuthenticationError):
+            client_of(server).ping()
+        assert server.execute("XADD", "s", "1-1", "f", "v") == b"1-1"
+        with pytest.raises(CommandFailedError, match="WRONGTYPE"):
+            server.execute("LPUSH", "s", "x")
+        with pytest.raises(CommandFailedError, match="would wait"):
+            server.execute("BLPOP", "nothing", 0)
+
+
+def test_chance_comes_from_the_seed() -> None:
+    drawn = []
+    for _ in range(2):
+        with Server(seed=7) as server, client_of(server) as client:
+            client.sadd("s", *range(100))
+            drawn.append(client.srandmember("s", 10))
+    assert drawn[0] == drawn[1]
+
+
+def test_importing_the_kit_and_its_plugin_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, anabranch.testing, anabranch.testing.plugin\n"
+        "heavy = {'asyncio', 'msgspec', 'uvloop', 'redis', 'hiredis', 'anabranch.server'}\n"
+        "before = set(sys.modules)\n"
+        "print(sorted(heavy & {name for name in before if name != 'asyncio'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
