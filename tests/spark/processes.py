@@ -6,12 +6,16 @@ import contextlib
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_END_SECONDS = 20.0
+_LOOK_SECONDS = 0.02
 
 # What each of them was started with.
 TASKS = ("pyspark.worker",)
@@ -46,6 +50,31 @@ def kill_one(spark: SparkSession, modules: tuple[str, ...], rng: random.Random) 
     with contextlib.suppress(ProcessLookupError):
         os.kill(victim, signal.SIGKILL)
     return [victim]
+
+
+def kill_session(leader: int) -> None:
+    """Kill a process that leads a session, and all in it; returns when the others are gone.
+
+    Python's daemon makes a process group of its own, and a worker that lives on writes on.
+    """
+    deadline = time.monotonic() + _END_SECONDS
+    while members := list(_members(leader)):
+        assert time.monotonic() < deadline, f"they do not die: {members}"
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
+
+
+def _members(session: int) -> Iterator[int]:
+    """Living processes of a session."""
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            with contextlib.suppress(OSError):
+                # "pid (name) state parent group session ..."; the name may hold anything
+                state, _, _, found = (each / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(found) == session and state not in "ZX":
+                    yield int(each.name)
 
 
 def _tree(root: int) -> Iterator[tuple[int, int, list[str]]]:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,10 +21,10 @@ from types import TracebackType
 from typing import Self
 
 from anabranch.spark.java import find_java, java_home, spark_home
+from tests.spark.processes import kill_session
 from tests.support.servers import REPOSITORY
 
 _READY_SECONDS = 90.0  # a busy machine takes its time to start several Java processes
-_END_SECONDS = 20.0
 _LOOK_SECONDS = 0.02
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # for processes that live for seconds
 
@@ -66,30 +65,8 @@ class SparkProcess:
 
     def kill(self) -> None:
         """End it and everything it started with SIGKILL, and see that all are gone."""
-        deadline = time.monotonic() + _END_SECONDS
-        while True:
-            # Python's daemon makes a process group of its own; the session is the same.
-            members = list(_members(self._process.pid))
-            for pid in members:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not members:
-                break
-            self._process.poll()
-            assert time.monotonic() < deadline, f"{self.name} does not die: {members}"
-            time.sleep(_LOOK_SECONDS)
+        kill_session(self._process.pid)
         self._process.wait()
-
-
-def _members(session: int) -> Iterator[int]:
-    """Living processes of a session, the leader included."""
-    for each in Path("/proc").iterdir():
-        if each.name.isdigit():
-            with contextlib.suppress(OSError):
-                # "pid (name) state parent group session ..."; the name may hold anything
-                state, _, _, found = (each / "stat").read_text().rpartition(")")[2].split()[:4]
-                if int(found) == session and state not in "ZX":
-                    yield int(each.name)
 
 
 class SparkCluster:
@@ -204,7 +181,5 @@ def ended(driver: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield driver
     finally:
-        for pid in _members(driver.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_session(driver.pid)
         driver.communicate()

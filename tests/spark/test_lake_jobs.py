@@ -17,6 +17,7 @@ import pytest
 
 from tests.spark import dying_step
 from tests.spark.lakes import seen_by_duckdb, seen_by_polars, table
+from tests.spark.processes import kill_session
 from tests.spark.test_sink import entries, fill, url, values
 from tests.support.servers import REPOSITORY, AnabranchServer
 
@@ -345,7 +346,7 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
                 assert time.monotonic() < deadline
                 time.sleep(0.002)
         finally:
-            os.killpg(job.pid, signal.SIGKILL)
+            kill_session(job.pid)
             job.communicate()
         assert int(client.call("XLEN", "new:s")[1]) < ROWS
     replay(spark, lake, url=url(other))

@@ -359,6 +359,18 @@ def test_ids_are_kept_and_a_repetition_is_accepted(client: Client) -> None:
     ]
 
 
+def test_rows_that_are_there_are_looked_at_by_the_page(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of(names(0, 3_000), id=[f"{each + 1}-0" for each in range(3_000)])
+    add(client, ById(()), rows)
+    asked: list[object] = []
+    command = client.command
+    monkeypatch.setattr(client, "command", lambda *a, **k: asked.append(a) or command(*a, **k))
+    again = add(client, ById(()), rows)
+    assert (again.known, again.appended, len(asked)) == (3_000, 0, 6)  # one for each 500 rows
+
+
 def test_an_id_that_another_entry_has_is_refused(client: Client) -> None:
     add(client, ById(()), rows_of(["a", "b"], id=["5-0", "7-0"]))
     with pytest.raises(WriteFailed, match=r"ID 5-0 .* holds another entry"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from tests.spark.processes import kill_session
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import REPOSITORY
 
@@ -42,10 +41,7 @@ def kill_after(job, batches, seconds):
         except subprocess.TimeoutExpired:
             pass
     finally:
-        try:
-            os.killpg(job.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill_session(job.pid)
         job.wait()
         rest = job.stderr.read()
         job.stdout.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark import copying_driver
+from tests.spark.processes import kill_session
 from tests.spark.test_sink import fill, load, start, url, values
 from tests.support.servers import REPOSITORY, AnabranchServer
 
@@ -39,7 +39,7 @@ def test_a_driver_killed_twice_in_mid_batch_writes_every_row_once(
         try:
             wait_for_entries(ours, driver, until)
         finally:
-            os.killpg(driver.pid, signal.SIGKILL)
+            kill_session(driver.pid)
             driver.wait()
         with ours.client() as client:
             assert until <= int(client.call("XLEN", "t")[1]) < ROWS

@@ -45,6 +45,7 @@ __all__ = [
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 _PROBLEM_CHARS_MAX = 2000
+_LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -145,6 +146,8 @@ def run(
         fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
     except AnabranchError as problem:
         fail(str(problem))
+    if not master.startswith("sc://"):
+        spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception
     began = time.monotonic()
     try:
         with _stopping(spark, follows=follows):
@@ -191,7 +194,10 @@ def check_server(server: ServerOptions) -> None:
 
 @contextmanager
 def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the queries of a job that goes on until then."""
+    """Let the first SIGINT or SIGTERM stop the queries of a job that goes on until then.
+
+    A batch that is under way is waited for, but not long: it would be repeated by the next run.
+    """
     if not follows:
         yield
         return
@@ -199,10 +205,12 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
 
     def stop() -> None:
         asked.wait()
+        deadline = time.monotonic() + _LAST_BATCH_S
         while not over.is_set():  # a query may be about to start
             for query in spark.streams.active:
-                query.stop()
-            over.wait(0.2)
+                if not query.status["isTriggerActive"] or time.monotonic() > deadline:
+                    query.stop()
+            over.wait(0.1)
 
     def ask(*_: object) -> None:
         asked.set()

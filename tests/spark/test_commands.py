@@ -1,0 +1,92 @@
+"""``anabranch spark ...`` as people use it: checked first, ended by Ctrl-C, and quiet."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch.cli.spark import command as group
+from tests.spark.processes import kill_session
+from tests.spark.test_lake_jobs import command
+from tests.spark.test_sink import fill, url
+from tests.support.servers import AnabranchServer
+
+ROWS = 300
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["ingest", "nothing.csv", "--stream", "s"], 1, "nothing.csv: no such file"),
+        (["ingest", "a.csv", "--stream", "s", "-o", "maxLenn=1"], 2, "did you mean maxLen"),
+        (["ingest", "a.csv", "--stream", "s", "-o", "maxLen=x"], 2, "a whole number is needed"),
+        (["ingest", "a.csv", "--stream", "s", "-o", "tls.ca=x"], 2, "let it begin with rediss://"),
+        (["ingest", "a.csv", "--stream", "s", "-o", "password=x"], 1, "username and password"),
+        (["archive", "lake", "--streams", "s", "-o", "maxLen=1"], 2, "unknown option 'maxLen'"),
+        (["archive", "lake", "--streams", "s", "-o", "password=x"], 1, "username and password"),
+        (["replay", "lake"], 1, "holds no Delta table: is this a lake?"),
+        (["windows", "s", "--lake", "w", "-o", "regions"], 2, "-o takes name=value"),
+        (["windows", "s", "--lake", "w", "-o", "password=x"], 1, "username and password"),
+    ],
+)
+def test_mistakes_are_told_before_java_starts(
+    ours: AnabranchServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    (tmp_path / "a.csv").write_text("id,n\n1,2\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("anabranch.spark.session", lambda *_: pytest.fail("a session was made"))
+    done = CliRunner().invoke(group, [*words, "-u", url(ours)])
+    assert (done.exit_code, message in done.stderr) == (code, True), done.output
+
+
+def test_a_server_that_is_not_there_is_told_before_java_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("anabranch.spark.session", lambda *_: pytest.fail("a session was made"))
+    done = CliRunner().invoke(group, ["windows", "s", "--lake", "w", "-u", "127.0.0.1:1"])
+    assert (done.exit_code, "no server at 127.0.0.1:1" in done.stderr) == (1, True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("words", "summary"),
+    [
+        (["archive", "lake", "--streams", "s"], r"(?s).*300 entries added, in .*, in \d+\.\d s\n"),
+        (["windows", "s", "--lake", "w"], r"300 entries of regions .* read, .*, in \d+\.\d s\n"),
+    ],
+    ids=["archive", "windows"],
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_job_that_follows_ends_well_when_it_is_interrupted(
+    ours: AnabranchServer, tmp_path: Path, words: list[str], summary: str, number: int
+) -> None:
+    fill(ours, "s", ROWS)
+    job = command(*words, "--follow", "-u", url(ours), place=tmp_path)
+    assert job.stderr is not None
+    lines = []
+    try:
+        for line in job.stderr:
+            lines.append(line)
+            if line.startswith("batch "):
+                break
+        # A terminal tells all processes of the job.
+        (os.killpg if number == signal.SIGINT else os.kill)(job.pid, number)
+        told, noise = job.communicate(timeout=100)
+    finally:
+        kill_session(job.pid)
+    lines += noise.splitlines(keepends=True)
+    assert job.returncode == 0, (told, lines)
+    assert re.fullmatch(summary, told)
+    assert [each for each in lines if not re.match("anabranch: |batch ", each)] == []
