@@ -19,6 +19,8 @@ STREAMS = ("s0", "s1", "s2")
 TEXTS = ("t0", "t1", "t2")
 NUMBERS = ("n0", "n1")
 KEYS = (*STREAMS, *TEXTS, *NUMBERS)
+SETTLING: tuple[Request, ...] = (("BGSAVE",), ("BGSAVE",), ("SAVE",), ("DEBUG", "RELOAD"))
+"""What writes the log out in the midst of a turn."""
 
 
 class Client:
@@ -29,6 +31,8 @@ class Client:
         self._reader = hiredis.Reader()
         self._unsent: deque[bytes] = deque()
         self.db = -1
+        self.watched: tuple[str, int] | None = None
+        """The key of a WATCH, and how many requests were answered when it was sent."""
         self.waiting: deque[tuple[Request, int]] = deque()
         """Requests that are not answered, and when they were sent."""
         self.on_push: Callable[[Any], None] | None = None
@@ -96,7 +100,10 @@ class Writing:
         chance = self._chance
         found = [self._request() for _ in range(chance.choice((1, 1, 1, 2, 3)))]
         if chance.random() < 0.15:
-            found.append(("BGSAVE",))
+            found.append(chance.choice(SETTLING))
+        elif chance.random() < 0.01:
+            policy = chance.choice(("always", "everysec", "no"))
+            found.append(("CONFIG", "SET", "appendfsync", policy))
         elif chance.random() < 0.2:
             found.append(a_read(chance))
         return found
@@ -126,13 +133,14 @@ class Writing:
                 (*taking, "COUNT", chance.choice("123"), "STREAMS", stream, ">"),
                 ("XACK", stream, group, some),
                 ("SET", chance.choice(TEXTS), f"v{self._serial}"),
+                ("SET", f"x{self._serial}", "v"),  # whose event is like no other
                 ("INCR", chance.choice(NUMBERS)),
                 ("DEL", chance.choice(KEYS)),
                 ("RENAME", stream, other),
                 ("COPY", stream, other, "REPLACE"),
                 ("FLUSHDB",),
             ],
-            [30, 8, 4, 5, 10, 8, 10, 6, 4, 2, 2, 1],
+            [30, 8, 4, 5, 10, 8, 10, 4, 6, 4, 2, 2, 1],
         )[0]
 
 

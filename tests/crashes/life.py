@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.crashes.clients import Client, Writing, a_read
+from tests.crashes.clients import KEYS, Client, Writing, a_read
 from tests.crashes.harness import VirtualLoop, World
 from tests.crashes.model import Group, Request, State, Stream, plain, run
 from tests.crashes.tracker import Tracker, Violation, is_refusal, refused_keys
@@ -26,6 +26,7 @@ DATABASES = 2
 READERS = 3
 STEPS = (10, 40)
 FULL = 1 << 30
+MIXED = "changed on the way"
 
 
 class Lives:
@@ -68,7 +69,8 @@ class Lives:
                 "databases": DATABASES,
                 "oplog_segment_bytes": chance.choice((2048, 1 << 20)),
                 "auto_aof_rewrite_percentage": 0,
-                "latency_tracking": False,
+                "enable_debug_command": "yes",
+                "notify_keyspace_events": "E$",
             },
         )
         await self._world.start()
@@ -146,7 +148,8 @@ class Lives:
         for tracker in self.trackers:
             subscriber = Client(self._world, lambda *_: None)
             subscriber.on_push = partial(self._hear, tracker)
-            subscriber.send([("SUBSCRIBE", f"c{tracker.db}")], 0, chance)
+            channels = (f"c{tracker.db}", f"__keyevent@{tracker.db}__:set")
+            subscriber.send([("SUBSCRIBE", *channels)], 0, chance)
         await asyncio.sleep(0.01)
         for _ in range(chance.randint(*STEPS)):
             self._meddle()
@@ -159,6 +162,13 @@ class Lives:
                     requests = self._writing[client.db].requests()
                     for words in requests:
                         tracker.sent(words)
+                        if words[0] == "CONFIG":
+                            self._policy = MIXED
+                elif client.watched is not None:
+                    requests = [(*a_read(chance), ";", *a_read(chance))]
+                elif chance.random() < 0.1:
+                    requests = [("WATCH", chance.choice(KEYS))]
+                    client.watched = requests[0][1], len(tracker.history)
                 else:
                     requests = [a_read(chance, may_block=True)]
                 client.send(requests, len(tracker.history), chance)
@@ -221,12 +231,21 @@ class Lives:
         for keys in refused_keys(words, reply):
             self.reached["read refused"] += 1
             others = () if keys is not None else self.trackers
-            if not durability.broken and not (
+            is_plain = not durability.broken and self._policy != MIXED
+            if is_plain and not (
                 tracker.has_changes(keys, since)
                 or any(each.open or each.history[-3:] for each in others)
             ):
                 raise Violation(f"db {client.db}: {words} was refused for nothing")
+        watched = client.watched
+        if words[0] != "WATCH" or is_refusal(reply):
+            client.watched = None
         if is_refusal(reply):
+            return
+        if ";" in words and reply is None:
+            assert watched is not None
+            tracker.saw_a_change(*watched)
+            self.reached["change of a watched key told"] += 1
             return
         tracker.was_told(words, reply, since)
         self.reached["read answered"] += 1
@@ -236,7 +255,7 @@ class Lives:
             self._later.append((client.db, words, plain(words, reply)))
 
     def _hear(self, tracker: Tracker, message: Any) -> None:
-        if message[0] == b"message":
+        if message[0] == b"message" and message[2][:1] in b"mx":
             tracker.heard(message[2].decode())
             self.reached["message heard"] += 1
 

@@ -13,13 +13,16 @@ from typing import Any
 import hiredis
 
 __all__ = ["ERROR", "REFUSED", "Request", "State", "Stream", "changed_keys", "keys_read", "parts"]
-__all__ += ["plain", "run"]
+__all__ += ["UNFORETOLD", "plain", "run"]
 
 Request = tuple[str, ...]
 """The words of a command; a transaction is its commands, joined by ``;``."""
 
 ERROR = "an error"
 """Every error reply but the next."""
+
+UNFORETOLD = frozenset({"PUBLISH", "BGSAVE", "SAVE", "DEBUG", "CONFIG"})
+"""Commands that change nothing, and whose replies do not matter."""
 
 REFUSED = "refused"
 """The error of a read that a crash might make untrue."""
@@ -279,7 +282,8 @@ _COMMANDS: dict[str, Callable[..., tuple[State, Any]]] = {
     "SET": lambda state, key, text: ({**state, key: text}, "OK"),
     "FLUSHDB": lambda _state: ({}, "OK"),
     "PUBLISH": lambda state, *_words: (state, None),
-    "BGSAVE": lambda state: (state, None),
+    **dict.fromkeys(UNFORETOLD - {"PUBLISH"}, lambda state, *_words: (state, None)),
+    "WATCH": lambda state, _key: (state, "OK"),
     "XRANGE": lambda state, key, *_ends: (state, _rows(_stream(state, key))),
     "XREVRANGE": lambda state, key, *_ends: (state, _rows(_stream(state, key))[::-1]),
     "XLEN": lambda state, key: (state, len(_stream(state, key).entries)),

@@ -12,6 +12,7 @@ import hiredis
 
 from tests.crashes.model import (
     REFUSED,
+    UNFORETOLD,
     Request,
     State,
     changed_keys,
@@ -75,14 +76,28 @@ class Tracker:
         self._evidence.append(explains)
 
     def heard(self, message: str) -> None:
-        """A subscriber was told that a transaction has happened."""
+        """A subscriber was told of the request with this word in it."""
         for place, words in enumerate(self.open):
-            if words[-1] == message:
+            if message in words:
                 size = 1 << len(self.open)
                 self._evidence.append({each for each in range(size) if each >> place & 1})
                 return
         if message not in self._messages:
             raise Violation(f"db {self.db}: message {message} of what never happened")
+
+    def saw_a_change(self, key: str, since: int) -> None:
+        """A transaction was not run because of a change of a watched key."""
+        if _change([*self.history[since:]], key):
+            return
+        size = 1 << len(self.open)
+        explains = {
+            happened
+            for happened in range(size)
+            if _change([each for place, each in enumerate(self.open) if happened >> place & 1], key)
+        }
+        if not explains:
+            raise Violation(f"db {self.db}: a change of {key} that never happened")
+        self._evidence.append(explains)
 
     # -- the writer -----------------------------------------------------------------------------
 
@@ -102,8 +117,7 @@ class Tracker:
             told = plain(words, reply)
             if told != due and not _agree(words, told, due):
                 raise Violation(f"db {self.db}: {words} was answered {told!r} instead of {due!r}")
-            if words[-2:-1] and words[-2].startswith("c"):
-                self._messages.add(words[-1])
+            self._messages.update(word for word in words if word[0] in "mx")
         del self.open[0]
         self._evidence = [
             {each >> 1 for each in explains if each & 1 == keep} for explains in self._evidence
@@ -152,6 +166,11 @@ class Tracker:
         return False
 
 
+def _change(requests: list[Request], key: str) -> bool:
+    changes = map(changed_keys, requests)
+    return any(changed is None or key in changed for changed in changes)
+
+
 def refused_keys(words: Request, reply: Any) -> list[list[str] | None]:
     """What was refused to be told of: keys, or None for all; for each command of a transaction."""
     if ";" not in words:
@@ -178,4 +197,4 @@ def _agree(words: Request, told: Any, due: Any) -> bool:
             one == other or _agree(each, one, other)
             for each, one, other in zip(parts(words), told, due, strict=True)
         )
-    return words[0] in ("PUBLISH", "BGSAVE") or told == REFUSED
+    return words[0] in UNFORETOLD or told == REFUSED

@@ -168,14 +168,24 @@ class Survey:
 
     def _why_unborn(self, facts: SegmentFacts) -> str:
         with closing(self.storage.open(facts.name)) as file:
-            return why_unborn(file.read(), facts.shown, facts.first)
+            return self._why(file.read(), facts)
+
+    def _why(self, data: bytes, facts: SegmentFacts) -> str:
+        """Why a segment was still being made; empty if it was not."""
+        if facts is not self.segments[-1]:
+            return ""
+        before = None
+        if len(self.segments) > 1:
+            other = self.segments[-2]
+            before = other.first, self.storage.size(other.name)
+        return why_unborn(data, facts.shown, facts.first, before)
 
     def _walk_segment(self, facts: SegmentFacts) -> Iterator[SeenBatch]:
         with closing(self.storage.open(facts.name)) as file:
             data = file.read()
         facts.size = len(data)
         newest = self._is_newest(facts) and not facts.is_superseded
-        why = why_unborn(data, facts.shown, facts.first) if facts is self.segments[-1] else ""
+        why = self._why(data, facts)
         if newest and why:
             facts.damage = Damage(0, why, 0)
             facts.is_torn = True

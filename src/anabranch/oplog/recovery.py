@@ -102,7 +102,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     snapshots = [name for name in names if position_of(name) is not None]
     firsts = [first for name in names if (first := first_position_of(name)) is not None]
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
-    unborn = _unborn(storage, firsts[-1]) if firsts else None
+    unborn = _unborn(storage, firsts) if firsts else None
     if unborn is not None:
         # The crash came while the file was being made: nothing in it was safe yet, and the one
         # before it may have been written to since.
@@ -134,12 +134,14 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     yield report
 
 
-def _unborn(storage: Storage, first: int) -> Cut | None:
+def _unborn(storage: Storage, firsts: list[int]) -> Cut | None:
     """The newest file, if it was still being made; its name as the storage knows it."""
+    first = firsts[-1]
     name = segment_name(first)
     with closing(storage.open(name)) as file:
         data = file.read()
-    why = why_unborn(data, storage.shown(name), first)
+    before = (firsts[-2], storage.size(segment_name(firsts[-2]))) if len(firsts) > 1 else None
+    why = why_unborn(data, storage.shown(name), first, before)
     return Cut(name, 0, len(data), why) if why else None
 
 

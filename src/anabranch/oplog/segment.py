@@ -104,10 +104,19 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
         yield Damage(begin, "the end of the turn is missing", len(data))
 
 
-def why_unborn(data: bytes, name: str, first_position: int) -> str:
-    """Why the newest segment was still being made when a crash came; empty if it was not."""
+def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, int] | None) -> str:
+    """Why the newest segment was still being made when a crash came; empty if it was not.
+
+    ``before`` is the first position, and the size of the file, of the segment before it. If that
+    goes on behind the beginning of the newest one, the newest could not be made, and its deletion
+    was not on the disk.
+    """
     try:
         _KIND.read_header(data, name)
+        if len(data) == SEGMENT_HEADER_BYTES and before is not None:
+            begin, size = before
+            if begin + size - SEGMENT_HEADER_BYTES > first_position:
+                return "the file before it was written to since it was begun"
     except CorruptLogError as problem:
         if is_unfinished(data, first_position, Damage(0, problem.what, 0)):
             return problem.what

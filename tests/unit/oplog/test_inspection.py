@@ -125,6 +125,18 @@ def damaged(rng: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:
     return files
 
 
+def test_a_file_that_could_not_be_begun_is_called_torn() -> None:
+    life = some_life(1)
+    files = files_of(life)
+    last = life.log.segments[-1]
+    begin = last.first + 1  # within what was written
+    storage = MemoryStorage({**files, segment_name(begin): segment_header(begin)})
+    survey = survey_of(storage)
+    assert survey.torn is not None
+    assert survey.torn.name == segment_name(begin)
+    assert (foretold(survey), survey.end) == start(storage)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_sound_is_called_sound(seed: int) -> None:
     life = some_life(seed)
@@ -196,7 +208,7 @@ OPERATIONS = ("rename", "sync directory", "create", "write", "sync", "append", "
 def test_a_repair_that_fails_half_way_can_be_tried_again(operation: str, after: int) -> None:
     life = some_life(0)
     files = files_of(life)
-    name = sorted(files)[2]
+    name = sorted(files)[-3]  # two are behind it
     at = len(files[name]) // 2
     files = {**files, name: files[name][:at] + b"\xff" * 8 + files[name][at + 8 :]}
     wanted = plan_repair(survey_of(MemoryStorage(files)))

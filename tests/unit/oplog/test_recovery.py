@@ -170,6 +170,27 @@ def test_a_file_with_nothing_but_its_header_is_gone_on_with() -> None:
     assert everything_in(recovered(life.storage)[0]) == everything_in(keyspace)
 
 
+def test_a_file_that_could_not_be_begun_and_whose_deletion_was_lost_is_left_out() -> None:
+    life = KeptLife()
+    assert isinstance(life.storage, MemoryStorage)
+    life.run("SET k 1")
+    begin = life.log.end
+    life.storage.faults = [Fault("write", errno.ENOSPC, keep=SEGMENT_HEADER_BYTES)]
+    with pytest.raises(OSError, match="No space left"):
+        life.log.begin_segment()
+    life.run("SET l 2")  # there is room again, and the log goes on in the file before
+    life.sync()
+    files = life.storage.files()
+    assert segment_name(begin) not in files
+    storage = MemoryStorage({**files, segment_name(begin): segment_header(begin)})
+    keyspace, report = recovered(storage)
+    assert everything_in(keyspace) == life.everything()
+    assert report.unborn == segment_name(begin)
+    go_on(storage, keyspace, report, b"after")
+    assert storage.names() == list(files)
+    assert everything_in(recovered(storage)[0]) == everything_in(keyspace)
+
+
 def test_an_empty_directory_is_an_empty_server() -> None:
     keyspace, report = recovered(MemoryStorage())
     assert everything_in(keyspace) == everything_in(Keyspace())
