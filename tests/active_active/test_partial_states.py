@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.keyspace.agreement import agreement_digest
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.scheduling import in_one_go
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.stream.stream import Stream
@@ -54,7 +55,8 @@ def test_a_part_of_a_state_joins_to_the_same_as_all_of_it(
             {*database.values, *database.remembered} - {k for _, k in places}
         )
         twin = twin_of(taker)
-        twin.region.merging.join(io.BytesIO(giver.state()), "state", "state")
+        merging = twin.region.merging
+        merging.join(in_one_go(merging.loading(io.BytesIO(giver.state()), "state")), "state")
         send_state(mesh, source, target)
         if twin.vector == taker.vector:  # else something was waiting for it
             reached["compared"] += 1

@@ -38,6 +38,7 @@ from anabranch.replication.frames import Row
 from anabranch.replication.interface import Local
 from anabranch.replication.membership import Membership
 from anabranch.replication.vectors import RowTable, maximum
+from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.formulas import History, Vector
 from tests.support.region_harness import FakeClock, FakeHost
@@ -301,7 +302,8 @@ class Node:
         self._states += 1
         name = f"state-{self._states}"
         self._write(name, state)
-        self.region.merging.join(io.BytesIO(state), name, name, partial=partial)
+        merging = self.region.merging
+        merging.join(in_one_go(merging.loading(io.BytesIO(state), name)), name, partial=partial)
         self.end_turn()
 
     def can_serve(self, vector: Vector) -> bool:

@@ -24,6 +24,7 @@ from anabranch.replication.frames import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.vectors import covers
+from anabranch.scheduling import Steps
 
 __all__ = ["NAMES", "Node", "ToyRegion", "World", "batch_bytes"]
 
@@ -83,6 +84,8 @@ class ToyRegion:
         """Raised where the disk is needed."""
         self.always = False
         self.is_over = False
+        self.load_steps = 0
+        self.loads = 0
         """Others have their turn after each unit."""
         self.sync()
 
@@ -225,6 +228,11 @@ class ToyRegion:
         else:
             assert self.staged is not None
             self.staged += chunk
+
+    def load(self) -> Steps[None]:
+        self.loads += 1
+        for _ in range(self.load_steps):
+            yield
 
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         assert not partial

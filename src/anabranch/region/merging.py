@@ -15,6 +15,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.sent import SentUnit
+from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.shared_group import SharedGroup
 
@@ -61,36 +62,41 @@ class Merging:
                 number += count
         self._settle(now_ms)
 
-    def join(self, file: ReadFile, shown: str, name: str, *, partial: bool = False) -> None:
-        """Join the state of another region, a snapshot that is kept as the file ``name``, to ours.
+    def loading(self, file: ReadFile, shown: str) -> Steps[Keyspace]:
+        """What the state of another region holds, in short steps; nothing of ours changes.
 
-        ``shown`` is the name for messages; with ``partial`` keys that do not stand in it stay as
-        they are. Raises :class:`CorruptLogError`, and nothing has changed then. The log hears of it
-        before it hears of what follows from it.
+        ``file`` is a snapshot, ``shown`` its name for messages. Raises :class:`CorruptLogError`.
         """
-        theirs = self._loaded(file, shown)
-        self._region.context.emit(kinds.JoinState(name, partial))
-        join_keyspaces(self._region.keyspace, theirs, partial=partial)
-        self._settle(self._region.context.now_ms)
-
-    def take_key(self, file: ReadFile, shown: str, name: str, db: int, key: bytes) -> None:
-        """Take over what regions share of a key from such a file, which may hold nothing else.
-
-        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
-        """
-        theirs = self._loaded(file, shown)
-        self._region.context.emit(kinds.TakeKey(db, key, name))
-        take_key(self._region.keyspace, theirs, db, key)
-        self._settle(self._region.context.now_ms)
-
-    def _loaded(self, file: ReadFile, shown: str) -> Keyspace:
         replica = replica_of(self._region.keyspace)
         theirs = Keyspace(len(self._region.keyspace.databases))
         theirs.replica = Replica(replica.own, replica.default_limits)
         for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
-            pass
-        self._region.context.set_time(self._region.clock.now_us() // 1000)
+            yield
         return theirs
+
+    def join(self, theirs: Keyspace, name: str, *, partial: bool = False) -> None:
+        """Join the state of another region, which is kept as the file ``name``, to ours.
+
+        With ``partial`` keys that do not stand in it stay as they are. The log hears of it before
+        it hears of what follows from it. ``theirs`` is of no use afterwards.
+        """
+        self._begin()
+        self._region.context.emit(kinds.JoinState(name, partial))
+        join_keyspaces(self._region.keyspace, theirs, partial=partial)
+        self._settle(self._region.context.now_ms)
+
+    def take_key(self, theirs: Keyspace, name: str, db: int, key: bytes) -> None:
+        """Take over what regions share of a key from such a state, which may hold nothing else.
+
+        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
+        """
+        self._begin()
+        self._region.context.emit(kinds.TakeKey(db, key, name))
+        take_key(self._region.keyspace, theirs, db, key)
+        self._settle(self._region.context.now_ms)
+
+    def _begin(self) -> None:
+        self._region.context.set_time(self._region.clock.now_us() // 1000)
 
     def _settle(self, now_ms: int) -> None:
         """Do what follows from what came."""

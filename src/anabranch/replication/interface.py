@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import Batch
+from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
     from anabranch.keyspace.equality import Digests
@@ -116,8 +117,15 @@ class Local(Protocol):
         """Append to the staging file, or throw it away (None); OSError."""
         ...
 
+    def load(self) -> Steps[None]:
+        """Read the staged snapshot in short steps; nothing was changed.
+
+        OSError or AnabranchError: it cannot be used.
+        """
+        ...
+
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
-        """The staged snapshot is whole: join it; ``vector`` is the sender's.
+        """The staged snapshot is whole and was loaded: join it; ``vector`` is the sender's.
 
         With ``partial`` keys that are not in it stay as they are. OSError or AnabranchError: it
         cannot be used; nothing was changed.

@@ -21,6 +21,7 @@ from anabranch.replication.transfer import WAIT_MS
 
 if TYPE_CHECKING:
     from anabranch.replication.receiving import Receiver
+    from anabranch.scheduling import Steps
 
 __all__ = ["Incoming", "Joiner"]
 
@@ -41,6 +42,8 @@ class Incoming:
     """Whether it lacks what need not be joined."""
     repair: Repair | None = None
     """What it is for, if it is not to be joined."""
+    loading: Steps[None] | None = None
+    """It is whole, and is being read."""
     until_ms: float = 0.0
     """It waits for another link until then; 0 while it comes."""
 
@@ -62,6 +65,11 @@ class Joiner:
         return None if incoming is None or incoming.repair is not None else incoming
 
     @property
+    def is_loading(self) -> bool:
+        """Whether :meth:`go_on` has something to do that did not fit into a slice of time."""
+        return self.incoming is not None and self.incoming.loading is not None
+
+    @property
     def vector(self) -> Mapping[int, int]:
         """What that will bring."""
         joining = self.joining
@@ -76,6 +84,7 @@ class Joiner:
         self._behind.pop(session.link, None)
         incoming = self.incoming
         if incoming is not None and incoming.session is session:
+            self._stop_loading(incoming)
             if incoming.vector is None or incoming.repair is not None:
                 self._give_up()
                 self._stage_next()
@@ -145,7 +154,7 @@ class Joiner:
         incoming.bytes += len(chunk)
 
     def state_end(self, session: Session, message: StateEnd, now_ms: float) -> None:
-        """It is whole: join it, and go on from there with everybody."""
+        """It is whole: read it, join it, and go on from there with everybody."""
         incoming = self._expected(session)
         if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
             incoming.vector = None
@@ -154,15 +163,34 @@ class Joiner:
             incoming.repair.is_staged = True
             self.mend(now_ms)
             return
+        incoming.loading = self._mesh.local.load()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Read more of a state that is whole, for a slice of time; join it when all is read."""
+        incoming = self.incoming
+        if incoming is None or incoming.loading is None:
+            return
+        try:
+            for _ in incoming.loading:
+                if self._mesh.local.is_over:
+                    return
+        except (OSError, AnabranchError) as problem:
+            incoming.vector = incoming.loading = None
+            raise _not_joined(problem) from None
+        incoming.loading = None
+        self._join(incoming)
+
+    def _join(self, incoming: Incoming) -> None:
+        session, vector = incoming.session, incoming.vector
+        assert vector is not None
+        incoming.vector = None
         mesh, receiver = self._mesh, self._receiver
-        vector, incoming.vector = incoming.vector, None
         before = {other.link: receiver.reach(other.origin) for other in mesh.up()}
         try:
             mesh.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
-            raise Refusal(
-                Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS
-            ) from None
+            raise _not_joined(problem) from None
         self.incoming = None
         receiver.buffer.forget_applied(mesh.local.vector)
         counters = mesh.peer(session.region).counters
@@ -200,7 +228,15 @@ class Joiner:
     def _expected(self, session: Session) -> Incoming:
         if self.incoming is None or self.incoming.session is not session:
             raise Refusal(Reason.PROTOCOL, "a snapshot comes that nobody asked for")
+        if self.incoming.loading is not None:
+            raise Refusal(Reason.PROTOCOL, "a snapshot goes on behind its end")
         return self.incoming
+
+    def _stop_loading(self, incoming: Incoming) -> None:
+        """Let go of the file; what is staged stays."""
+        if incoming.loading is not None:
+            incoming.loading.close()
+            incoming.loading = None
 
     def _stage(self, incoming: Incoming, chunk: bytes | None) -> None:
         try:
@@ -212,8 +248,14 @@ class Joiner:
             ) from None
 
     def _give_up(self) -> None:
+        if self.incoming is not None:
+            self._stop_loading(self.incoming)
         self.incoming = None
         try:
             self._mesh.local.stage(None)
         except OSError as problem:
             self._mesh.local.note("not_staged", why=str(problem))
+
+
+def _not_joined(problem: Exception) -> Refusal:
+    return Refusal(Reason.BUSY, f"the snapshot cannot be joined: {problem}", BUSY_RETRY_MS)

@@ -7,13 +7,14 @@ staged in a file, joined when it is whole, and kept beside the log until a snaps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.effects import kinds
-from anabranch.errors import AnabranchError, CommandError
+from anabranch.errors import CommandError
 from anabranch.keyspace.equality import Digests
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, Replica, epoch_of, region_of
 from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
@@ -21,9 +22,10 @@ from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.origins import Origins
 from anabranch.oplog.snapshot import Contents, Snapshot, framed
+from anabranch.scheduling import Steps
 
 if TYPE_CHECKING:
-    from anabranch.oplog.storage import LogFile, ReadFile, Storage
+    from anabranch.oplog.storage import LogFile, Storage
     from anabranch.region.region import Region
 
 __all__ = ["Journal", "RegionLocal", "joined_at"]
@@ -94,6 +96,7 @@ class RegionLocal:
         self._storage: Storage
         self._origins: Origins
         self._staging: LogFile | None = None
+        self._loaded: Keyspace | None = None  # what is staged
         self._damages: set[str] = set()
 
     def open_log(self, storage: Storage, log: OpLog) -> None:
@@ -288,12 +291,17 @@ class RegionLocal:
             self._staging = self._storage.create(STAGING)
         self._staging.write(chunk)
 
+    def load(self) -> Steps[None]:
+        """See :class:`Local`."""
+        merging, shown = self._region.merging, self._storage.shown(STAGING)
+        with closing(self._storage.open(STAGING)) as file:
+            self._loaded = yield from merging.loading(file, shown)
+
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         """See :class:`Local`."""
-        region, shown = self._region, self._storage.shown
-        self._use_staged(
-            lambda file, name: region.merging.join(file, shown(name), name, partial=partial)
-        )
+        theirs, name = self._keep_staged()
+        self._region.merging.join(theirs, name, partial=partial)
+        self.note("state_joined", file=name)
         self._origins.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that tells of it is.
@@ -302,16 +310,17 @@ class RegionLocal:
 
     def take_key(self, db: int, key: bytes) -> None:
         """See :class:`Local`."""
-        region, shown = self._region, self._storage.shown
-        self._use_staged(
-            lambda file, name: region.merging.take_key(file, shown(name), name, db, key)
-        )
+        theirs, name = self._keep_staged()
+        self._region.merging.take_key(theirs, name, db, key)
+        self.note("state_joined", file=name)
         self._journal.commit()
         self.after_effects()
 
-    def _use_staged(self, use: Callable[[ReadFile, str], None]) -> None:
-        """Keep the staged file beside the log, and do with it and its name what is to be done."""
+    def _keep_staged(self) -> tuple[Keyspace, str]:
+        """What was loaded of the staged file, and the name under which that is kept from now on."""
+        theirs, self._loaded = self._loaded, None
         journal = self._journal
+        assert theirs is not None
         assert self._staging is not None
         journal.commit()
         if journal.is_behind:
@@ -322,13 +331,7 @@ class RegionLocal:
         name = f"{STATE_PREFIX}{journal.mark:020d}{STATE_SUFFIX}"
         self._storage.rename(STAGING, name)
         self._storage.sync()
-        try:
-            with closing(self._storage.open(name)) as file:
-                use(file, name)
-        except AnabranchError:
-            self._storage.remove(name)
-            raise
-        self.note("state_joined", file=name)
+        return theirs, name
 
     def forget_states(self, position: int) -> None:
         """A snapshot of this position holds what was joined before."""

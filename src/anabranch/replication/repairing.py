@@ -17,6 +17,7 @@ from anabranch.replication.inquiry import Inquiry
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
 from anabranch.replication.vectors import covers
+from anabranch.scheduling import in_one_go
 
 __all__ = ["Repair", "Repairs"]
 
@@ -98,6 +99,7 @@ class Repairs:
         region = repair.session.region
         db, key = repair.place
         try:
+            in_one_go(mesh.local.load())
             mesh.local.take_key(db, key)
         except (OSError, AnabranchError) as problem:
             self._finish(repair, str(problem))

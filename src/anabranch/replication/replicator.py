@@ -363,10 +363,16 @@ class Replicator:
     @property
     def is_behind(self) -> bool:
         """Whether :meth:`go_on` has something to do that did not fit into a slice of time."""
-        return self._receiver.is_ready or self._sender.is_ready
+        return self._receiver.is_ready or self._sender.is_ready or self._receiver.joiner.is_loading
 
     def go_on(self, now_ms: float) -> None:
-        """Apply more of what waited for a cause, send more of snapshots, for a slice of time."""
+        """Apply more of what waited for a cause, read and send more of states, for a slice."""
+        incoming = self._receiver.joiner.incoming
+        try:
+            self._receiver.joiner.go_on()
+        except Refusal as refusal:
+            assert incoming is not None
+            self._refuse(incoming.session.link, refusal, now_ms)
         self._receiver.deliver(now_ms)
         for session in self._mesh.up():
             self._receiver.grant(session)

@@ -1,10 +1,14 @@
-"""What waited for a cause and becomes ready at once is applied unit by unit, in turns to come."""
+"""Work for other regions that does not fit into a slice of time goes on in turns to come.
+
+What waited for a cause and becomes ready at once is applied unit by unit; a state is read in steps.
+"""
 
 from __future__ import annotations
 
-from tests.support.replication_world import World
+from tests.support.replication_world import Node, World
 
 UNITS = 50
+STEPS = 20
 
 
 def test_what_becomes_ready_at_once_is_applied_in_slices() -> None:
@@ -28,3 +32,45 @@ def test_what_becomes_ready_at_once_is_applied_in_slices() -> None:
     world.heal()
     world.run(2000)
     assert world.converged()
+
+
+def loading() -> tuple[World, Node, Node]:
+    """A region that has the whole state of another one and begins to read it, in many slices."""
+    world = World()
+    one, two = world.cluster(2)
+    for _ in range(20):
+        one.write(size=200)
+    one.local.cut_log()
+    two.local.load_steps = STEPS
+    two.local.is_over = True
+    world.run_until(lambda: two.local.loads == 1)
+    assert two.replicator.is_behind
+    return world, one, two
+
+
+def test_a_state_is_read_in_slices_while_others_are_served() -> None:
+    world, _one, two = loading()
+    turns = 0
+    while two.replicator.is_behind:
+        assert two.local.joins == 0
+        two.replicator.go_on(world.now_ms)
+        two.write()
+        turns += 1
+    assert turns == STEPS
+    assert two.local.joins == 1
+    world.run_until(world.converged)
+
+
+def test_a_link_that_ends_while_a_state_is_read_costs_no_second_transfer() -> None:
+    world, one, two = loading()
+    two.replicator.go_on(world.now_ms)
+    sent = world.frames[1, 2, "STATE"]
+    world.cut(1, 2)
+    world.run(100)
+    assert not two.replicator.is_behind
+    two.local.is_over = False
+    world.heal()
+    world.run_until(world.converged)
+    assert (two.local.loads, two.local.joins) == (2, 1)
+    assert world.frames[1, 2, "STATE"] == sent
+    assert two.local.vector == one.local.vector
