@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from anabranch.effects import kinds
+from anabranch.effects.apply import APPLY
+from anabranch.effects.codec import effect_of
+from anabranch.effects.merge import MERGE
 
 __all__ = ["Touched", "is_ageing", "places_of"]
 
@@ -28,6 +32,18 @@ def places_of(effect: kinds.Effect) -> list[tuple[int, bytes]]:
     if hasattr(effect, "key"):
         return [(effect.db, effect.key)]  # type: ignore[attr-defined]
     return []
+
+
+def _is_simple(kind: type[kinds.Effect]) -> bool:
+    """Whether an effect of this kind changes the one key that its first two fields name."""
+    special = (kinds.Rename, kinds.Copy, kinds.Delete, kinds.DropRecords, kinds.ForgetProducers)
+    return kind.__struct_fields__[:2] == ("db", "key") and kind not in special
+
+
+SIMPLE: Final = frozenset(
+    kind.__struct_config__.tag for kind in {**APPLY, **MERGE} if _is_simple(kind)
+)
+"""The tags of such kinds."""
 
 
 class Touched:
@@ -61,6 +77,16 @@ class Touched:
             self.everything = True
         self.users |= type(effect) in _OF_USERS
         self.members |= type(effect) in _OF_MEMBERS
+
+    def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
+        """The same of effects as they stand in the log; raises what :func:`effect_of` raises."""
+        self.numbers |= numbered
+        keys = self.keys
+        for array in arrays:
+            if array[0] in SIMPLE:
+                keys.add((array[1], array[2]))
+            else:
+                self.add(effect_of(array), numbered=numbered)
 
     def add_all(self) -> None:
         """Nobody knows what has changed."""

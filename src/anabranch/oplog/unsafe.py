@@ -12,7 +12,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.touched import Touched
-from anabranch.oplog.batch import BatchError, batch_size, decode_batch, effects_in
+from anabranch.oplog.batch import BatchError, batch_size, decode_batch
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
 
@@ -20,6 +20,9 @@ __all__ = ["UnsafeEffects"]
 
 READ_BYTES_MAX: Final = 8 << 20
 """If more than this is not safe, every key counts as changed: reading it takes too long."""
+
+EFFECTS_MAX: Final = 20_000
+"""The same for effects: some 20 ms in which nobody is served."""
 
 
 class UnsafeEffects:
@@ -29,6 +32,7 @@ class UnsafeEffects:
         self._log = log
         self._known = (-1, -1, 0)  # safe position, end of the log, bytes behind it
         self._touched = Touched()
+        self._effects = 0  # looked at for that
 
     def touched(
         self, safe: int, unwritten: bytes, recorded: Sequence[kinds.Effect], *, numbered: bool
@@ -42,6 +46,7 @@ class UnsafeEffects:
         end = log.end
         if self._known[:2] != (safe, end) or self._known[2] > len(unwritten):
             self._touched = Touched()
+            self._effects = 0
             if end - safe > READ_BYTES_MAX:
                 self._touched.add_all()
             else:
@@ -61,10 +66,13 @@ class UnsafeEffects:
         touched = self._touched
         try:
             for data in batches:
+                if self._effects > EFFECTS_MAX:
+                    touched.add_all()
+                    return
                 batch = decode_batch(data)
+                self._effects += len(batch.effects)
                 numbered = bool(batch.region) and not batch.is_local
-                for effect in effects_in(batch):
-                    touched.add(effect, numbered=numbered)
+                touched.add_plain(batch.effects, numbered=numbered)
         except (OSError, LogError, BatchError, EffectFormatError):  # nobody knows then
             touched.add_all()
 

@@ -13,6 +13,7 @@ from anabranch import scheduling
 from anabranch.effects import kinds
 from anabranch.oplog import unsafe
 from anabranch.oplog.batch import encode_batch
+from anabranch.region import turn
 from anabranch.server import durability
 from anabranch.server.connection import ClientConnection
 from anabranch.simulator.disk import Fault
@@ -307,17 +308,19 @@ async def test_users_that_are_in_no_file_are_not_told_of(world: World) -> None:
     assert [await reader.do("DBSIZE"), await reader.do("GET k")] == [1, b"v"]
 
 
+@pytest.mark.parametrize("limit", ["READ_BYTES_MAX", "EFFECTS_MAX"])
 async def test_too_much_to_look_through_withholds_everything(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(unsafe, "READ_BYTES_MAX", 100)
+    monkeypatch.setattr(unsafe, limit, 100)
+    monkeypatch.setattr(turn, "BATCH_EFFECTS_MAX", 100)
     await world.start("everysec", oplog_compression=False)
     writer, reader = await world.clients(2)
     await writer.do("SET safe v")
-    await fails(world, writer, f"SET k {'v' * 200}")
+    await fails(world, writer, "MULTI", *["SET k v"] * 250, "EXEC")
     assert (await refusal(reader, "GET safe")).endswith(AGAIN)
     world.disk.faults.clear()
-    assert await writer.reply() == b"OK"
+    await until(lambda: world.server.durability.trouble is None)
     assert await reader.do("GET safe") == b"v"
 
 
