@@ -12,9 +12,9 @@ A scenario begins with ``NAME title | mode MODE, regions N``; then one step a li
 ======================  ===========================================================================
 
 ``WHAT`` is ``error`` (of whatever text), ``ids ...`` (of the entries, in order of the reply),
-``names ...`` (of groups or consumers), ``lag GROUP N``, or the whole reply. ``ids ... cursor C``
-also keeps the cursor of an AB.READ, to be written ``C`` in commands from then on, and ``payload P``
-the payload of a DUMP.
+``names ...`` (of groups or consumers), ``lag GROUP N``, ``read GROUP N lag N`` (entries-read,
+too), or the whole reply. ``ids ... cursor C`` also keeps the cursor of an AB.READ, to be written ``C`` in
+commands from then on, and ``payload P`` the payload of a DUMP.
 
 A cluster of real processes has no clock to set. There, an ID made from the clock only has to
 carry the same region as the one that is shown; from then on it stands for it.
@@ -192,6 +192,10 @@ class _Run:
             case ["lag", group, lag]:
                 lags = {row[b"name"].decode(): row[b"lag"] for row in map(_pairs, reply)}
                 return lags.get(group), int(lag)
+            case ["read", group, read, "lag", lag]:
+                rows = {row[b"name"].decode(): row for row in map(_pairs, reply)}
+                row = rows.get(group, {})
+                return (row.get(b"entries-read"), row.get(b"lag")), (int(read), int(lag))
         return _plain(reply), " ".join(shown)
 
     def _real(self, word: str) -> str:
