@@ -404,6 +404,10 @@ MISTAKES: Final = (
     Mistake("nobody removes what another region accepted, too", no_collapse, 50),
     # idempotent IDs
     Mistake("tags are forgotten at the limit", tags_forgotten_at_the_limit, 100, "retries"),
+    Mistake(
+        "only tags that answer retries find conflicts", tags_forgotten_at_the_limit, 100,
+        "simulator", ("retries", "partition", "delay"),
+    ),
     Mistake("tags are left out of states", tags_left_out_of_states, 100, "retries"),
     Mistake("tags are left out of snapshots", tags_left_out_of_snapshots, 200, "retries"),
     Mistake("unstable tags are forgotten", tags_forgotten_before_stable, 50, "retries"),

@@ -13,8 +13,8 @@ A scenario begins with ``NAME title | mode MODE, regions N``; then one step a li
 
 ``WHAT`` is ``error`` (of whatever text), ``ids ...`` (of the entries, in order of the reply),
 ``names ...`` (of groups or consumers), ``lag GROUP N``, ``read GROUP N lag N`` (entries-read,
-too), or the whole reply. ``ids ... cursor C`` also keeps the cursor of an AB.READ, to be written ``C`` in
-commands from then on, and ``payload P`` the payload of a DUMP.
+too), or the whole reply. ``ids ... cursor C`` also keeps the cursor of an AB.READ, to be written
+``C`` in commands from then on, and ``payload P`` the payload of a DUMP.
 
 A cluster of real processes has no clock to set. There, an ID made from the clock only has to
 carry the same region as the one that is shown; from then on it stands for it.

@@ -360,6 +360,12 @@ def _limits(run: Simulation, chance: random.Random) -> None:
     _again(run, chance, run.breaking_ms / 12, snapshot)
 
 
+def _retries(run: Simulation, chance: random.Random) -> None:
+    """Producers get no answers, and repeat in any region what they sent lately."""
+    del chance
+    run.work.repeat()
+
+
 FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "partition": _partition,
     "delay": _delay,
@@ -375,6 +381,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "membership": _membership,
     "impostor": _impostor,
     "limits": _limits,
+    "retries": _retries,
 }
 
 

@@ -52,6 +52,8 @@ class Workload:
         self.conflict = chance.choice(["collapse", "collapse", "collapse", "keep"])
         self.retries = 0.2
         """How often XADD has an idempotent ID that was used already, likely in another region."""
+        self.tagged = 0.2
+        """How often any other has an idempotent ID."""
         self.sent: deque[Words] = deque(maxlen=20)
         self._tokens = 0
         self._makers = [maker for maker, _ in _MIX]
@@ -65,6 +67,13 @@ class Workload:
         for maker in (_expire, _persist):
             if not self.expires:
                 self._weights[self._makers.index(maker)] = 0
+
+    def repeat(self) -> None:
+        """Producers repeat much of what they send, and nobody changes what is remembered."""
+        self.retries, self.tagged = 0.5, 0.9
+        self.copies = False
+        for maker in (_rename, _copy, _configure, _record):
+            self._weights[self._makers.index(maker)] = 0
 
     def command(self, process: Process) -> Words:
         """What a client asks of a region."""
@@ -142,7 +151,7 @@ def _add(work: Workload, process: Process, key: bytes) -> Words:
     if chance.random() < 0.15:
         policy = chance.choice(["", "", "KEEPREF", "DELREF", "ACKED"])
         options += _words(*policy.split(), "MAXLEN", chance.choice("=~"), chance.randint(1, 20))
-    if chance.random() < 0.2:
+    if chance.random() < work.tagged:
         options += _words("IDMP", chance.choice("pq"), f"i{chance.randint(1, 150)}")
         words = _words("XADD", key, *options, "*", "f", work.token())
         work.sent.append(words)
