@@ -333,6 +333,11 @@ class ClientConnection(asyncio.Protocol):
             self._region.stats.net_output_bytes += sum(map(len, parts))
             self.transport.writelines(parts)
 
+    @property
+    def waits_for_older(self) -> bool:
+        """Whether replies are held that were made before the newest held one."""
+        return len(self._held_replies) > 1
+
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""
         self._held_replies.popleft()

@@ -171,9 +171,7 @@ class Durability:
 
         They tell of nothing that is not safe: such reads were refused (:attr:`withheld`).
         """
-        if any(each is connection for _, each, _ in self._held):
-            return False
-        if any(each is connection for each, _ in self._this_turn):
+        if connection.waits_for_older:
             return False
         return self.turn is None or all(map(is_ageing, self.turn.effects))
 
