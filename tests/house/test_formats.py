@@ -45,10 +45,10 @@ def files() -> dict[str, bytes]:
 # -- the page, as a reader ------------------------------------------------------------------------
 
 
-def after_header(data: bytes, magic: bytes, position: int) -> io.BytesIO:
+def after_header(data: bytes, magic: bytes, version: int, position: int) -> io.BytesIO:
     file = io.BytesIO(data)
     header = file.read(32)
-    assert struct.unpack("<8sHHIQ", header[:24]) == (magic, 1, 1, 0, position)
+    assert struct.unpack("<8sHHIQ", header[:24]) == (magic, version, version, 0, position)
     assert struct.unpack("<Q", header[24:]) == (xxh3_64_intdigest(header[:24]),)
     return file
 
@@ -90,7 +90,7 @@ def records_in(file: io.BytesIO) -> Iterator[list[Any]]:
 
 def test_a_segment_is_as_the_page_says() -> None:
     data = files()["log-00000000000000000000.ablog"]
-    found = list(effects_in(after_header(data, b"ANABRLOG", 0)))
+    found = list(effects_in(after_header(data, b"ANABRLOG", 1, 0)))
     kinds = {kind.__struct_config__.tag: kind.__name__ for kind in {**APPLY, **MERGE}}
     survey = Survey(MemoryStorage({"log-00000000000000000000.ablog": data}))
     walked = [item for _, item in survey.walk()]
@@ -109,7 +109,7 @@ def test_a_segment_is_as_the_page_says() -> None:
 def test_a_snapshot_is_as_the_page_says() -> None:
     name, data = max(files().items())
     position = int(name.removeprefix("snapshot-").removesuffix(".absnap"))
-    records = list(records_in(after_header(data, b"ANABRSNP", position)))
+    records = list(records_in(after_header(data, b"ANABRSNP", 2, position)))
     assert [records[0][0], records[-1]] == [0, [8, len(records) - 1]]
     assert sorted(record[0] for record in records[1:-1]) == [1, 2, 3, 4, 5, 6, 7]
     by_type = {record[0]: record[1:] for record in records}
@@ -148,8 +148,8 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert {name for _, name in flags} == {"LOCAL", "CONTINUES", "COMPRESSED", "UNIT_CONTINUES"}
     assert f"begin with {segment.SEGMENT_HEADER_BYTES} bytes" in page
     assert f"{batch.HEADER_BYTES} bytes and a body" in page
-    for version in (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION):
-        assert version == 1, "the page says 1"
+    versions = (batch.BATCH_VERSION, segment.FORMAT_VERSION, snapshot.FORMAT_VERSION)
+    assert versions == (1, 1, 2), "the page says so"
 
 
 def test_every_kind_of_effect_is_in_the_table() -> None:

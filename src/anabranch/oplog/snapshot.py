@@ -48,7 +48,8 @@ __all__ = [
     "snapshot_name",
 ]
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""2: a group may have several records of pending entries for one region; formerly it had one."""
 _KIND: Final = file_kind.FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION)
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1

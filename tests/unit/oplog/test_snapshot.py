@@ -6,15 +6,20 @@ import io
 import random
 
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
+from anabranch.oplog.file_kind import HEADER_BYTES, FileKind
 from anabranch.oplog.snapshot import (
+    FORMAT_VERSION,
+    PENDING,
     Contents,
     Snapshot,
     framed,
     load_snapshot,
     position_of,
+    records_in,
     snapshot_name,
 )
 from anabranch.stream.stream import Stream
@@ -145,15 +150,37 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
             loaded(bytes(broken))
 
 
-def test_a_file_of_a_newer_server_is_refused_as_such() -> None:
-    from xxhash import xxh3_64_intdigest
+def as_format(data: bytes, version: int) -> bytes:
+    """The same file under the number of another format, and of its lowest reader."""
+    header = data[:8] + 2 * version.to_bytes(2, "little") + data[12:24]
+    return header + xxh3_64_intdigest(header).to_bytes(8, "little") + data[32:]
 
-    data = filled()
-    header = bytearray(data[:24])
-    header[10:12] = b"\x02\x00"  # lowest reader
-    newer = bytes(header) + xxh3_64_intdigest(bytes(header)).to_bytes(8, "little") + data[32:]
+
+def test_a_file_of_a_newer_server_is_refused_as_such() -> None:
     with pytest.raises(NewerFormatError, match="newer server"):
-        loaded(newer)
+        loaded(as_format(filled(), FORMAT_VERSION + 1))
+
+
+def test_a_file_of_the_first_format_is_read() -> None:
+    """It had one record of pending entries for a group and region, as a small group has now."""
+    data = filled()
+    assert everything_in(loaded(as_format(data, 1))[0]) == everything_in(loaded(data)[0])
+
+
+def test_servers_that_know_one_record_of_pending_entries_refuse_several() -> None:
+    life = Recorder()
+    life.run("XGROUP CREATE s g 0 MKSTREAM")
+    for n in range(2500):
+        life.run(f"XADD s {n + 1}-0 f v")
+    life.run("XREADGROUP GROUP g c STREAMS s >")
+    data = Snapshot(life.server.region.keyspace, Contents(1)).whole()
+    kinds = [record[0] for at, _, record in records_in(io.BytesIO(data), "file") if at]
+    assert kinds.count(PENDING) > 1
+    first = FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", 1)
+    with pytest.raises(NewerFormatError, match="this one knows format 1"):
+        first.read_header(data[:HEADER_BYTES], "file")
+    (group,) = loaded(data)[0].databases[0].values[b"s"].groups.values()  # type: ignore[union-attr]
+    assert group.pending_count == 2500
 
 
 def test_names_tell_positions_and_sort_like_them() -> None:
