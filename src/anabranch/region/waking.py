@@ -130,9 +130,10 @@ class Waking:
         """End a wait with what it means that nothing came, unless that must not be told."""
         reply = waiter.timeout_reply
         dispatcher = self._region.dispatcher
-        if dispatcher.withheld is not None:
+        entry = dispatcher.find(waiter.args)
+        if dispatcher.withheld is not None and entry is not None:
             try:
-                dispatcher.withheld.check_keys(waiter.keys)
+                dispatcher.withheld.check(waiter.session, entry.command, waiter.args)
             except CommandError as refusal:
                 reply = dispatcher.failed(refusal)
         self.release(waiter, reply)

@@ -18,6 +18,7 @@ from anabranch.server import durability
 from anabranch.server.connection import ClientConnection
 from anabranch.simulator.disk import Fault
 from tests.support.embedded import Client, World, turns, until
+from tests.support.servers import free_port
 from tests.support.wire import encode_command
 
 ALWAYS = 1 << 30
@@ -356,3 +357,25 @@ async def test_replies_keep_their_order_where_the_trouble_begins_in_the_midst_of
     world.server.durability._in_trouble("a sync that found no directory")
     end.data_received(encode_command(["PING"]))
     assert [await reader.reply(), await reader.reply()] == [None, b"PONG"]
+
+
+async def test_cursors_and_tokens_do_not_tell_of_numbers_that_may_be_given_out_again(
+    world: World,
+) -> None:
+    await world.start("everysec", region_id=1, cluster_create=True, gossip_port=free_port())
+    writer, reader, blocked = await world.clients(3)
+    await writer.do("XADD safe * f v")
+    ends = await connections(world, writer, blocked)
+    world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
+    for end, line in zip(ends, ("XADD s * f v", "AB.READ BLOCK 50 STREAMS safe $"), strict=True):
+        end.data_received(encode_command(line.split()))
+    await until(lambda: world.server.durability.trouble)
+    text = f"{REFUSED}Some of what this region has applied is{AGAIN}"
+    assert str(await blocked.reply()) == text, "its cursor knew of the number"
+    for line in ("AB.READ STREAMS safe 0", "AB.TOKEN", "AB.WAITFOR 0 1"):
+        assert await refusal(reader, line) == text
+    assert await reader.do("XLEN safe") == 1
+    assert await reader.do("AB.INFO")
+    world.disk.faults.clear()
+    assert await writer.reply()
+    assert await reader.do("AB.TOKEN")
