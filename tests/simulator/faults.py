@@ -25,7 +25,7 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
-from anabranch.oplog import origins, recovery
+from anabranch.oplog import manifest, origins, recovery
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, vectors
@@ -336,8 +336,9 @@ def damage_sent(patch: Patch) -> None:
     patch.setattr(origins, "is_sound", lambda data: True)
 
 
-def epoch_kept_after_cut(patch: Patch) -> None:
+def lost_end_not_noticed(patch: Patch) -> None:
     begin = process.begin_life
+    patch.setattr(manifest.Manifest, "absence", lambda *_args, **_more: None)
 
     def without_cut(local: Any, lifetime: Any, policy: str, *, was_cut: bool) -> None:
         del was_cut
@@ -424,7 +425,7 @@ MISTAKES: Final = (
     ),
     Mistake("the epoch is kept after a power failure", epoch_kept, 10, "simulator", ("power",)),
     Mistake(
-        "the epoch is kept after the end of the log was cut off", epoch_kept_after_cut, 100,
+        "a lost end of the log is asked for by nobody", lost_end_not_noticed, 100,
         "simulator", ("rot", "crash"),
     ),
     Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),

@@ -8,6 +8,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.log import OpLog
+from anabranch.oplog.manifest import MANIFEST, ManifestFile
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.snapshot import Contents, Snapshot, snapshot_name
 from anabranch.oplog.storage import Storage
@@ -15,7 +16,7 @@ from anabranch.region.turn import Turn
 from anabranch.simulator.disk import MemoryStorage
 from tests.support.recorder import Recorder, everything_in
 
-__all__ = ["KeptLife", "go_on", "recovered"]
+__all__ = ["KeptLife", "go_on", "recovered", "restored"]
 
 
 class KeptLife:
@@ -35,6 +36,11 @@ class KeptLife:
     def keyspace(self) -> Keyspace:
         """What there is now."""
         return self.recorder.server.region.keyspace
+
+    def files(self) -> dict[str, bytes]:
+        """What was written, without the manifest."""
+        assert isinstance(self.storage, MemoryStorage)
+        return {name: data for name, data in self.storage.files().items() if name != MANIFEST}
 
     def everything(self) -> Any:
         """The same, to be compared."""
@@ -72,6 +78,13 @@ class KeptLife:
         sync = self.log.begin_sync()
         sync.run()
         self.log.finish_sync(sync)
+
+
+def restored(files: dict[str, bytes]) -> MemoryStorage:
+    """A disk with these files, whose manifest asks for nothing: whatever is there is all."""
+    storage = MemoryStorage(files)
+    ManifestFile(storage).forget()
+    return storage
 
 
 def recovered(storage: Storage) -> tuple[Keyspace, Recovery]:

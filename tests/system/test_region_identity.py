@@ -195,7 +195,7 @@ def test_what_restore_answers_where_there_is_nothing_to_mark(tmp_path: Path) -> 
     assert result.output.endswith("data/appendonlydir. Stop that server first\n")
     server.stop()
     result = CliRunner().invoke(command, ["restore", str(folder)])
-    assert result.output.endswith("marked already, or never used by a region\n")
+    assert result.output.endswith("a start takes it as it is\n")
     (tmp_path / "empty").mkdir()
     result = CliRunner().invoke(command, ["restore", str(tmp_path / "empty")])
     assert (result.exit_code, "holds no log" in result.output) == (1, True)

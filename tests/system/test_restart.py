@@ -121,7 +121,7 @@ def files(server: AnabranchServer) -> list[str]:
     return sorted(
         path.name
         for path in (server.directory / "data" / "appendonlydir").iterdir()
-        if path.name != "lock"
+        if path.name not in ("lock", "manifest")
     )
 
 

@@ -245,7 +245,7 @@ def _look(
     else:
         print("\n".join(report_lines(survey, directory, running=running)).rstrip())
     growing = {Fate.SOUND, Fate.CUT} if running else {Fate.SOUND}
-    if any(facts.fate not in growing for facts in survey.read):
+    if survey.absence is not None or any(facts.fate not in growing for facts in survey.read):
         ctx.exit(1)
 
 

@@ -39,6 +39,9 @@ def complaints(survey: Survey, *, running: bool) -> Iterator[str]:
     for facts in survey.read:
         if facts.fate is not Fate.SOUND:
             yield f"{facts.shown}: {_result(facts, survey, running=running)}"
+    absence = survey.absence
+    if absence is not None:
+        yield f"{survey.storage.shown(absence.name)}: {absence.what}. A start is refused"
 
 
 def _segment_rows(facts: SegmentFacts) -> Iterator[tuple[str, str]]:
@@ -120,6 +123,8 @@ def _cure(survey: Survey) -> str:
     except RepairImpossible as problem:
         return str(problem)
     assert repair is not None
+    if repair.absence is not None:
+        return f"With --write a start takes what is here, up to position {repair.position}"
     return f"With --write the log ends at position {repair.position}: what comes later is put aside"
 
 
@@ -131,8 +136,12 @@ def _directory_rows(survey: Survey, *, running: bool) -> Iterator[tuple[str, str
         yield "holds", "no log and no snapshot"
     else:
         yield "holds", f"{len(survey.snapshots):,} snapshots, {len(survey.segments):,} log files"
+    absence = survey.absence
     if survey.refused is not None:
         yield "start", f"is refused because of {survey.refused.name}"
+    elif absence is not None:
+        yield "start", f"is refused because {absence.name} {absence.what}"
+        yield "way out", f"{_cure(survey)}. For a copy or an older state: anabranch restore"
     elif survey.read:
         begin = f"reads {base.name}, then" if base is not None else "reads"
         cut = f", and cuts {survey.torn.name}" if survey.torn is not None and not running else ""
@@ -208,7 +217,8 @@ def file_object(facts: Facts) -> dict[str, Any]:
 def directory_object(survey: Survey, directory: Directory, *, running: bool) -> dict[str, Any]:
     """What a start would do with the whole."""
     fate = Fate.SOUND
-    if survey.refused is not None:
+    absence = survey.absence
+    if survey.refused is not None or absence is not None:
         fate = Fate.REFUSED
     elif survey.torn is not None:
         fate = Fate.CUT
@@ -217,6 +227,7 @@ def directory_object(survey: Survey, directory: Directory, *, running: bool) -> 
         "type": "directory",
         "fate": fate.value,
         "sound": survey.is_sound,
+        "absent": {"file": absence.name, "reason": absence.what} if absence is not None else None,
         "end_position": survey.end,
         "snapshot": survey.base.name if survey.base is not None else None,
         "superseded": survey.superseded,

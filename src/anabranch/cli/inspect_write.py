@@ -43,9 +43,10 @@ def write_log(
             print("anabranch: a start takes these files as they are: nothing was cut")
             ctx.exit(0 if survey.is_sound else 1)
         _only_what_was_named(directory, only, repair)
-        for line in _intention(repair):
+        for line in _intention(directory, repair):
             print(line, file=sys.stderr)
-        if not yes and not click.confirm("Cut it off?", err=True):
+        question = "Cut it off?" if repair.absence is None else "Go on without it?"
+        if not yes and not click.confirm(question, err=True):
             raise Failed("nothing was changed")
         forget_life(directory)  # others may have what is cut off
         kept = carry_out(directory, repair)
@@ -69,6 +70,8 @@ def write_log(
 
 def _only_what_was_named(directory: Directory, only: str | None, repair: Repair) -> None:
     """Refuse to cut at another place than the user has looked at."""
+    if repair.absence is not None:
+        return
     broken = repair.cut if repair.cut is not None else repair.aside[0]
     if only in (None, broken.name):
         return
@@ -78,7 +81,11 @@ def _only_what_was_named(directory: Directory, only: str | None, repair: Repair)
     )
 
 
-def _intention(repair: Repair) -> Iterator[str]:
+def _intention(directory: Directory, repair: Repair) -> Iterator[str]:
+    if repair.absence is not None:
+        yield f"{directory.shown(repair.absence.name)} {repair.absence.what}"
+        yield f"To be done without it: kept is what is here, up to position {repair.position}."
+        return
     cut = repair.cut
     if cut is not None:
         assert cut.problem is not None

@@ -9,6 +9,7 @@ import click
 from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
 from anabranch.cli.inspect_write import locked
 from anabranch.oplog.inspection import Survey
+from anabranch.oplog.manifest import ManifestFile
 from anabranch.server.lifetime import forget_life
 
 __all__ = ["command"]
@@ -20,9 +21,10 @@ __all__ = ["command"]
 def command(ctx: click.Context, path: Path) -> None:
     """Say that DIR was set back: to a backup, to an older state of its volume or machine.
 
-    Before a region starts from such files. It lacks what it did after they were made, and others
-    may have that: so it begins a new epoch, in which it numbers anew, and gets back what others
-    have. A server without regions needs no such mark.
+    Before a server starts from such files. What is here is taken for all there is then, whatever
+    the manifest beside it says of newer files. A region lacks what it did after the files were
+    made, and others may have that: so it begins a new epoch, in which it numbers anew, and gets
+    back what others have.
     """
     with lines_of_failure(ctx):
         directory, only = locate(path)
@@ -31,7 +33,8 @@ def command(ctx: click.Context, path: Path) -> None:
             raise Failed(f"{path} holds no log: name the directory that a server has its files in")
         with locked(directory):
             had_life = forget_life(directory)
+            ManifestFile(directory).forget()
     if had_life:
         print(f"{directory.path}: a region that starts from it begins a new epoch")
     else:
-        print(f"{directory.path}: marked already, or never used by a region")
+        print(f"{directory.path}: a start takes it as it is")

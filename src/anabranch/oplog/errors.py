@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["CorruptLogError", "LogError", "NewerFormatError", "other_mode", "too_few_databases"]
+__all__ = [
+    "AbsentFileError",
+    "CorruptLogError",
+    "LogError",
+    "NewerFormatError",
+    "other_mode",
+    "too_few_databases",
+]
 
 
 class LogError(AnabranchError):
@@ -24,6 +31,15 @@ class CorruptLogError(LogError):
         self.advice = advice
         text = f"{name} is damaged at byte {offset}: {what}"
         super().__init__(f"{text}. {advice}" if advice else text)
+
+
+class AbsentFileError(LogError):
+    """A file that must be there is missing, or too short. ``name`` is that file."""
+
+    def __init__(self, name: str, what: str, advice: str) -> None:
+        self.name = name
+        self.what = what
+        super().__init__(f"{name} {what}. {advice}")
 
 
 class NewerFormatError(LogError):

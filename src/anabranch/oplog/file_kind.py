@@ -44,10 +44,20 @@ def glance(data: bytes) -> FileHeader:
 class FileKind:
     """Log files, or snapshots."""
 
-    def __init__(self, what: str, magic: bytes, prefix: str, suffix: str, version: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        magic: bytes,
+        prefix: str,
+        suffix: str,
+        version: int,
+        *,
+        lowest_reader: int,
+    ) -> None:
         """``what`` is what a file of another kind is not: "this is no ..."."""
         self.magic = magic
         self.version = version
+        self._lowest_reader = lowest_reader
         self._what = what
         self._prefix = prefix
         self._suffix = suffix
@@ -65,7 +75,7 @@ class FileKind:
 
     def header(self, position: int) -> bytes:
         """How a new file begins."""
-        header = _HEADER.pack(self.magic, self.version, self.version, 0, position)
+        header = _HEADER.pack(self.magic, self.version, self._lowest_reader, 0, position)
         return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
 
     def read_header(self, data: bytes, name: str) -> int:

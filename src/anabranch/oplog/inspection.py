@@ -22,6 +22,7 @@ from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.facts import Due, Fate, SeenBatch, SeenRecord, SegmentFacts, SnapshotFacts
 from anabranch.oplog.file_kind import HEADER_BYTES, glance
+from anabranch.oplog.manifest import MANIFEST, Absence, read_manifest
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
@@ -52,6 +53,7 @@ class Survey:
         """``only`` is the one file to read; the names of the others still say what is its place."""
         self.storage = storage
         self.only = only
+        self._manifest, self._without_manifest = read_manifest(storage)
         names = sorted(storage.names())
         self.snapshots = [
             SnapshotFacts(name, storage.shown(name), position)
@@ -66,7 +68,7 @@ class Survey:
         self.unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
         """Snapshots that were never finished; a start removes them."""
         known = {facts.name for facts in self._all()}
-        self.strangers = sorted(set(names) - known - {*self.unfinished, _LOCK})
+        self.strangers = sorted(set(names) - known - {*self.unfinished, MANIFEST, _LOCK})
         """Files that a start does not look at."""
         for older in self.snapshots[:-1]:
             older.is_superseded = True
@@ -122,7 +124,25 @@ class Survey:
     @property
     def is_sound(self) -> bool:
         """Whether nothing at all is wrong with what was read."""
-        return all(facts.fate is Fate.SOUND for facts in self.read)
+        return self.absence is None and all(facts.fate is Fate.SOUND for facts in self.read)
+
+    @property
+    def absence(self) -> Absence | None:
+        """The file that is missing or too short, because of which a start is refused.
+
+        None if all is there, or if something else is why a start is refused.
+        """
+        if self.only is not None or self.refused is not None:
+            return None
+        if self._without_manifest is not None:
+            return self._without_manifest
+        firsts = [each.first for each in self.segments if each.sound]
+        return self._manifest.absence(
+            self.storage.boot,
+            end=self.end,
+            newest=max(firsts, default=None),
+            snapshot=self.base.position if self.base is not None else None,
+        )
 
     @property
     def end(self) -> int:
@@ -223,6 +243,10 @@ class Survey:
                     due = _due_after(due, seen)
             facts.due = due
             yield from turn
+        if facts.damage is None or facts.is_torn:
+            mismatch = self._manifest.mismatch(data, facts.first, facts.end)
+            if mismatch is not None:
+                facts.damage, facts.is_torn = mismatch, False
         if facts.damage is not None:
             self._look_behind(data, facts)
 
@@ -240,9 +264,8 @@ class Survey:
         if previous is not None:
             end = max(end, previous)
         if facts.first > end:
-            facts.misplaced = (
-                f"the log from position {end} to {facts.first}, just before this file, is missing"
-            )
+            snapshot = base.position if base is not None else None
+            facts.misplaced = self._manifest.gap(end, facts.first, snapshot)
             return None
         if previous is not None and facts.first < previous:
             facts.misplaced = f"it begins at position {facts.first}, within {before[-1].name}"

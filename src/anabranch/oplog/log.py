@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from errno import ENOENT
+from typing import Final
 
+from anabranch.oplog.manifest import TAIL_BYTES, ManifestFile
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.storage import LogFile, Storage
 from anabranch.oplog.stored import stored_batches
 
-__all__ = ["OpLog", "Segment", "Sync", "SyncFailedError"]
+__all__ = ["LOST", "OpLog", "Segment", "Sync", "SyncFailedError"]
+
+LOST: Final = "the data directory, or a file in it, was deleted or replaced below the server"
 
 
 class SyncFailedError(OSError):
@@ -72,17 +77,22 @@ class OpLog:
         end: int,
         segment_bytes: int,
         unborn: str | None = None,
+        manifest: ManifestFile | None = None,
     ) -> None:
         """Go on at position ``end``, behind the last of ``segments`` if there are any.
 
-        ``unborn`` is a file that holds nothing, and goes with the first write.
+        ``unborn`` is a file that holds nothing, and goes with the first write. ``manifest`` is
+        that of the directory, if somebody has it already.
         """
         self.storage = storage
+        self.manifest = ManifestFile(storage) if manifest is None else manifest
         self.segment_bytes = segment_bytes
         self.segments = segments
         self.end = end
         self.synced = self.end
         """All before this position is on the disk, as far as we know."""
+        self.is_lost = False
+        """What is written goes nowhere, see :meth:`look`: nothing more is."""
         self.needed_from: Callable[[], int] = lambda: self.end
         """The oldest position that somebody beside recovery still wants to read."""
         self._file: LogFile | None = None
@@ -90,6 +100,7 @@ class OpLog:
         self._unborn = unborn
         self._unsynced: list[LogFile] = []  # full files that are not closed yet
         self._running: Sync | None = None  # its files must stay open
+        self._tail = b""  # the last bytes that were written to the newest file
         self._begun = 0  # files
         self._names_synced = 0  # of them, those that the directory on the disk knows
 
@@ -107,8 +118,22 @@ class OpLog:
 
     # -- writing ------------------------------------------------------------------------------
 
+    def look(self) -> bool:
+        """Whether what is written goes to where a start looks for it; notes how far that is."""
+        file = self._file
+        self.is_lost = not (
+            self.storage.is_there()
+            and self.manifest.is_there()
+            and (file is None or file.is_there())
+        )
+        with suppress(OSError):  # the next note says more
+            self.note()
+        return not self.is_lost
+
     def append(self, data: bytes) -> None:
         """Write whole batches; after an :class:`OSError` the log is as if nothing was written."""
+        if self.is_lost:
+            raise FileNotFoundError(ENOENT, LOST)
         self._forget_unborn()
         file = self._file
         segment = self.segments[-1] if self.segments else None
@@ -127,6 +152,7 @@ class OpLog:
             raise
         segment.size += len(data)
         self.end += len(data)
+        self._tail = data[-TAIL_BYTES:]
 
     def begin_segment(self) -> None:
         """Write what comes next into a new file, unless the present one is empty."""
@@ -140,6 +166,17 @@ class OpLog:
             self._torn = True  # maybe
             self._file.sync()
             self.storage.sync()
+        self.note()
+
+    def note(self) -> None:
+        """Note how far the log has come; all of it must be there at the next start."""
+        newest = self.segments[-1].first if self.segments else None
+        self.manifest.note(newest=newest, written=self.end, synced=self.synced, tail=self._tail)
+
+    def note_end(self) -> None:
+        """Note it for good: nothing is written any more."""
+        self.note()
+        self.manifest.sync()
 
     def _forget_unborn(self) -> None:
         if self._unborn is not None:
@@ -154,6 +191,9 @@ class OpLog:
         The one before is finished first, so that only the newest can have an end that a crash
         takes away. Usually nearly all of it was synced in the background before.
         """
+        self.manifest.make()
+        if not self.look():
+            raise FileNotFoundError(ENOENT, LOST)
         self._forget_unborn()
         if self._file is not None:
             was_torn = self._torn
@@ -173,6 +213,7 @@ class OpLog:
         file = self.storage.create(segment.name)
         try:
             file.write(segment_header(segment.first))
+            self.manifest.note(newest=segment.first, written=self.end, synced=self.synced)
         except OSError:
             file.close()
             with suppress(OSError):
@@ -181,6 +222,7 @@ class OpLog:
         if self._file is not None:
             self._unsynced.append(self._file)
         self._file = file
+        self._tail = b""
         self._torn = False
         self._begun += 1
         self.segments.append(segment)
@@ -245,3 +287,4 @@ class OpLog:
             file.close()
         self._unsynced.clear()
         self._file = None
+        self.manifest.close()

@@ -28,6 +28,12 @@ class _File:
     def truncate(self, size: int) -> None:
         del self._data[size:]
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        self._data[offset : offset + len(data)] = data
+
+    def is_there(self) -> bool:
+        return True
+
     def close(self) -> None:
         pass
 
@@ -39,6 +45,15 @@ class Overlay:
         self._below = below
         self._changed: dict[str, bytearray] = {}
         self._gone: set[str] = set()
+
+    @property
+    def boot(self) -> str:
+        """See :class:`Storage`."""
+        return self._below.boot
+
+    def is_there(self) -> bool:
+        """See :class:`Storage`."""
+        return True
 
     def names(self) -> list[str]:
         """See :class:`Storage`."""
@@ -63,6 +78,10 @@ class Overlay:
         return _File(self._changed[name])
 
     def append(self, name: str) -> _File:
+        """See :class:`Storage`; what the file holds is read into memory."""
+        return _File(self._own(name))
+
+    def patch(self, name: str) -> _File:
         """See :class:`Storage`; what the file holds is read into memory."""
         return _File(self._own(name))
 

@@ -20,12 +20,14 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, Seen
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import (
+    AbsentFileError,
     CorruptLogError,
     NewerFormatError,
     other_mode,
     too_few_databases,
 )
 from anabranch.oplog.log import Segment
+from anabranch.oplog.manifest import Manifest, read_manifest
 from anabranch.oplog.segment import (
     SEGMENT_HEADER_BYTES,
     Damage,
@@ -50,6 +52,11 @@ _LOG_ADVICE = (
 )
 _SNAPSHOT_ADVICE = (
     "Nothing was changed. 'anabranch inspect snapshot {name}' says what can be done without it"
+)
+_ABSENCE_ADVICE = (
+    "Nothing was changed. Put the file back, or a whole backup of the directory. If these files "
+    "are a copy or an older state, 'anabranch restore DIR' accepts them; to go on without what is "
+    "missing, 'anabranch inspect log DIR --write' does"
 )
 
 
@@ -98,6 +105,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     :class:`OSError`. Both leave the files as they were.
     """
     report = Recovery()
+    manifest, absence = read_manifest(storage)
     names = sorted(storage.names())
     snapshots = [name for name in names if position_of(name) is not None]
     firsts = [first for name in names if (first := first_position_of(name)) is not None]
@@ -117,7 +125,16 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
             report.segments.append(Segment(first, following - first))  # only waits to be deleted
         else:
             with _advising(_LOG_ADVICE):
-                yield from _replay(storage, first, following, keyspace, report)
+                yield from _replay(storage, first, following, keyspace, report, manifest)
+    if absence is None:
+        absence = manifest.absence(
+            storage.boot,
+            end=report.end,
+            newest=firsts[-1] if firsts else None,
+            snapshot=report.snapshot_position if report.snapshot is not None else None,
+        )
+    if absence is not None:
+        raise AbsentFileError(storage.shown(absence.name), absence.what, _ABSENCE_ADVICE)
     if unborn is not None:
         report.unborn = unborn.name
         unborn.name = storage.shown(unborn.name)
@@ -182,6 +199,7 @@ def _replay(
     following: int | None,
     keyspace: Keyspace,
     report: Recovery,
+    manifest: Manifest,
 ) -> Iterator[Recovery]:
     """One segment; ``following`` is where the next one begins, None for the newest."""
     name = segment_name(first)
@@ -191,7 +209,7 @@ def _replay(
         data = file.read()
     check_segment_header(data, shown, first)
     if first > report.end:
-        _raise_gap(shown, report.end, first)
+        _raise_gap(shown, report, first, manifest)
     if report.segments and first < report.segments[-1].end:
         raise CorruptLogError(
             shown, 0, f"it begins at position {first}, within {report.segments[-1].name}"
@@ -219,14 +237,17 @@ def _replay(
             segment.size += batch.size
         report.bytes_done = before + at
         yield report
+    if (mismatch := manifest.mismatch(data, first, segment.end)) is not None:
+        raise CorruptLogError(shown, mismatch.offset, mismatch.what)
     report.bytes_done = before + len(data)
 
 
-def _raise_gap(shown: str, begin: int, end: int) -> NoReturn:
+def _raise_gap(shown: str, report: Recovery, first: int, manifest: Manifest) -> NoReturn:
+    snapshot = report.snapshot_position if report.snapshot is not None else None
     raise CorruptLogError(
         shown,
         0,
-        f"the log from position {begin} to {end}, just before this file, is missing",
+        manifest.gap(report.end, first, snapshot),
         "Put the missing files back, or a whole backup of the directory",
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from anabranch.errors import AnabranchError
 from anabranch.oplog.facts import SegmentFacts
 from anabranch.oplog.inspection import Survey
+from anabranch.oplog.manifest import Absence, ManifestFile
 from anabranch.oplog.storage import Storage
 
 __all__ = ["Repair", "RepairImpossible", "carry_out", "plan_repair", "way_out"]
@@ -32,6 +33,8 @@ class Repair:
     """The file that loses its end, from :attr:`SegmentFacts.sound` on."""
     aside: tuple[SegmentFacts, ...]
     """Files that no start is to read any more."""
+    absence: Absence | None = None
+    """What is missing, and is to be done without."""
 
     @property
     def lost_bytes(self) -> int:
@@ -65,7 +68,8 @@ def plan_repair(survey: Survey) -> Repair | None:
     live = [facts for facts in survey.segments if not facts.is_superseded]
     broken = next((facts for facts in live if facts.problem is not None), None)
     if broken is None:
-        return None
+        absence = survey.absence
+        return None if absence is None else Repair(survey.end, None, (), absence)
     if broken.is_newer:
         raise RepairImpossible(
             f"{broken.shown} was written by a newer server and is not damaged. "
@@ -112,6 +116,7 @@ def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
         with closing(storage.append(cut.name)) as tail:
             tail.truncate(cut.sound)
             tail.sync()
+    ManifestFile(storage).forget()
     return kept
 
 

@@ -38,9 +38,13 @@ __all__ = [
     "why_unborn",
 ]
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""Files of version 1 may have no manifest beside them (:mod:`anabranch.oplog.manifest`)."""
+
 SEGMENT_HEADER_BYTES: Final = file_kind.HEADER_BYTES
-_KIND: Final = file_kind.FileKind("log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION)
+_KIND: Final = file_kind.FileKind(
+    "log file", b"ANABRLOG", "log-", ".ablog", FORMAT_VERSION, lowest_reader=1
+)
 
 
 class Damage(NamedTuple):

@@ -50,7 +50,9 @@ __all__ = [
 
 FORMAT_VERSION: Final = 2
 """2: a group may have several records of pending entries for one region; formerly it had one."""
-_KIND: Final = file_kind.FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION)
+_KIND: Final = file_kind.FileKind(
+    "snapshot", b"ANABRSNP", "snapshot-", ".absnap", FORMAT_VERSION, lowest_reader=2
+)
 _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["LogFile", "Storage"]
+__all__ = ["LogFile", "PatchFile", "ReadFile", "Storage"]
 
 
 class LogFile(Protocol):
@@ -22,6 +22,25 @@ class LogFile(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut to ``size`` bytes; writing goes on there."""
+
+    def is_there(self) -> bool:
+        """Whether the name still leads to this file: it was neither deleted nor replaced."""
+
+    def close(self) -> None:
+        """Let go of the file, synced or not."""
+
+
+class PatchFile(Protocol):
+    """A file that is overwritten in place and never changes its size."""
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Replace bytes; after an error any part of them may be there."""
+
+    def sync(self) -> None:
+        """Return when everything before is on the disk."""
+
+    def is_there(self) -> bool:
+        """See :class:`LogFile`."""
 
     def close(self) -> None:
         """Let go of the file, synced or not."""
@@ -40,6 +59,16 @@ class ReadFile(Protocol):
 class Storage(Protocol):
     """One directory."""
 
+    @property
+    def boot(self) -> str:
+        """What tells one life of the machine from another; empty if that cannot be told.
+
+        Within one life everything is there that was written; in the next one, what was synced.
+        """
+
+    def is_there(self) -> bool:
+        """Whether the directory is still the one that was opened, neither deleted nor replaced."""
+
     def names(self) -> list[str]:
         """All files in it."""
 
@@ -54,6 +83,9 @@ class Storage(Protocol):
 
     def append(self, name: str) -> LogFile:
         """Go on writing at the end of a file that is there."""
+
+    def patch(self, name: str) -> PatchFile:
+        """Overwrite parts of a file that is there."""
 
     def rename(self, name: str, target: str) -> None:
         """Give a file another name, replacing what had it."""

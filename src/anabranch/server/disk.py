@@ -9,26 +9,36 @@ from pathlib import Path
 from typing import IO, Final
 
 from anabranch.errors import ConfigError
-from anabranch.oplog.storage import LogFile
+from anabranch.oplog.storage import LogFile, PatchFile
 
 __all__ = ["Directory", "lock_directory"]
 
 _LOCK: Final = "lock"
+_PID_BYTES: Final = 32
+"""No process ID and end of line is longer."""
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _File:
-    """A file written at its end, without a buffer of ours."""
+    """A file that is written without a buffer of ours, at its end or in place."""
 
     def __init__(self, path: Path, flags: int) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_APPEND | flags, 0o644)
+        self._path = path
+        self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o644)
 
     def write(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._handle, rest) :]
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        os.pwrite(self._handle, data, offset)
+
     def sync(self) -> None:
         os.fdatasync(self._handle)
+
+    def is_there(self) -> bool:
+        return has_name(self._handle, self._path)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._handle, size)
@@ -42,6 +52,22 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.lock: IO[bytes] | None = None
+        """What :func:`lock_directory` has returned, if it was called."""
+        self._boot: str | None = None
+
+    @property
+    def boot(self) -> str:
+        """See :class:`Storage`."""
+        if self._boot is None:
+            self._boot = ""
+            with suppress(OSError):
+                self._boot = _BOOT_ID.read_text().strip()
+        return self._boot
+
+    def is_there(self) -> bool:
+        """See :class:`Storage`."""
+        return self.lock is None or has_name(self.lock.fileno(), self.path / _LOCK)
 
     def names(self) -> list[str]:
         """See :class:`Storage`."""
@@ -57,9 +83,13 @@ class Directory:
 
     def create(self, name: str) -> LogFile:
         """See :class:`Storage`."""
-        return _File(self.path / name, os.O_CREAT | os.O_TRUNC)
+        return _File(self.path / name, os.O_APPEND | os.O_CREAT | os.O_TRUNC)
 
     def append(self, name: str) -> LogFile:
+        """See :class:`Storage`."""
+        return _File(self.path / name, os.O_APPEND)
+
+    def patch(self, name: str) -> PatchFile:
         """See :class:`Storage`."""
         return _File(self.path / name, 0)
 
@@ -78,6 +108,14 @@ class Directory:
     def shown(self, name: str) -> str:
         """See :class:`Storage`."""
         return str(self.path / name)
+
+
+def has_name(handle: int, path: Path) -> bool:
+    """Whether a path still leads to the open file: it was neither deleted nor replaced."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
 
 
 def _sync_names(directory: Path) -> None:
@@ -106,12 +144,19 @@ def lock_directory(path: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.seek(0)
-        owner = file.read(32).decode("ascii", "replace").strip()
+        owner = file.read(_PID_BYTES).decode("ascii", "replace").strip()
         file.close()
         raise ConfigError(
             f"another server{f' (pid {owner})' if owner else ''} is using {path}. "
             "Stop it, or give this one a --dir of its own"
         ) from None
+    file.seek(0)
+    if file.read(_PID_BYTES).strip(b"0123456789\n"):
+        file.close()
+        raise ConfigError(
+            f"{path / _LOCK} is not the lock of a server: it holds other data, and was not "
+            "changed. Move it to where it belongs; a start makes another one"
+        )
     with suppress(OSError):
         file.truncate(0)
         file.write(b"%d\n" % os.getpid())

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.commands.withheld import Withheld
 from anabranch.effects.touched import Touched, is_ageing
-from anabranch.oplog.log import SyncFailedError
+from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 from anabranch.server.logs import emit
@@ -242,10 +242,7 @@ class Durability:
             self._break(problem)
             return
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            if self._in_trouble(reason):
-                waiting = len(self._unwritten)
-                emit("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
+            self._report(problem.strerror or str(problem))
             loop = asyncio.get_running_loop()
             self._retry = loop.call_later(RETRY_S, self._try_again)
             return
@@ -300,6 +297,16 @@ class Durability:
             events, self.withheld.events = self.withheld.events, []
             region.context.publish(events)
             emit("warning", "oplog.writes_again")
+
+    def _report(self, reason: str) -> None:
+        """Nothing can be written for now."""
+        if not self._in_trouble(reason):
+            return
+        if reason == LOST:
+            emit("error", "oplog.directory_lost", reason=reason)
+        else:
+            waiting = len(self._unwritten)
+            emit("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
 
     def _in_trouble(self, reason: str) -> bool:
         """Refuse writes, and reads of what is not safe.
@@ -366,12 +373,26 @@ class Durability:
         if not (turn.effects or self._unwritten or self.broken):
             turn.effects += self._notes.at_rest()
             self._write_turn(log, turn)
+        self._look(log)
         self._answer(log)
+
+    def _look(self, log: OpLog) -> bool:
+        """Whether the files that are written are in their places; writes wait until they are."""
+        if self.broken:
+            return False
+        if log.look():
+            if self.trouble == LOST and not self._unwritten:
+                self._out_of_trouble()
+            return True
+        self._report(LOST)
+        return False
 
     def begin_sync(self) -> None:
         """Sync what is written, unless that is going on or would change nothing."""
         log = self.log
         if log is None or self._syncing is not None or self.broken or log.synced == log.end:
+            return
+        if log.is_lost:
             return
         sync = log.begin_sync()
         self._sync_began = self._now()
@@ -400,15 +421,14 @@ class Durability:
         self.last_sync_s = self._now() - self._sync_began
         if self.broken:  # another one has failed meanwhile, and the system tells of that once only
             return False
-        if isinstance(problem, FileNotFoundError):
-            # No sync has failed: the directory is gone. Somebody may put it back.
-            if self._in_trouble(problem.strerror or str(problem)):
-                emit("error", "oplog.write_failed", reason=problem.strerror, waiting_bytes=0)
-            return False
-        if problem is not None:
+        # If the directory is gone, no sync has failed: somebody may put it back.
+        is_gone = isinstance(problem, FileNotFoundError)
+        if problem is not None and not is_gone:
             self._break(problem)
             return False
         if self.log is not None:
+            if not self._look(self.log) or is_gone:
+                return False
             self.log.finish_sync(sync)
         if not self._unwritten:
             self._out_of_trouble()
@@ -446,6 +466,7 @@ class Durability:
             self.turn.effects += self._notes.at_the_end()
             self._write_turn(self.log, self.turn)
             self._settle()
+            self.log.note_end()
 
     def _settle(self) -> None:
         log = self.log
@@ -457,7 +478,7 @@ class Durability:
             self._retry = None
         self.commit()
         self._finish_sync()  # with appendfsync always it has just begun another
-        if self.broken or self._unwritten:
+        if self.broken or self._unwritten or not self._look(log):
             raise OSError(0, self.trouble)
         if log.synced < log.end:
             sync = log.begin_sync()

@@ -10,8 +10,7 @@ does if somebody has said that the files were set back (:func:`forget_life`).
 from __future__ import annotations
 
 import json
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from anabranch.keyspace.replica import epoch_of
@@ -20,19 +19,11 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
     from anabranch.replication.local import RegionLocal
 
-__all__ = ["CLEAN", "Lifetime", "begin_life", "boot_id", "forget_life"]
+__all__ = ["CLEAN", "Lifetime", "begin_life", "forget_life"]
 
 _FILE: Final = "lifetime"
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 CLEAN: Final = "clean"
-
-
-def boot_id() -> str:
-    """What tells one start of the machine from another; empty where that is not told."""
-    with suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return ""
 
 
 def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str, *, was_cut: bool) -> None:
@@ -62,9 +53,8 @@ def forget_life(storage: Storage) -> bool:
 class Lifetime:
     """The file in which a server notes how it lives."""
 
-    def __init__(self, storage: Storage, boot: str) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._boot = boot
         self._written = ""
 
     def may_go_on(self) -> bool:
@@ -77,7 +67,7 @@ class Lifetime:
             except ValueError:
                 return False
         return (isinstance(before, dict) and before.get("ended") in ("always", CLEAN)) or (
-            isinstance(before, dict) and before.get("boot") == self._boot != ""
+            isinstance(before, dict) and before.get("boot") == self._storage.boot != ""
         )
 
     def note(self, ended: str) -> None:
@@ -89,7 +79,7 @@ class Lifetime:
             return
         file = self._storage.create(_FILE + ".new")
         try:
-            file.write(json.dumps({"boot": self._boot, "ended": ended}).encode())
+            file.write(json.dumps({"boot": self._storage.boot, "ended": ended}).encode())
             file.sync()
         finally:
             file.close()

@@ -3,6 +3,7 @@
 ::
 
     <dir>/<appenddirname>/lock                     held by the server that uses the directory
+                          manifest                 which files must be there, and how far they go
                           log-<position>.ablog     segments of the log
                           snapshot-<position>.absnap
 
@@ -20,6 +21,7 @@ from anabranch.errors import CommandError, ConfigError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
+from anabranch.oplog.manifest import ManifestFile
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import Contents, position_of
@@ -60,6 +62,7 @@ class Persistence:
         self.snapshots = Snapshots(self._region, self._snapshot_finished)
         self._lock: IO[bytes] | None = None
         self._storage: Directory | None = None
+        self._manifest: ManifestFile | None = None
         self._turn = Turn(server.region.replica)
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
@@ -113,6 +116,9 @@ class Persistence:
         if self._storage is None:
             self._lock = lock_directory(path)
             self._storage = self._server.open_directory(path)
+            self._storage.lock = self._lock
+        if self._manifest is None:
+            self._manifest = ManifestFile(self._storage)
         return self._storage
 
     def _recovered(self, report: Recovery, seconds: float) -> None:
@@ -120,6 +126,8 @@ class Persistence:
         self._turn.next_number = report.next_number
         self._end = report.end
         self._covered = report.snapshot_position
+        if report.snapshot is not None and self._manifest is not None:
+            self._manifest.snapshot = report.snapshot_position
         self.snapshots.saved_ms = report.snapshot_ms
         if report.snapshot is not None and self._storage is not None:
             self.snapshots.size = self._storage.size(report.snapshot)
@@ -151,6 +159,7 @@ class Persistence:
             end=report.end,
             segment_bytes=self._settings.oplog_segment_bytes,
             unborn=report.unborn,
+            manifest=self._manifest,
         )
         try:
             log.secure()
@@ -234,10 +243,15 @@ class Persistence:
 
     def _snapshot_finished(self, position: int) -> None:
         """What the snapshot has made superfluous goes; a failure to delete is no failure."""
-        storage = self._storage
+        storage, manifest = self._storage, self._manifest
         assert storage is not None
-        self._covered = position
+        assert manifest is not None
+        self._covered = manifest.snapshot = position
         try:
+            if self.durability.log is not None:
+                self.durability.log.note()
+            elif position >= self._end:
+                manifest.note(newest=None, written=position, synced=position)
             for name in storage.names():
                 other = position_of(name)
                 if other is not None and other < position:
@@ -368,6 +382,7 @@ class Persistence:
                     end=self._end,
                     segment_bytes=self._settings.oplog_segment_bytes,
                     unborn=None if self.recovered is None else self.recovered.unborn,
+                    manifest=self._manifest,
                 )
                 self.durability.start(log, self._turn)
             else:

@@ -32,7 +32,7 @@ from anabranch.server.identity import (
     removal_noted,
     set_back_noted,
 )
-from anabranch.server.lifetime import CLEAN, Lifetime, begin_life, boot_id
+from anabranch.server.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Regions(RegionLocal):
         if not (self.replica.cluster_id or settings.cluster_create or settings.join):
             raise ConfigError(HAS_NO_CLUSTER)
         self.open_log(storage, log)
-        self._lifetime = Lifetime(storage, boot_id())
+        self._lifetime = Lifetime(storage)
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)

@@ -39,7 +39,8 @@ class _Contents:
 
     def __init__(self) -> None:
         self.durable = b""
-        self.changes: list[bytes | int] = []  # bytes appended, or the size it was cut to
+        # Bytes appended, the size it was cut to, or an offset and the bytes written over it:
+        self.changes: list[bytes | int | tuple[int, bytes]] = []
         self.now = bytearray()
         self.holes = 0
 
@@ -51,6 +52,10 @@ class _Contents:
         del self.now[size:]
         self.changes.append(size)
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        self.now[offset : offset + len(data)] = data
+        self.changes.append((offset, data))
+
     def after_crash(self, rng: random.Random, *, holes: bool) -> bytes:
         data = bytearray(self.durable)
         kept = rng.randint(0, len(self.changes))
@@ -58,6 +63,11 @@ class _Contents:
             if isinstance(change, int):
                 if index < kept:
                     del data[change:]
+            elif isinstance(change, tuple):
+                offset, written = change
+                if index == kept:
+                    written = written[: rng.randint(0, len(written))]
+                data[offset : offset + len(written)] = written
             elif index == kept:
                 if rng.random() < 0.5:  # else it ends with a whole write
                     data += change[: rng.randint(0, len(change))]
@@ -109,6 +119,14 @@ class _Handle:
             self._storage.free += len(self._contents.now) - size
         self._contents.truncate(size)
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        assert not self.closed
+        self._storage.check("overwrite", self._name)
+        self._contents.overwrite(offset, data)
+
+    def is_there(self) -> bool:
+        return self._storage.leads_to(self._name, self._contents)
+
     def close(self) -> None:
         assert not self.closed, "closed twice"
         self.closed = True
@@ -117,8 +135,9 @@ class _Handle:
 class MemoryStorage:
     """See :class:`anabranch.oplog.storage.Storage`."""
 
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+    def __init__(self, files: dict[str, bytes] | None = None, boot: str = "") -> None:
         """``files`` are there and synced."""
+        self.boot = boot
         self._names: dict[str, _Contents] = {}
         for name, data in (files or {}).items():
             contents = self._names[name] = _Contents()
@@ -175,6 +194,10 @@ class MemoryStorage:
 
     # -- storage ------------------------------------------------------------------------------
 
+    def is_there(self) -> bool:
+        """See :class:`Storage`."""
+        return True
+
     def names(self) -> list[str]:
         """See :class:`Storage`."""
         return list(self._names)
@@ -203,6 +226,15 @@ class MemoryStorage:
         """See :class:`Storage`."""
         self.check("append", name)
         return _Handle(self, name, self._file(name))
+
+    def patch(self, name: str) -> _Handle:
+        """See :class:`Storage`."""
+        self.check("patch", name)
+        return _Handle(self, name, self._file(name))
+
+    def leads_to(self, name: str, contents: _Contents) -> bool:
+        """Whether a file still has its name."""
+        return self._names.get(name) is contents
 
     def rename(self, name: str, target: str) -> None:
         """See :class:`Storage`."""

@@ -141,6 +141,7 @@ class SimulatedJournal:
         if not (self.turn.effects or self._unwritten or self.broken):
             self.turn.effects += self._notes.at_rest()
             self._write_turn()
+        self._log.look()
 
     def begin_sync(self) -> None:
         """Sync what is written; it takes some ms."""
@@ -167,6 +168,7 @@ class SimulatedJournal:
         self.turn.effects += self._notes.at_the_end()
         self._write_turn()
         self._settle()
+        self._log.note_end()
 
     def _settle(self) -> None:
         self._retry_at = None

@@ -52,7 +52,7 @@ class Node:
         self.chance = chance
         self.has_changed = has_changed
         self.clock = WallClock(timeline)
-        self.disk = MemoryStorage()
+        self.disk = MemoryStorage(boot="boot 1")
         self.process: Process | None = None
         self.paused_until = 0.0
         self.boots = 1
@@ -150,6 +150,7 @@ class Node:
         self.disk = self.disk.crash(self.chance, holes=self.chance.random() < 0.5)
         self.record.reached["hole left by a power failure"] += self.disk.holes
         self.disk.free = free
+        self.disk.boot = f"boot {self.boots}"
 
     def stop(self) -> None:
         """An orderly stop."""
@@ -173,7 +174,7 @@ class Node:
         self.boots += 1
         self.record.say(self.number, "has lost its disk")
         self.record.reached["disk lost"] += 1
-        self.disk = MemoryStorage()
+        self.disk = MemoryStorage(boot=f"boot {self.boots}")
         self.is_rotten = False
         self._whole = None
         self._synced = 0

@@ -119,7 +119,7 @@ class Process(RegionLocal):
         node = self.node
         self.open_log(node.disk, log)
         self.journal.on_taken = self.taken
-        self._lifetime = Lifetime(node.disk, f"boot {node.boots}")
+        self._lifetime = Lifetime(node.disk)
         own = self.replica.own
         was_cut = self.report.cut is not None
         begin_life(self, self._lifetime, node.settings.appendfsync, was_cut=was_cut)
@@ -313,6 +313,8 @@ class Process(RegionLocal):
         self.node.record.reached["snapshot taken"] += 1
         self.node.record.say(self.node.number, "snapshot is finished")
         with suppress(OSError):
+            self.log.manifest.snapshot = snapshot.position
+            self.log.note()
             for name in self.node.disk.names():
                 other = position_of(name)
                 if other is not None and other < snapshot.position:

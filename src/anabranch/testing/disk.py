@@ -56,6 +56,7 @@ class _File:
         self._disk = disk
         self.sync = file.sync
         self.truncate = file.truncate
+        self.is_there = file.is_there
         self.close = file.close
 
     def write(self, data: bytes) -> None:

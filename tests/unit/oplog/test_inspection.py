@@ -19,7 +19,7 @@ from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segmen
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.region.turn import Turn
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.support.kept_life import KeptLife
+from tests.support.kept_life import KeptLife, restored
 from tests.support.random_life import random_life
 from tests.support.recorder import OTHER_LINES, everything_in
 
@@ -48,8 +48,7 @@ def some_life(seed: int) -> KeptLife:
 
 
 def files_of(life: KeptLife) -> dict[str, bytes]:
-    assert isinstance(life.storage, MemoryStorage)
-    return life.storage.files()
+    return life.files()
 
 
 def survey_of(storage: MemoryStorage, only: str | None = None) -> Survey:
@@ -130,7 +129,7 @@ def test_a_file_that_could_not_be_begun_is_called_torn() -> None:
     files = files_of(life)
     last = life.log.segments[-1]
     begin = last.first + 1  # within what was written
-    storage = MemoryStorage({**files, segment_name(begin): segment_header(begin)})
+    storage = restored({**files, segment_name(begin): segment_header(begin)})
     survey = survey_of(storage)
     assert survey.torn is not None
     assert survey.torn.name == segment_name(begin)
@@ -140,7 +139,7 @@ def test_a_file_that_could_not_be_begun_is_called_torn() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_sound_is_called_sound(seed: int) -> None:
     life = some_life(seed)
-    storage = MemoryStorage(files_of(life))
+    storage = restored(files_of(life))
     survey = survey_of(storage)
     assert survey.is_sound
     assert survey.refused is survey.torn is None
@@ -157,7 +156,7 @@ def test_what_is_foretold_is_what_a_start_does(seed: int) -> None:
         files = damaged(rng, files_of(some_life(seed)))
         if rng.random() < 0.2 and files:
             files = damaged(rng, {name: data or b"\0" for name, data in files.items()})
-        storage = MemoryStorage(files)
+        storage = restored(files)
         survey = survey_of(storage)
         outcome, end = start(storage)
         assert foretold(survey) == outcome
@@ -173,7 +172,7 @@ def test_a_repair_keeps_the_turns_before_the_damage_and_all_bytes(seed: int) -> 
     repaired = 0
     for _ in range(150):
         files = damaged(rng, files_of(life))
-        storage = MemoryStorage(files)
+        storage = restored(files)
         try:
             repair = plan_repair(survey_of(storage))
         except RepairImpossible:
@@ -211,11 +210,11 @@ def test_a_repair_that_fails_half_way_can_be_tried_again(operation: str, after: 
     name = sorted(files)[-3]  # two are behind it
     at = len(files[name]) // 2
     files = {**files, name: files[name][:at] + b"\xff" * 8 + files[name][at + 8 :]}
-    wanted = plan_repair(survey_of(MemoryStorage(files)))
+    wanted = plan_repair(survey_of(restored(files)))
     assert wanted is not None
     assert len(wanted.aside) >= 2
     assert wanted.cut is not None
-    storage = MemoryStorage(files)
+    storage = restored(files)
     storage.faults.append(Fault(operation, after=after, keep=3))
     try:
         carry_out(storage, wanted)
@@ -240,7 +239,7 @@ def test_the_newest_file_is_put_aside_first() -> None:
     files = files_of(life)
     name, *later = sorted(files)
     files[name] = files[name][: len(files[name]) // 2]
-    storage = MemoryStorage(files)
+    storage = restored(files)
     repair = plan_repair(survey_of(storage))
     assert repair is not None
     storage.faults.append(Fault("rename", after=1))
@@ -255,7 +254,7 @@ def test_files_behind_a_damaged_one_are_judged_by_themselves() -> None:
     files = files_of(life)
     name = sorted(files)[1]
     files[name] = files[name][: len(files[name]) // 2]
-    survey = survey_of(MemoryStorage(files))
+    survey = survey_of(restored(files))
     assert [facts.fate for facts in survey.segments if facts.name != name] == [Fate.SOUND] * (
         len(files) - 1
     )
@@ -289,9 +288,9 @@ def test_a_file_is_counted() -> None:
     life.run("XADD s 1-0 f v", "XADD s 2-0 f v", "XGROUP CREATE s g 0")
     life.run("XREADGROUP GROUP g c COUNT 2 STREAMS s >", "SET k v", "RENAME k l")
     ((name, data),) = files_of(life).items()
-    survey = survey_of(MemoryStorage({name: data}))
+    survey = survey_of(restored({name: data}))
     (facts,) = survey.segments
-    assert (facts.version, facts.first, facts.end) == (1, 0, life.log.end)
+    assert (facts.version, facts.first, facts.end) == (2, 0, life.log.end)
     assert (facts.size, facts.sound) == (len(data), len(data))
     assert facts.turns == 2
     assert facts.batches == 3
@@ -311,7 +310,7 @@ def test_a_snapshot_is_counted() -> None:
     life.run("XGROUP CREATE s g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS s >", "XDEL s 9000-0")
     life.run("SET k v", "EXPIRE k 100", "SADD m 1 2", "RPUSH l 1", "ACL SETUSER ann on")
     life.snapshot()
-    (facts,) = survey_of(MemoryStorage(files_of(life))).snapshots
+    (facts,) = survey_of(restored(files_of(life))).snapshots
     assert facts.fate is Fate.SOUND
     assert (facts.version, facts.position, facts.wall_ms) == (2, life.log.end, 1)
     assert facts.next_number == life.turn.next_number
@@ -331,7 +330,7 @@ def test_what_is_lost_behind_a_damage_is_counted() -> None:
         ends.append(life.log.end)
     ((name, data),) = files_of(life).items()
     at = SEGMENT_HEADER_BYTES + ends[2] - 1
-    survey = survey_of(MemoryStorage({name: data[:at] + b"!" + data[at + 1 :]}))
+    survey = survey_of(restored({name: data[:at] + b"!" + data[at + 1 :]}))
     (facts,) = survey.segments
     assert facts.turns == 2
     assert facts.end == ends[1]
@@ -369,7 +368,7 @@ def test_damage_that_no_start_reads_is_told_but_hinders_nobody() -> None:
     life = a_life(1, snapshot_after=6)
     files = files_of(life)
     old = segment_name(0)
-    storage = MemoryStorage({**files, old: files[old][:-5]})
+    storage = restored({**files, old: files[old][:-5]})
     survey = survey_of(storage)
     assert survey.segments[0].fate is Fate.UNREAD
     assert not survey.is_sound
@@ -382,7 +381,7 @@ def test_one_file_is_judged_by_its_place_among_the_others() -> None:
     files = files_of(life)
     first, *_, last = sorted(files)
     for name, fate in ((first, Fate.REFUSED), (last, Fate.CUT)):
-        storage = MemoryStorage({**files, name: files[name][:-3]})
+        storage = restored({**files, name: files[name][:-3]})
         survey = survey_of(storage, name)
         (facts,) = survey.read
         assert isinstance(facts, SegmentFacts)
@@ -394,7 +393,7 @@ def test_a_file_under_another_name_can_be_looked_at() -> None:
     files = files_of(life)
     log = sorted(files)[1]
     snapshot = max(files)
-    storage = MemoryStorage({"copy": files[log], "other": files[snapshot], "torn": files[log][:-1]})
+    storage = restored({"copy": files[log], "other": files[snapshot], "torn": files[log][:-1]})
     (facts,) = survey_of(storage, "copy").read
     assert isinstance(facts, SegmentFacts)
     assert segment_name(facts.first) == log
@@ -411,7 +410,7 @@ def test_a_file_that_begins_within_another_is_put_aside() -> None:
     files = files_of(life)
     first, second, *later = sorted(files)
     files[first] += files[second][SEGMENT_HEADER_BYTES:]
-    storage = MemoryStorage(files)
+    storage = restored(files)
     survey = survey_of(storage)
     begin = survey.segments[1].first
     assert survey.segments[1].problem == (0, f"it begins at position {begin}, within {first}")
@@ -432,7 +431,7 @@ def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> N
         turn.effects.append(kinds.SetString(0, b"k", b"v"))
         end = len(data)
         data += turn.take(1)
-    storage = MemoryStorage({segment_name(0): data})
+    storage = restored({segment_name(0): data})
     survey = survey_of(storage)
     (facts,) = survey.segments
     assert facts.problem == (end, "effect number 9 where 3 was due")
@@ -482,12 +481,12 @@ def test_a_damaged_snapshot_is_not_cut_and_the_way_out_is_true() -> None:
     files = files_of(life)
     name = max(files)
     files[name] = files[name][:-1]
-    storage = MemoryStorage(files)
+    storage = restored(files)
     with pytest.raises(RepairImpossible, match="Move it out of the directory: the log holds all"):
         plan_repair(survey_of(storage))
     assert "the log holds all" in way_out(survey_of(storage, name))
     del files[name]
-    storage = MemoryStorage(files)
+    storage = restored(files)
     keyspace = Keyspace()
     *_, report = recover(storage, keyspace)
     assert everything_in(keyspace) == life.everything()
@@ -498,7 +497,7 @@ def test_a_damaged_snapshot_without_the_log_before_it_needs_a_backup() -> None:
     life = a_life(1, snapshot_after=6, retire=True)
     files = files_of(life)
     name = max(files)
-    storage = MemoryStorage({**files, name: files[name][:-1]})
+    storage = restored({**files, name: files[name][:-1]})
     with pytest.raises(RepairImpossible, match="Restore a backup of the directory"):
         plan_repair(survey_of(storage))
 
@@ -508,7 +507,7 @@ def test_a_log_without_its_beginning_is_not_put_aside() -> None:
     files = files_of(life)
     del files[segment_name(0)]
     with pytest.raises(RepairImpossible, match="Put the missing files back"):
-        plan_repair(survey_of(MemoryStorage(files)))
+        plan_repair(survey_of(restored(files)))
 
 
 # -- an overlay -------------------------------------------------------------------------------

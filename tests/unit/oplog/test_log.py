@@ -32,6 +32,11 @@ def new_log(storage: MemoryStorage, segment_bytes: int = 1) -> OpLog:
     return OpLog(storage, [], end=0, segment_bytes=segment_bytes)
 
 
+def logs(storage: MemoryStorage) -> list[str]:
+    """The files of the log, in their order."""
+    return sorted(name for name in storage.names() if first_position_of(name) is not None)
+
+
 # -- writing ----------------------------------------------------------------------------------
 
 
@@ -41,13 +46,11 @@ def test_a_file_is_begun_when_the_last_is_full() -> None:
     log = new_log(storage, segment_bytes=2 * size)
     for number in range(1, 6):
         log.append(batch(number))
-    assert sorted(storage.names()) == [segment_name(n * size) for n in (0, 2, 4)]
+    assert logs(storage) == [segment_name(n * size) for n in (0, 2, 4)]
     assert [segment.size for segment in log.segments] == [2 * size, 2 * size, size]
     assert (log.end, log.size) == (5 * size, 5 * size)
-    for name, data in storage.files().items():
-        first = first_position_of(name)
-        assert first is not None
-        assert data.startswith(segment_header(first))
+    for name, segment in zip(logs(storage), log.segments, strict=True):
+        assert storage.files()[name].startswith(segment_header(segment.first))
     keyspace, report = recovered(storage)
     assert report.batches == 5
     assert report.end == log.end
@@ -58,7 +61,7 @@ def test_a_turn_is_never_split_between_files() -> None:
     storage = MemoryStorage()
     log = new_log(storage, segment_bytes=100)
     log.append(batch(1, 1000))
-    assert len(storage.names()) == 1
+    assert len(logs(storage)) == 1
 
 
 def test_a_new_file_is_not_begun_behind_an_empty_one() -> None:
@@ -66,11 +69,11 @@ def test_a_new_file_is_not_begun_behind_an_empty_one() -> None:
     log = new_log(storage)
     log.begin_segment()
     log.begin_segment()
-    assert storage.names() == [segment_name(0)]
+    assert logs(storage) == [segment_name(0)]
     log.append(batch(1))
     log.begin_segment()
     log.begin_segment()
-    assert sorted(storage.names()) == [segment_name(0), segment_name(len(batch(1)))]
+    assert logs(storage) == [segment_name(0), segment_name(len(batch(1)))]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 30, 70])
@@ -281,7 +284,7 @@ def filled() -> tuple[MemoryStorage, OpLog, list[int]]:
 def test_files_before_a_position_go() -> None:
     storage, log, firsts = filled()
     assert log.retire(firsts[2]) == 2
-    assert sorted(storage.names()) == [segment_name(first) for first in firsts[2:]]
+    assert logs(storage) == [segment_name(first) for first in firsts[2:]]
     assert log.retire(firsts[3] - 1) == 0
     assert log.retire(firsts[3]) == 1
     assert log.retire(firsts[3]) == 0
@@ -290,7 +293,7 @@ def test_files_before_a_position_go() -> None:
 def test_the_newest_file_stays() -> None:
     storage, log, firsts = filled()
     assert log.retire(log.end) == 4
-    assert storage.names() == [segment_name(firsts[-1])]
+    assert logs(storage) == [segment_name(firsts[-1])]
     log.append(batch(6))
     assert log.end == log.segments[-1].end
 

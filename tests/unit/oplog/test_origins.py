@@ -89,7 +89,7 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
         written.write(1, number)
     told: list[str] = []
     written.origins.on_damage = lambda problem: told.append(str(problem))
-    (name,) = written.storage.names()
+    (name,) = (each.name for each in written.log.segments)
     sound = written.storage.files()[name]
     assert written.numbers(1, 0) == [1, 2, 3, 4, 5]
     size = written.size
@@ -125,7 +125,7 @@ def test_what_a_start_finds_damaged_is_not_sent_either() -> None:
     written = Written()
     for number in range(1, 6):
         written.write(1, number)
-    (name,) = written.storage.names()
+    (name,) = (each.name for each in written.log.segments)
     damaged = bytearray(written.storage.files()[name])
     damaged[SEGMENT_HEADER_BYTES + 2 * written.size + 3] ^= CONTINUES  # it is sent without
     _put(written.storage, name, bytes(damaged))

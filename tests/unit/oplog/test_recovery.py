@@ -17,7 +17,7 @@ from anabranch.oplog.recovery import recover
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, segment_header, segment_name
 from anabranch.oplog.snapshot import snapshot_name
 from anabranch.simulator.disk import Fault, MemoryStorage
-from tests.support.kept_life import KeptLife, go_on, recovered
+from tests.support.kept_life import KeptLife, go_on, recovered, restored
 from tests.support.random_life import random_life
 from tests.support.recorder import OTHER_LINES, everything_in
 
@@ -96,10 +96,9 @@ def with_hole(*, synced: int) -> tuple[MemoryStorage, int, Any]:
         ends.append(life.log.end + SEGMENT_HEADER_BYTES)
         if number == synced:
             life.sync()
-    assert isinstance(life.storage, MemoryStorage)
-    ((name, whole),) = life.storage.files().items()
+    ((name, whole),) = life.files().items()
     begin, end, *_ = ends
-    disk = MemoryStorage({name: whole[:begin] + bytes(end - begin) + whole[end:]})
+    disk = restored({name: whole[:begin] + bytes(end - begin) + whole[end:]})
     return disk, begin, life.states[begin - SEGMENT_HEADER_BYTES]
 
 
@@ -144,7 +143,7 @@ def test_a_file_without_its_whole_header_never_held_anything(size: int) -> None:
     life.run("SET k 1")
     end = life.log.end
     assert isinstance(life.storage, MemoryStorage)
-    storage = MemoryStorage({**life.storage.files(), segment_name(end): segment_header(end)[:size]})
+    storage = restored({**life.storage.files(), segment_name(end): segment_header(end)[:size]})
     keyspace, report = recovered(storage)
     assert everything_in(keyspace) == life.everything()
     assert report.cut is not None
@@ -166,7 +165,7 @@ def test_a_file_with_nothing_but_its_header_is_gone_on_with() -> None:
     keyspace, report = recovered(life.storage)
     assert [segment.size for segment in report.segments] == [life.log.end, 0]
     go_on(life.storage, keyspace, report, b"after")
-    assert len(life.storage.names()) == 2
+    assert len(life.files()) == 2
     assert everything_in(recovered(life.storage)[0]) == everything_in(keyspace)
 
 
@@ -219,11 +218,10 @@ def test_a_log_that_ends_before_the_snapshot_is_superfluous() -> None:
     life = KeptLife()
     life.run("SET k 1")
     life.snapshot()
-    assert isinstance(life.storage, MemoryStorage)
-    files = life.storage.files()
+    files = life.files()
     (snapshot,) = (name for name in files if name.startswith("snapshot-"))
     (old, _) = sorted(name for name in files if name.startswith("log-"))
-    storage = MemoryStorage({snapshot: files[snapshot], old: files[old][:-3]})
+    storage = restored({snapshot: files[snapshot], old: files[old][:-3]})
     keyspace, report = recovered(storage)
     assert everything_in(keyspace) == life.everything()
     assert report.segments == []
@@ -266,11 +264,10 @@ def test_a_gap_names_the_positions_that_are_missing() -> None:
 def test_files_that_overlap_are_refused() -> None:
     life = several_files()
     first, second = life.log.segments[:2]
-    assert isinstance(life.storage, MemoryStorage)
-    files = life.storage.files()
+    files = life.files()
     files[first.name] += files[second.name][SEGMENT_HEADER_BYTES:]
     with pytest.raises(CorruptLogError, match=f"within {first.name}"):
-        recovered(MemoryStorage(files))
+        recovered(restored(files))
 
 
 # -- versions ---------------------------------------------------------------------------------
@@ -287,19 +284,18 @@ def with_header_field(data: bytes, at: int, value: int, size: int = 2) -> bytes:
 def one_file() -> tuple[str, bytes]:
     life = KeptLife()
     life.run("SET k 1")
-    assert isinstance(life.storage, MemoryStorage)
-    ((name, data),) = life.storage.files().items()
+    ((name, data),) = life.files().items()
     return name, data
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "size"), [(10, 2, 2), (12, 1, 4), (12, 1 << 31, 4)], ids=["lowest", "f", "f31"]
+    ("at", "value", "size"), [(10, 3, 2), (12, 1, 4), (12, 1 << 31, 4)], ids=["lowest", "f", "f31"]
 )
 def test_a_file_that_needs_a_newer_server_is_refused_and_left_alone(
     at: int, value: int, size: int
 ) -> None:
     name, data = one_file()
-    storage = MemoryStorage({name: with_header_field(data, at, value, size)})
+    storage = restored({name: with_header_field(data, at, value, size)})
     before = storage.files()
     with pytest.raises(NewerFormatError, match="start the newer version again") as refusal:
         recovered(storage)
@@ -309,7 +305,7 @@ def test_a_file_that_needs_a_newer_server_is_refused_and_left_alone(
 
 def test_a_file_of_a_newer_server_that_we_can_read_is_read() -> None:
     name, data = one_file()
-    keyspace, report = recovered(MemoryStorage({name: with_header_field(data, 8, 2)}))
+    keyspace, report = recovered(restored({name: with_header_field(data, 8, 3)}))
     assert report.effects == 1
     assert keyspace.databases[0].values.keys() == {b"k"}
 
@@ -321,7 +317,7 @@ def test_a_sound_batch_of_a_newer_server_is_no_torn_tail(at: int, value: int) ->
     batch[at] = value
     header = bytes(batch[:33])
     batch[33:41] = xxh3_64_intdigest(header + bytes(batch[41:])).to_bytes(8, "little")
-    storage = MemoryStorage({name: data + bytes(batch)})
+    storage = restored({name: data + bytes(batch)})
     before = storage.files()
     with pytest.raises(NewerFormatError, match="newer server"):
         recovered(storage)
@@ -334,7 +330,7 @@ def test_a_sound_batch_of_a_newer_server_is_no_torn_tail(at: int, value: int) ->
 def refused(*effects: kinds.Effect, first: int = 2, flags: int = 0) -> CorruptLogError:
     name, data = one_file()
     batch = encode_batch(effects, region=0, epoch=0, first=first, wall_ms=1, flags=flags)
-    storage = MemoryStorage({name: data + batch})
+    storage = restored({name: data + batch})
     before = storage.files()
     with pytest.raises(CorruptLogError) as refusal:
         recovered(storage)
@@ -363,7 +359,7 @@ def test_an_effect_number_that_is_not_due_is_refused() -> None:
 
 def test_a_file_that_cannot_be_read_is_an_os_error_and_changes_nothing() -> None:
     name, data = one_file()
-    storage = MemoryStorage({name: data + b"torn"})
+    storage = restored({name: data + b"torn"})
     storage.faults = [Fault("open", errno.EACCES)]
     before = storage.files()
     with pytest.raises(PermissionError):
@@ -375,11 +371,11 @@ def test_a_file_that_cannot_be_read_is_an_os_error_and_changes_nothing() -> None
 def test_a_torn_end_is_cut_by_the_first_write_and_not_before(operation: str) -> None:
     """Whoever starts next must find it, too, if this start does not come so far."""
     name, data = one_file()
-    storage = MemoryStorage({name: data + b"torn"})
+    storage = restored({name: data + b"torn"})
     keyspace, report = recovered(storage)
     assert report.end == len(data) - SEGMENT_HEADER_BYTES
     assert report.cut is not None
-    assert storage.files() == {name: data + b"torn"}
+    assert storage.files()[name] == data + b"torn"
     storage.faults = [Fault(operation, errno.EROFS)]
     with pytest.raises(OSError, match="Read-only"):
         go_on(storage, keyspace, report, b"after")

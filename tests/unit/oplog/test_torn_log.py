@@ -14,7 +14,7 @@ from anabranch.oplog.errors import CorruptLogError, LogError, NewerFormatError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX, Recovery
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in, segment_name
 from anabranch.simulator.disk import MemoryStorage
-from tests.support.kept_life import KeptLife, go_on, recovered
+from tests.support.kept_life import KeptLife, go_on, recovered, restored
 from tests.support.recorder import everything_in
 
 LAST_TURN = (
@@ -55,7 +55,7 @@ class Log:
         life.run(*LAST_TURN)
         self.states = life.states
         assert isinstance(life.storage, MemoryStorage)
-        self.files = life.storage.files()
+        self.files = life.files()
         self.last = life.log.segments[-1].name
         self.last_turn_at = SEGMENT_HEADER_BYTES + self.boundary - life.log.segments[-1].first
         self.needed = {
@@ -70,7 +70,7 @@ class Log:
         files = {**self.files, name: data or b""}
         if data is None:
             del files[name]
-        return MemoryStorage(files)
+        return restored(files)
 
     def outcome(self, storage: MemoryStorage) -> int | None:
         """Recover: the position of the state that was found, None for a refusal.
@@ -127,7 +127,7 @@ def test_the_log_is_what_these_tests_need(with_snapshot: bool) -> None:
         (True, False),
     ]
     assert made.last_turn_at > SEGMENT_HEADER_BYTES, "another turn stands before it in its file"
-    keyspace, report = recovered(MemoryStorage(made.files))
+    keyspace, report = recovered(restored(made.files))
     assert report.end == max(made.states)
     assert everything_in(keyspace) == made.states[report.end]
     assert (report.snapshot is not None) == with_snapshot
@@ -230,7 +230,9 @@ def test_damage_anywhere_gives_a_state_that_was_or_a_refusal(
 
 
 @SNAPSHOT
-def test_a_missing_file_is_noticed_unless_it_is_the_last(with_snapshot: bool) -> None:
+def test_a_missing_file_is_noticed_unless_the_manifest_asks_for_nothing(
+    with_snapshot: bool,
+) -> None:
     made = log(with_snapshot)
     for name in made.files:
         found = made.outcome(made.changed(name, None))
@@ -263,7 +265,7 @@ def test_two_files_exchanged_are_noticed() -> None:
     for one, other in pairwise(logs):
         files = {**made.files, one: made.files[other], other: made.files[one]}
         with pytest.raises(CorruptLogError, match="the header says position"):
-            recovered(MemoryStorage(files))
+            recovered(restored(files))
 
 
 def test_turns_of_one_file_in_another_order_are_noticed() -> None:

@@ -1,0 +1,244 @@
+"""Which files must be there: how far the log had come when that was last noted.
+
+The files of a log cannot say that a newer one is missing. So one small file beside them names the
+newest ones, and says how far the log was written and how far it was on the disk. It is overwritten
+in place, without a sync: what a process has written outlives the process, and after a power failure
+only what was synced is asked for. Two records take turns, so that one of them is whole.
+
+The file is made before the first file of the log is. A file of the log says in the version of its
+header that it must be there (:data:`anabranch.oplog.segment.FORMAT_VERSION`).
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from anabranch.oplog.errors import NewerFormatError
+from anabranch.oplog.file_kind import HEADER_BYTES, glance
+from anabranch.oplog.segment import (
+    FORMAT_VERSION,
+    SEGMENT_HEADER_BYTES,
+    Damage,
+    first_position_of,
+    segment_name,
+)
+from anabranch.oplog.snapshot import snapshot_name
+
+if TYPE_CHECKING:
+    from anabranch.oplog.storage import PatchFile, Storage
+
+__all__ = ["MANIFEST", "TAIL_BYTES", "Absence", "Manifest", "ManifestFile", "read_manifest"]
+
+MANIFEST: Final = "manifest"
+"""The name of the file."""
+
+SLOT_BYTES: Final = 4096
+"""Between the beginnings of the two records: no disk writes them together."""
+
+TAIL_BYTES: Final = 64
+"""At most so many of the last bytes of the log are compared."""
+
+_VERSION: Final = 1
+_MAGIC: Final = b"ABRMANIF"
+_HEAD: Final = struct.Struct("<8sHHIQ")  # magic, version, lowest reader, bytes, sequence
+_CHECKSUM: Final = struct.Struct("<Q")
+_HEAD_BYTES: Final = _HEAD.size + _CHECKSUM.size
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """What is not there although it was."""
+
+    name: str
+    """The file that is missing or too short."""
+    what: str
+    """A phrase that goes on behind the name."""
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """What was noted. As it is by default, it asks for nothing."""
+
+    boot: str = ""
+    """The life of the machine in which this was written."""
+    newest: int | None = None
+    """The position of the newest file of the log; None if there was none."""
+    written: int = 0
+    """The log was written up to this position. It says nothing in another life of the machine."""
+    synced: int = 0
+    """The log, or the newest snapshot without one, was on the disk up to this position."""
+    snapshot: int | None = None
+    """The position of the newest snapshot; None if there was none."""
+    tail_bytes: int = 0
+    """So many bytes before ``written`` have ..."""
+    tail_hash: int = 0
+    """... this XXH3-64."""
+
+    def absence(
+        self, boot: str, *, end: int, newest: int | None, snapshot: int | None
+    ) -> Absence | None:
+        """What is missing in a directory that was read up to position ``end``.
+
+        ``newest`` is the position of its newest file of the log that has a header, ``snapshot``
+        that of its newest snapshot; None if there is none.
+        """
+        is_same_life = boot == self.boot != ""
+        due = self.written if is_same_life else self.synced
+        lacks_newest = self.newest is not None and (newest is None or newest < self.newest)
+        # A snapshot of a server without a log stands for the log before it, as a whole.
+        is_covered = snapshot is not None and snapshot > self.written
+        if end >= due and not (is_same_life and lacks_newest and not is_covered):
+            return None
+        if self.newest is not None and lacks_newest and (is_same_life or due > self.newest):
+            return Absence(segment_name(self.newest), f"is missing, and {MANIFEST} names it")
+        if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
+            return Absence(snapshot_name(self.snapshot), f"is missing, and {MANIFEST} names it")
+        if newest is None:
+            return Absence(
+                MANIFEST, f"says that there was a log up to position {due}, and none is here"
+            )
+        what = f"ends at position {end}, and {MANIFEST} says that there was a log up to {due}"
+        return Absence(segment_name(newest), what)
+
+    def gap(self, begin: int, end: int, snapshot: int | None) -> str:
+        """What is missing where a file begins at ``end`` and all before it ends at ``begin``."""
+        text = f"the log from position {begin} to {end}, just before this file, is missing"
+        if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
+            text += f", and so is {snapshot_name(self.snapshot)}"
+        return text
+
+    def mismatch(self, data: bytes, first: int, end: int) -> Damage | None:
+        """Whether the file of the log that begins at ``first`` is not the one that was noted.
+
+        ``data`` is all of it, and ``end`` the position up to which it is sound.
+        """
+        if first != self.newest or not self.tail_bytes or end < self.written:
+            return None
+        behind = SEGMENT_HEADER_BYTES + self.written - first
+        begin = behind - self.tail_bytes
+        if xxh3_64_intdigest(data[begin:behind]) == self.tail_hash:
+            return None
+        what = f"its bytes before position {self.written} are not those noted in {MANIFEST}"
+        return Damage(begin, what, begin)
+
+
+def read_manifest(storage: Storage) -> tuple[Manifest, Absence | None]:
+    """What the directory's manifest says, and what is wrong with the manifest itself.
+
+    Raises :class:`NewerFormatError` for one that we must not read, and :class:`OSError`.
+    """
+    names = storage.names()
+    if MANIFEST not in names:
+        if any(_needs_manifest(storage, name) for name in names):
+            return Manifest(), Absence(MANIFEST, "is missing: it names the files that must be here")
+        return Manifest(), None
+    with closing(storage.open(MANIFEST)) as file:
+        data = file.read()
+    found = _newest_record(data, storage.shown(MANIFEST))
+    if found is None:
+        return Manifest(), Absence(MANIFEST, "is damaged: it names the files that must be here")
+    return found[1], None
+
+
+def _needs_manifest(storage: Storage, name: str) -> bool:
+    """Whether a file was made beside a manifest."""
+    if first_position_of(name) is None:
+        return False
+    with closing(storage.open(name)) as file:
+        return glance(file.read(HEADER_BYTES)).version >= FORMAT_VERSION
+
+
+def _newest_record(data: bytes, shown: str) -> tuple[int, Manifest] | None:
+    """``(sequence, manifest)`` of the newest sound record; None if none is sound."""
+    found: list[tuple[int, Manifest]] = []
+    for at in (0, SLOT_BYTES):
+        slot = data[at : at + SLOT_BYTES]
+        if len(slot) < _HEAD_BYTES:
+            continue
+        magic, version, lowest, size, sequence = _HEAD.unpack_from(slot)
+        (expected,) = _CHECKSUM.unpack_from(slot, _HEAD.size)
+        body = slot[_HEAD_BYTES : _HEAD_BYTES + size]
+        if magic != _MAGIC or expected != xxh3_64_intdigest(slot[: _HEAD.size] + body):
+            continue
+        if lowest > _VERSION:
+            raise NewerFormatError(
+                f"{shown} was written by a newer server (format {version}). Nothing was changed; "
+                "start the newer version again, or export the data with it"
+            )
+        found.append((sequence, msgspec.msgpack.decode(body, type=Manifest)))
+    return max(found, key=lambda each: each[0], default=None)
+
+
+def _record(sequence: int, manifest: Manifest) -> bytes:
+    body = msgspec.msgpack.encode(manifest)
+    head = _HEAD.pack(_MAGIC, _VERSION, _VERSION, len(body), sequence)
+    return head + _CHECKSUM.pack(xxh3_64_intdigest(head + body)) + body
+
+
+class ManifestFile:
+    """The manifest of a directory that is in use."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._file: PatchFile | None = None
+        self._sequence = 0
+        self._noted = Manifest()
+        self.snapshot: int | None = None
+        """The position of the newest snapshot; None if there is none."""
+
+    def make(self) -> None:
+        """See to it that there is one. Raises :class:`OSError`."""
+        if self._file is not None:
+            return
+        storage = self.storage
+        found = None
+        if MANIFEST in storage.names():
+            with closing(storage.open(MANIFEST)) as file:
+                found = _newest_record(file.read(), storage.shown(MANIFEST))
+        if found is None:
+            self.forget()
+            found = (0, Manifest())
+        self._sequence, self._noted = found
+        if self.snapshot is None:
+            self.snapshot = self._noted.snapshot
+        self._file = storage.patch(MANIFEST)
+
+    def forget(self) -> None:
+        """Ask for nothing from now on: what is there is all there is. Raises :class:`OSError`."""
+        storage = self.storage
+        with closing(storage.create(MANIFEST + ".new")) as file:
+            file.write(_record(0, Manifest()).ljust(2 * SLOT_BYTES, b"\0"))
+            file.sync()
+        storage.rename(MANIFEST + ".new", MANIFEST)
+        storage.sync()
+
+    def note(self, *, newest: int | None, written: int, synced: int, tail: bytes = b"") -> None:
+        """What must be there from now on; see :class:`Manifest`. Raises :class:`OSError`."""
+        self.make()
+        tail_hash = xxh3_64_intdigest(tail) if tail else 0
+        manifest = Manifest(
+            self.storage.boot, newest, written, synced, self.snapshot, len(tail), tail_hash
+        )
+        if manifest == self._noted or self._file is None:
+            return
+        sequence = self._sequence + 1
+        self._file.overwrite(SLOT_BYTES * (sequence % 2), _record(sequence, manifest))
+        self._sequence, self._noted = sequence, manifest
+
+    def sync(self) -> None:
+        """Return when what was noted is on the disk. Raises :class:`OSError`."""
+        if self._file is not None:
+            self._file.sync()
+
+    def is_there(self) -> bool:
+        """Whether the file still has its name; True before it is used."""
+        return self._file is None or self._file.is_there()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
