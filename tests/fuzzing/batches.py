@@ -14,6 +14,7 @@ import io
 import random
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
@@ -51,6 +52,8 @@ __all__ = ["run"]
 CASES_A_STAGE: Final = 200
 """With as many changes of one unit the next stage begins."""
 
+STAGES_A_HISTORY: Final = 8
+
 UNCHANGED_EVERY: Final = 50
 """Refusals behind which the whole state is compared with what it was."""
 
@@ -71,7 +74,8 @@ class Moment(NamedTuple):
     unit: Unit
 
 
-def stage_of(seed: int) -> Moment:
+@lru_cache(1)
+def moments(seed: int) -> list[Moment]:
     """Where a history comes to."""
     found: list[Moment] = []
     taken = Node.receive
@@ -92,7 +96,7 @@ def stage_of(seed: int) -> Moment:
         finally:
             Node.receive = taken  # type: ignore[method-assign]
         seed += 1
-    return random.Random(seed).choice(found)
+    return found
 
 
 class _Local:
@@ -102,7 +106,7 @@ class _Local:
         self._target = target
         self.cluster_id = "c"
         self.removed: dict[int, int] = target.replica.removed
-        self.is_full = False
+        self.is_full = self.is_over = False
 
     @property
     def origin(self) -> int:
@@ -155,6 +159,7 @@ class Target:
         self.replica: Replica = replica
         replica.members.update(stage.members)
         self.session = self.region.open_session("127.0.0.1:1", "127.0.0.1:2")
+        self._fresh: tuple[Receiver, Session] | None = None
         self.before = self.state()
         self.vector = dict(replica.vector)
 
@@ -164,14 +169,9 @@ class Target:
 
     def receive(self, batches: Sequence[bytes]) -> str:
         """Hand over batches of a link; what became of them."""
-        config = ReplicationConfig("r", "h", 1, "run", lambda: self.clock.us // 1000)
-        local = cast("Local", _Local(self))
-        mesh = Mesh(local, cast("Transport", _Silence()), config, random.Random(1))
-        receiver = Receiver(mesh)
-        origin = self.stage.unit.origin
-        session = Session(1, 0.0, Stage.UP, None, 0.0, region=region_of(origin), origin=origin)
-        mesh.sessions[1] = session
-        mesh.peer(session.region).session = session
+        if self._fresh is None:
+            self._fresh = self._receiver()
+        receiver, session = self._fresh
         try:
             for raw in batches:
                 receiver.batch(session, raw, 0.0)
@@ -180,12 +180,26 @@ class Target:
                 receiver.grant(session)
         except Refusal:
             return "refused"
+        finally:
+            if receiver.buffer or receiver.rejected or session.ungranted:
+                self._fresh = None
         assert receiver.refused is None, receiver.refused
         if receiver.rejected:
             return "rejected"
         if self.replica.vector != self.vector:
             return "applied"
         return "waits" if receiver.buffer else "repeated"
+
+    def _receiver(self) -> tuple[Receiver, Session]:
+        """A receiver with a link that is up, and has heard nothing yet."""
+        config = ReplicationConfig("r", "h", 1, "run", lambda: self.clock.us // 1000)
+        local = cast("Local", _Local(self))
+        mesh = Mesh(local, cast("Transport", _Silence()), config, random.Random(1))
+        origin = self.stage.unit.origin
+        session = Session(1, 0.0, Stage.UP, None, 0.0, region=region_of(origin), origin=origin)
+        mesh.sessions[1] = session
+        mesh.peer(session.region).session = session
+        return Receiver(mesh), session
 
     def look(self, *, closely: bool) -> None:
         """Everything that is there is as it should be, and can be read."""
@@ -335,12 +349,13 @@ def run(cases: range, seed: int, outcomes: Outcomes) -> None:
     """Some cases."""
     target: Target | None = None
     refusals = 0
-    stage = stage_of(seed * 1_000_000 + cases[0] // CASES_A_STAGE)
-    block = cases[0] // CASES_A_STAGE
+    block = -1
+    stage: Moment | None = None
     for case in cases:
-        if block != case // CASES_A_STAGE:
+        if stage is None or block != case // CASES_A_STAGE:
             block = case // CASES_A_STAGE
-            stage = stage_of(seed * 1_000_000 + block)
+            some = moments(seed * 1_000_000 + block // STAGES_A_HISTORY)
+            stage = random.Random(f"{seed} {block}").choice(some)
             target = None
         rng = random.Random(f"{seed} {case}")
         try:
