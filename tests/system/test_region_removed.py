@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,40 @@ def test_a_member_is_not_salvaged(tmp_path: Path) -> None:
     dry = run("--dir", str(us.directory / "data"), "--dry-run")
     assert dry.returncode == 0
     assert "0 live entries" in dry.stdout
+
+
+def test_of_two_that_remove_each_other_a_third_one_keeps_what_is_written(tmp_path: Path) -> None:
+    servers = regions_in(tmp_path, "eu", "us", "ap")
+    eu, us, ap = clients = [client_of(server) for server in servers]
+    for client in clients:
+        wait_until(are(client, "in_sync", 2), "in sync")
+    eu.execute_command("AB.LINK", "us", "PAUSE")
+    us.execute_command("AB.LINK", "eu", "PAUSE")
+    eu.execute_command("AB.REGION", "REMOVE", "us", "FORCE")
+    us.execute_command("AB.REGION", "REMOVE", "eu", "FORCE")
+
+    def takes_writes(client: Any) -> bool:
+        with suppress(redis.ReadOnlyError):
+            return bool(client.xadd("s", {"f": "v"}))
+        return False
+
+    def members(client: Any) -> set[int]:
+        rows = client.execute_command("AB.REGION", "LIST")
+        return {row["region"] for row in rows if row["state"] != "removed"}
+
+    def writers() -> list[Any]:
+        return [client for client in clients if takes_writes(client)]
+
+    wait_until(lambda: len(writers()) < 3, "one of them is told")
+    # A pause is lifted although its region is no member any more.
+    eu.execute_command("AB.LINK", "us", "RESUME")
+    us.execute_command("AB.LINK", "eu", "RESUME")
+    wait_until(lambda: len(writers()) == len(members(ap)), "all are told that are to stop")
+    going_on = writers()
+    assert ap in going_on
+    assert all(members(client) == members(ap) for client in going_on)
+    wait_until(lambda: len({client.xlen("s") for client in going_on}) == 1, "they agree")
+    for server in servers:
+        assert not mistakes(server)
+    for client in clients:
+        client.close()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anabranch.commands.context import Context
     from anabranch.commands.host import Regions
 
-__all__ = ["cluster", "member", "other"]
+__all__ = ["cluster", "member", "once_other", "other"]
 
 _ALONE = (
     "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
@@ -43,3 +43,15 @@ def other(replica: Replica, raw: bytes) -> int:
     if number == replica.region:
         raise CommandError("ERR This is the region you are talking to: name another one")
     return number
+
+
+def once_other(replica: Replica, raw: bytes) -> int:
+    """The same, or a region that was removed: by its number, or the name it had."""
+    word = raw.decode("utf-8", "replace")
+    for number in replica.removed:
+        if number not in replica.members and word in {
+            str(number),
+            replica.former_names.get(number),
+        }:
+            return number
+    return other(replica, raw)

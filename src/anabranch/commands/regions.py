@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.commands import texts
 from anabranch.commands.debug import check_allowed
 from anabranch.commands.help import help_row
-from anabranch.commands.members import cluster, member, other
+from anabranch.commands.members import cluster, member, once_other
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.verifying import repair
 from anabranch.errors import CommandError
@@ -188,7 +188,7 @@ def link(ctx: Context, args: list[bytes]) -> bytes:
     """AB.LINK region PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes."""
     check_allowed(ctx, "AB.LINK")
     replica, regions = cluster(ctx)
-    number = other(replica, args[1])
+    number = once_other(replica, args[1])
     known = _FAULTS.get(args[2].lower())
     if known is None:
         raise CommandError(texts.SYNTAX)

@@ -41,6 +41,7 @@ def figures(region: int, name: str, state: str = "in_sync", **facts: Any) -> Pee
         "held_bytes": 0,
         "held_oldest_ms": 0.0,
         "relayed_for": [],
+        "refusal": "",
         "counters": Counters(),
     }
     return PeerFigures(region=region, name=name, state=state, **values | facts)
@@ -313,6 +314,22 @@ def test_faults_add_up_until_the_link_is_resumed(server: Harness, others: FakeRe
     server.do("AB.LINK", "us", "RESUME")
     assert not any(fault.values())
     assert others.changed == 6
+
+
+def test_a_fault_outlives_the_membership_and_can_be_lifted(
+    server: Harness, others: FakeRegions
+) -> None:
+    server.do("AB.LINK", "us", "PAUSE")
+    replica = server.region.replica
+    assert replica is not None
+    del replica.members[2]
+    replica.removed[2] = 0
+    replica.former_names[2] = "us"
+    server.do("AB.LINK", "us", "RESUME")
+    assert not others.faults[2].paused
+    server.do("AB.LINK", "2", "DELAY", "5")
+    assert others.faults[2].delay_ms == 5.0
+    assert server.error("AB.LINK", "3333", "RESUME") == "ERR No region is called '3333'"
 
 
 @pytest.mark.parametrize(
