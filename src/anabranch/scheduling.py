@@ -49,6 +49,9 @@ SLICE_NS: Final = 1_000_000
 TURN_NS: Final = 4_000_000
 """For all that is left over, in one turn of the event loop; the same for those served at once."""
 
+MUCH_NS: Final = TURN_NS // 2
+"""From here on the time of those served at once is counted by the clock."""
+
 LEAST_NS: Final = 50_000
 """For somebody who is served at once when others have used up the turn."""
 
@@ -71,7 +74,8 @@ class Scheduler:
         self._is_awake = True  # a turn is under way, or somebody was asked for one
         self._first: OrderedDict[Work, None] = OrderedDict()
         self._queue: OrderedDict[Work, None] = OrderedDict()
-        self._newcomers_end_ns = 0  # when they have used up the turn; 0 before they used much
+        self._newcomers_ns = 0  # for how long they were served, since the turn before
+        self._newcomers_end_ns = 0  # when they have used up the turn; 0 before half of it is used
 
     def drive(self, wake: Callable[[], None]) -> None:
         """From now on work is cut; ``wake`` sees to it that :meth:`run_turn` is called soon.
@@ -90,23 +94,27 @@ class Scheduler:
     # -- who is served at once ----------------------------------------------------------------
 
     def begin(self) -> int:
-        """Give a slice to somebody who has nothing left over; :meth:`end` wants what it returns."""
+        """Give a slice to somebody who has nothing left over; :meth:`end` wants what it returns.
+
+        Without :meth:`end` it does not count, and lasts until somebody else has a slice.
+        """
         now = self.ticks_ns()
-        if self._outside_ns == NEVER:
-            return now
-        deadline = now + SLICE_NS
         if self._newcomers_end_ns:
-            deadline = max(min(deadline, self._newcomers_end_ns), now + LEAST_NS)
-        self.deadline_ns = deadline
+            end = self._newcomers_end_ns
+            self.deadline_ns = max(min(now + SLICE_NS, end), now + LEAST_NS)
+        elif not self._outside_ns:
+            self.deadline_ns = now + SLICE_NS
         return now
 
     def end(self, began_ns: int) -> None:
         """Whoever :meth:`begin` was called for was served."""
-        self.deadline_ns = self._outside_ns
-        if self._outside_ns == NEVER:
+        outside = self.deadline_ns = self._outside_ns
+        if outside or self._newcomers_end_ns:
             return
-        if not self._newcomers_end_ns and self.ticks_ns() - began_ns > LEAST_NS:
-            self._newcomers_end_ns = began_ns + TURN_NS
+        now = self.ticks_ns()
+        spent = self._newcomers_ns = self._newcomers_ns + now - began_ns
+        if spent >= MUCH_NS:  # a turn costs something: there is none after each short request
+            self._newcomers_end_ns = max(now + TURN_NS - spent, 1)
             self._ask_for_turn()
 
     @property
@@ -142,7 +150,7 @@ class Scheduler:
     def run_turn(self) -> None:
         """Do what is left over, until the time of a turn is used up; ask for another if needed."""
         self._is_awake = True
-        self._newcomers_end_ns = 0
+        self._newcomers_ns = self._newcomers_end_ns = 0
         try:
             for _ in range(len(self._first)):
                 self._run_next(self._first)

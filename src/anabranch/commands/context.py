@@ -192,13 +192,15 @@ class Context:
                     self.session.written = replica.own, replica.vector[replica.own]
                 if self.record is not None:
                     self.record(each)
-        self.publish(events)
+        if events:
+            self.publish(events)
 
     def carry_out(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""
         events = self._events(effect) if self.settings.notify_remote_effects else ()
         self._apply(effect)
-        self.publish(events)
+        if events:
+            self.publish(events)
 
     def _events(self, effect: kinds.Effect) -> Sequence[Event]:
         """What to publish of a change; that depends on what was there before it."""

@@ -60,6 +60,7 @@ class Session:
         self.commands = 0
         self.written: Dot | None = None  # its latest effect that goes to other regions
         self.stalled = False  # the client does not read what it is sent
+        self.delayed = False  # until those are served whom its last request woke
         self.closing = False  # close once the outbox is written
         self.connection: Any = None  # the transport side, opaque to the core
         self.plain = False

@@ -12,8 +12,9 @@ waits or does I/O.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.acl_rules import AclRegistry
 from anabranch.commands.channels import Channels
@@ -43,6 +44,13 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
 __all__ = ["Region"]
+
+QUICK_NS: Final = 5_000
+"""The deadline is not looked at after requests that took less: a piece of a pipeline holds so few
+that they take some milliseconds in all (``PIECE_BYTES`` in :mod:`anabranch.server.connection`)."""
+
+BACKLOG_PIECE: Final = 512
+"""Requests taken from a backlog at a time."""
 
 
 class Region:
@@ -137,7 +145,7 @@ class Region:
         The rest stays in the backlog behind a request that blocks or that a pause holds back, and
         when the slice of time is over that the caller has from the scheduler.
         """
-        if session.backlog or not self.can_go_on(session):
+        if session.backlog or session.waiter is not None or session.stalled or session.delayed:
             session.backlog.extend(requests)
             return
         now_ms = self.clock.now_us() // 1000
@@ -152,9 +160,10 @@ class Region:
         entries = dispatcher.entries
         guards = dispatcher.guarded_by
         ready = self.keyspace.ready
-        slower_than_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
+        noted_ns = min(self.slowlog.threshold_ns, self.latency.threshold_ns)
+        looked_at_ns = min(noted_ns, QUICK_NS)
         waking = self.waking
-        untouched = len(ready) if waking.is_under_way else 0  # made ready by others
+        untouched = len(ready) if ready and waking.is_under_way else 0  # made ready by others
         ticks = self.clock.ticks_ns
         out = session.outbox
         entry: Entry | None = None
@@ -164,14 +173,11 @@ class Region:
         gated = True  # whether the gates may have changed since the last request
         function: CommandFunction | None = None
         histogram: list[int] = []
+        is_done = False
         rest = iter(requests)
         started = ticks()
-        deadline = max(self.scheduler.deadline_ns, started + 1)
+        deadline = self.scheduler.deadline_ns
         for args in rest:
-            if started >= deadline:
-                session.backlog.append(args)
-                session.backlog.extend(rest)
-                break
             try:
                 if args[0] != name or not low <= len(args) <= high:
                     name = None
@@ -191,12 +197,16 @@ class Region:
                     if reply is QUEUED:  # EXEC will call it, and account for that
                         self.say(session, entry, reply)
                         started = ticks()
+                        if started >= deadline:
+                            break
                         continue
                 else:
                     reply = function(ctx, args)  # type: ignore[misc]
             except RequestRefused as refusal:
                 self.say(session, entry, dispatcher.failed(refusal))
                 started = ticks()
+                if started >= deadline:
+                    break
                 continue
             except CommandError as failure:
                 entry.failed += 1  # type: ignore[union-attr]
@@ -212,23 +222,28 @@ class Region:
                 else:
                     out.append(reply)
             elif not self.can_go_on(session):
-                session.backlog.extend(rest)
                 break
             total_ns += spent
             histogram[spent.bit_length()] += 1
-            if spent >= slower_than_ns:
-                self.slow(session, entry, args, spent)  # type: ignore[arg-type]
+            if spent >= looked_at_ns:
+                if spent >= noted_ns:
+                    self.slow(session, entry, args, spent)  # type: ignore[arg-type]
+                if ended >= deadline and len(ready) <= untouched:
+                    break
             if ready and len(ready) > untouched:
                 if not waking.is_under_way:
                     waking.serve()
                 if waking.is_under_way:
                     waking.after(session)
-                    session.backlog.extend(rest)
                     break
                 ctx.enter(session, now_ms)
                 started = ticks()
             if gated and session.closing:
                 break
+        else:
+            is_done = True
+        if not is_done and not session.closing:
+            session.backlog.extend(rest)
         if entry is not None:
             entry.total_ns += total_ns
             session.last_command = entry.command.full_name
@@ -287,8 +302,8 @@ class Region:
             session.waiter is None
             and session.sliced is None
             and not session.stalled
+            and not session.delayed
             and session not in self.dispatcher.postponed
-            and not self.waking.delays(session)
         )
 
     def resume(self, session: Session) -> None:
@@ -296,9 +311,18 @@ class Region:
         if session.sliced is not None:
             session.sliced.resume()
         elif session.backlog and self.can_go_on(session):
-            requests = list(session.backlog)
-            session.backlog.clear()
-            self._run(session, requests, self.clock.now_us() // 1000)
+            self._run_some(session)
+            while session.backlog and self.can_go_on(session) and not self.scheduler.is_over():
+                self._run_some(session)
+
+    def _run_some(self, session: Session) -> None:
+        """Run requests of a backlog; what is left of them is its beginning again."""
+        behind, session.backlog = session.backlog, deque()
+        some = [behind.popleft() for _ in range(min(len(behind), BACKLOG_PIECE))]
+        self._run(session, some, self.clock.now_us() // 1000)
+        if behind and not session.closing:
+            behind.extendleft(reversed(session.backlog))
+            session.backlog = behind
 
     def unpause(self) -> None:
         """End a CLIENT PAUSE: run what it held back."""

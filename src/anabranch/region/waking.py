@@ -54,9 +54,10 @@ class Waking:
                 if is_over():
                     return True
             self._round = None
-            if self._after:
-                self._region.channels.pending.update(self._after)
-                self._after.clear()
+            for session in self._after:
+                session.delayed = False
+                self._region.channels.pending[session] = None
+            self._after.clear()
         return False
 
     def _wake(self) -> Iterator[None]:
@@ -82,11 +83,8 @@ class Waking:
 
     def after(self, session: Session) -> None:
         """Let a connection go on when the round that is under way is over."""
+        session.delayed = True
         self._after[session] = None
-
-    def delays(self, session: Session) -> bool:
-        """Whether a connection goes on when the round is over."""
-        return session in self._after
 
     def forget(self, session: Session) -> None:
         """The connection is gone."""

@@ -92,11 +92,14 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Run what arrived, as far as the slice of time goes, and write the replies."""
-        if self.session.closing:
+        session = self.session
+        if session.closing:
             return
-        self._region.stats.net_input_bytes += len(data)
-        scheduler = self._region.scheduler
-        is_large = len(data) > CAREFUL_PIECE_BYTES
+        size = len(data)
+        region = self._region
+        region.stats.net_input_bytes += size
+        scheduler = region.scheduler
+        is_large = size > CAREFUL_PIECE_BYTES
         if self._unread or self._has_turn_later or (is_large and scheduler.is_used_up):
             self._unread += data
             self._count()
@@ -104,14 +107,17 @@ class ClientConnection(asyncio.Protocol):
             self.go_on_later()
             return
         began_ns = scheduler.begin()
-        if is_large:
+        if is_large and self._piece_end(data, 0) < size:
             self._unread = data
             self._take_pieces()
         else:
             self._take(data)
-        self._end_slice()
+        self.flush()
+        if session.backlog or self._unread:
+            self._see_what_is_left()
         self._server.end_turn()
-        scheduler.end(began_ns)
+        if is_large:  # what little the others take is not worth two readings of the clock
+            scheduler.end(began_ns)
 
     def _take_pieces(self) -> None:
         """Go on with what arrived until the slice is over or as much is kept as is allowed."""
@@ -156,7 +162,7 @@ class ClientConnection(asyncio.Protocol):
             self._held_bytes += self._buffered_bytes + len(data) - buffered
         self._buffered_bytes = buffered
         unfinished_bytes = buffered + session.transaction_bytes
-        if unfinished_bytes > self._server.settings.client_query_buffer_limit:
+        if unfinished_bytes and unfinished_bytes > self._server.settings.client_query_buffer_limit:
             self._server.log_query_limit(self, unfinished_bytes)
             session.closing = True
 
@@ -171,7 +177,8 @@ class ClientConnection(asyncio.Protocol):
         self._region.resume(self.session)
         if self._unread:
             self._take_pieces()
-        self._end_slice()
+        self.flush()
+        self._see_what_is_left()
         return self._has_turn_later
 
     @property
@@ -184,9 +191,8 @@ class ClientConnection(asyncio.Protocol):
         self._has_turn_later = True
         self._region.scheduler.add(self.go_on)
 
-    def _end_slice(self) -> None:
-        """Write replies; see whether there is more to do, and whether more may come."""
-        self.flush()
+    def _see_what_is_left(self) -> None:
+        """Have another slice if there is more to do; stop reading if more may not come."""
         session = self.session
         if session.closing or self._has_turn_later:
             return
@@ -256,7 +262,7 @@ class ClientConnection(asyncio.Protocol):
         for parts in self._held_replies:
             parts.clear()
         self._unread = b""
-        self._held_bytes = self._held_reply_bytes = 0
+        self._held_bytes = self._held_reply_bytes = self._buffered_bytes = 0
         self._parser = RequestParser()
         self._server.buffers.stalled.discard(self)
         self._count()
@@ -297,12 +303,20 @@ class ClientConnection(asyncio.Protocol):
                 self._go_on_reading()
         elif not self._reading and session.blocked:
             self._go_on_reading()
-        self._count()
+        if (
+            self._counted_bytes
+            or self._buffered_bytes
+            or self._unread
+            or self._held_bytes
+            or self._held_reply_bytes
+            or session.transaction_bytes
+        ):
+            self._count()
 
     def _count(self) -> None:
         """Let the server know how much is held here."""
         held_bytes = (
-            self._parser.buffered
+            self._buffered_bytes
             + len(self._unread)
             + self.session.transaction_bytes
             + self._held_bytes
@@ -370,9 +384,11 @@ class ClientConnection(asyncio.Protocol):
     def limits_changed(self) -> None:
         """``proto-max-bulk-len`` was set."""
         requests = self._parser.set_limits(self._limits())
+        self._buffered_bytes = self._parser.buffered
         if requests:
             self._region.execute(self.session, requests)
-            self._end_slice()
+            self.flush()
+            self._see_what_is_left()
 
     def _limits(self) -> RequestLimits:
         if self.session.user is None:
