@@ -176,7 +176,7 @@ def test_servers_that_know_one_record_of_pending_entries_refuse_several() -> Non
     data = Snapshot(life.server.region.keyspace, Contents(1)).whole()
     kinds = [record[0] for at, _, record in records_in(io.BytesIO(data), "file") if at]
     assert kinds.count(PENDING) > 1
-    first = FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", 1)
+    first = FileKind("snapshot", b"ANABRSNP", "snapshot-", ".absnap", 1, lowest_reader=1)
     with pytest.raises(NewerFormatError, match="this one knows format 1"):
         first.read_header(data[:HEADER_BYTES], "file")
     (group,) = loaded(data)[0].databases[0].values[b"s"].groups.values()  # type: ignore[union-attr]
