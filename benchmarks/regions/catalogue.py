@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.shared.program import Measurement
 
-from . import catching_up, cost, diverging, latency, traffic, weight
+from . import catching_up, cost, diverging, latency, tags, traffic, weight
 
 
 def catalogue() -> list[Measurement]:
@@ -22,5 +22,6 @@ def catalogue() -> list[Measurement]:
         Measurement("lost peer", latency.lost_peer),
         Measurement("live entries", weight.live_entries),
         Measurement("removed", weight.removed),
+        Measurement("held tags", tags.held_tags),
         Measurement("endurance", weight.endurance),
     ]

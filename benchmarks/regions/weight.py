@@ -96,17 +96,17 @@ def removed(*, quick: bool) -> list[Figure]:
         add_and_delete(region.connection, KEY, ids, max(entries // 4, WARM_UP))
         cluster.converge()
         peer.kill()
-        before = _resident(region)
+        before = resident(region)
         for _ in range(0, entries, SLICE):
             add_and_delete(region.connection, KEY, ids, SLICE)
-        per_entry = (_resident(region) - before) / entries
+        per_entry = (resident(region) - before) / entries
 
         region.ask("CONFIG", "SET", "oplog-max-bytes", 0)
         region.rewrite()
         _add_and_delete_keys(region, BATCH)
-        before, disk_before = _resident(region), region.stored_bytes()
+        before, disk_before = resident(region), region.stored_bytes()
         _add_and_delete_keys(region, keys)
-        per_key = (_resident(region) - before) / keys
+        per_key = (resident(region) - before) / keys
         region.rewrite()
         on_disk = (region.stored_bytes() - disk_before) / keys
     return [
@@ -169,6 +169,7 @@ def _traffic(region: Region) -> int:
     )
 
 
-def _resident(region: Region) -> int:
+def resident(region: Region) -> int:
+    """Return its RSS when it has had time to put things in order."""
     time.sleep(SETTLE_S)
     return region.server.resident_bytes()
