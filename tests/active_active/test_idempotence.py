@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.stream.shared import Tag
+from anabranch.stream import stream as streams
+from anabranch.stream.shared import Tag, age_rank
 from anabranch.stream.stream import Stream
 from tests.active_active import retries
 from tests.support.mesh import Mesh, Node
@@ -367,6 +369,43 @@ def test_of_many_processed_entries_little_is_remembered() -> None:
     one.region.merging.maintain()
     assert 50 <= len(processed) <= 100
     assert ((0, b"s", b"g"), (1, 13_996)) in processed
+
+
+def test_late_idempotent_ids_find_their_place_as_if_all_were_sorted() -> None:
+    chance = random.Random(1)
+    maxsize = 7
+    stream = Stream.of_regions(1, 100, maxsize)
+    assert stream.shared is not None
+    for number in range(1, 1000):
+        iid = b"m%d" % chance.randint(1, 30)
+        origin = chance.choice([1, 2, 257])
+        dots = stream.shared.tags.setdefault(b"p", {}).setdefault(iid, {})
+        dots[origin, number] = Tag(number << 64, chance.randint(1, 1000), yields=True)
+        stream.remember(b"p", iid)
+        found = list(stream.producers.tables[b"p"].items())
+        assert stream.producers.tracked == len(found) == len(stream.shared.tags[b"p"])
+        stream.renew_producers(100, maxsize)
+        assert found == list(stream.producers.tables[b"p"].items())
+
+
+def test_late_idempotent_ids_are_ranked_against_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranked = 0
+
+    def counted(dots: Any) -> tuple[int, ...]:
+        nonlocal ranked
+        ranked += 1
+        return age_rank(dots)
+
+    monkeypatch.setattr(streams, "age_rank", counted)
+    stream = Stream.of_regions(1, 100, 1000)
+    assert stream.shared is not None
+    for number in range(1100):
+        at_ms = number * 2 if number < 1000 else (number - 1000) * 20 + 1
+        iid = b"m%d" % number
+        stream.shared.tags.setdefault(b"p", {})[iid] = {(1, number): Tag(1, at_ms, yields=True)}
+        stream.remember(b"p", iid)
+    assert stream.producers.tracked == 1000
+    assert ranked < 1000 * 2 + 100 * 20
 
 
 def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywhere() -> None:

@@ -6,6 +6,7 @@ out *spans* (stretches of wire-ready entries) or their bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -410,8 +411,7 @@ class Stream:
         elif table and (iid in table or age_rank(dots) < age_rank(tags[next(reversed(table))])):
             producers.iids_added += is_new
             if is_new:
-                producers.tracked -= len(table)
-                self._renew_table(pid)
+                self._insert(pid, iid)
             else:
                 table[iid] = dots[winner(dots)].answered, table[iid][1]
             return
@@ -422,6 +422,23 @@ class Stream:
             dropped = producers.remember(pid, iid, stays or entry_id, at_ms)
         if dropped is not None:
             tags.pop(dropped, None)
+
+    def _insert(self, pid: bytes, iid: bytes) -> None:
+        """An idempotent ID comes late, or is there already: put it where its rank has it."""
+        shared = self.shared
+        assert shared is not None
+        producers, tags = self.producers, shared.tags[pid]
+        dots = tags[iid]
+        table = producers.tables[pid]
+        producers.tracked -= len(table)
+        table.pop(iid, None)
+        known = list(table.items())
+        at = bisect_left(known, age_rank(dots), key=lambda item: age_rank(tags[item[0]]))
+        known.insert(at, (iid, (dots[winner(dots)].answered, _newest_ms(dots))))
+        for oldest, _ in known[: -producers.maxsize]:
+            del tags[oldest]
+        producers.tables[pid] = dict(known[-producers.maxsize :])
+        producers.tracked += len(producers.tables[pid])
 
     def _renew_table(self, pid: bytes) -> None:
         """Derive a producer's look-up table anew; its old one counts as gone."""
