@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import trustme
 
 from .canary import Canary
-from .load import Connection, RefusedError, request
+from .load import Connection, RefusedError, request, windows
 from .longest import FLOOR_MS, LongRow, waits
 from .servers import Recipe, Server, cpu_between, free_port
 
@@ -33,6 +33,7 @@ TIMEOUT_S = 60.0
 SEND_BYTES = 64 * 1024
 READ_BYTES = 1 << 20
 SETTLE_S = 0.05
+EXPIRE_S = 1.5
 END, LAST = b"QUIT\r\n", b"+OK\r\n"
 READERS = 800
 SUBSCRIBERS, MESSAGES = 200, 500
@@ -95,6 +96,7 @@ def floods() -> list[Flood]:
         _pipeline("SUBSCRIBE to 20,000 channels", _subscriptions),
         Flood("one XADD wakes 800 readers", _wakes_readers),
         Flood("2,000 clients come and go", _visitors),
+        Flood("30,000 keys expire", _expiries),
         _pipeline("TLS, XADD", lambda: ADD * 60_000, tls=True),
         _pipeline("TLS, inline errors", lambda: b"a\n" * 100_000, tls=True),
         _pipeline("TLS, XADD of 20 clients", lambda: ADD_AND_TRIM * 3000, clients=20, tls=True),
@@ -156,6 +158,22 @@ def _visitors(door: Door, stack: ExitStack) -> Callable[[], None]:
     def run() -> None:
         for _ in range(VISITS // VISITORS):
             pour([stack.enter_context(door.connect()) for _ in range(VISITORS)], END)
+
+    return run
+
+
+def _expiries(door: Door, stack: ExitStack) -> Callable[[], None]:
+    client = stack.enter_context(Connection(door.port))
+    due_ms = int((time.time() + EXPIRE_S) * 1000)
+    sets = [request("SET", f"flood:{index}", "v", "PXAT", due_ms) for index in range(30_000)]
+    client.replay(windows(sets, 1000))
+
+    def run() -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while client.ask("DBSIZE"):
+            if time.monotonic() > deadline:
+                raise RefusedError("keys do not expire")
+            time.sleep(SETTLE_S)
 
     return run
 

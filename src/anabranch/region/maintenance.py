@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Maintenance"]
 
-EXPIRE_KEYS_MAX = 1000
-"""Keys removed per slice and database: about a millisecond of work."""
-
 PRODUCER_KEYS_MAX = 1000
 """Keys examined for old idempotent IDs per slice; up to ten thousand keys take a second."""
 
@@ -59,8 +56,8 @@ class Maintenance:
         region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
             region.unpause()
-        if region.active_expire:
-            self._expire_keys(now_ms)
+        if self._expire_keys():
+            region.scheduler.add(self._expire_keys)
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._seal_blocks()
@@ -69,13 +66,27 @@ class Maintenance:
         region.sweep_later()
         region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
-    def _expire_keys(self, now_ms: int) -> None:
-        for database in self._region.keyspace.databases:
-            for _ in range(EXPIRE_KEYS_MAX):
-                key = database.deadlines.first_due(now_ms)
-                if key is None:
-                    break
-                self._region.context.expire_if_due(database, key)
+    def _expire_keys(self) -> bool:
+        """Remove keys that are due until the slice of time is over; whether some are left.
+
+        A :data:`anabranch.scheduling.Work`: a million keys may come due in one millisecond.
+        """
+        is_left = self._region.active_expire and self._expire_some()
+        if self._region.keyspace.ready:
+            self._region.waking.serve()
+        return is_left
+
+    def _expire_some(self) -> bool:
+        region = self._region
+        now_ms = region.clock.now_us() // 1000
+        region.context.set_time(now_ms)
+        is_over = region.scheduler.is_over
+        for database in region.keyspace.databases:
+            while (key := database.deadlines.first_due(now_ms)) is not None:
+                region.context.expire_if_due(database, key)
+                if is_over():
+                    return True
+        return False
 
     def _forget_producers(self, now_ms: int) -> None:
         """A page of keys; after the last database's last page, a second's rest."""

@@ -125,6 +125,23 @@ def test_a_target_past_its_deadline_does_not_exist(h: Harness) -> None:
     assert h.do("TTL", "b") == -1
 
 
+def test_keys_that_are_due_together_are_removed_in_slices(h: Harness) -> None:
+    scheduler = h.region.scheduler
+    asked = []
+    scheduler.drive(lambda: asked.append(True))
+    for index in range(100):
+        h.do("SET", f"k{index}", "v", "PX", "10")
+    h.advance(10)
+    h.region.tick()
+    keys = h.region.keyspace.databases[0].values
+    assert len(keys) >= 98  # outside of a slice one step is done
+    assert asked
+    assert len(scheduler) == 1
+    scheduler.run_turn()
+    assert not keys
+    assert not len(scheduler)
+
+
 def test_idle_time_counts_from_the_last_use(h: Harness) -> None:
     h.do("XADD", "s", "1-0", "f", "v")
     assert h.do("OBJECT", "IDLETIME", "s") == 0
