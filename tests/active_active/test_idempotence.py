@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.effects import kinds
+from anabranch.effects import codec, kinds
 from anabranch.stream import stream as streams
 from anabranch.stream.shared import Tag, age_rank
 from anabranch.stream.stream import Stream
@@ -315,6 +315,31 @@ def test_a_conflict_found_before_a_crash_is_resolved_after_it() -> None:
     two.restart()
     two.tick()
     assert contents(two) == [1]
+
+
+def test_a_region_that_does_not_know_conflicts_yet_goes_on_when_it_is_updated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    two.clock.us += 50_000
+    send(one, *range(4))
+    send(two, *range(4))
+    mesh.send(1, 2)  # which resolves the conflicts
+    before = dict(one.vector), contents(one)
+    with monkeypatch.context() as older:
+        older.delitem(codec._KINDS, 16)
+        added, resolved = two.missing(one.vector)[:4], two.missing(one.vector)[4:]
+        for unit in added:
+            one.receive(unit)
+        applied = one.vector[2]
+        with pytest.raises(codec.EffectFormatError):
+            one.receive(resolved[0])
+        assert one.vector[2] == applied > before[0].get(2, 0)
+    one.held.clear()
+    settle(mesh)
+    must_hold(mesh, range(4))
+    assert conflicts(mesh) == {4}
 
 
 @pytest.mark.parametrize("acknowledges", ["before", "after"])

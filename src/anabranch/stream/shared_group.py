@@ -179,8 +179,8 @@ class SharedGroup(Group):
                 self.places[origin] = Place(cursor, log.position_above(cursor))
 
     def keep_place(self, origin: int, log: SharedLog) -> None:
-        """Entries are about to go: maybe late ones below the start, which count as read."""
-        if any(creation.start for creation in self.creations.values()):
+        """Entries are about to go: the first of a log, or late ones below the start."""
+        if origin not in self.places or any(each.start for each in self.creations.values()):
             self.place({origin: log})
 
     def unread(self, origin: int, log: SharedLog) -> int:
@@ -190,13 +190,13 @@ class SharedGroup(Group):
         """
         known = self.places.get(origin)
         cursor = self._cursor(origin, log)
-        position = log.base
-        if known is not None:
-            position = max(position, known.position)
-        if known is None or cursor > known.number:  # what came late, and below the start
-            position = max(position, log.position_behind(cursor))
+        if known is None:
+            position = log.position_above(cursor)
+        elif cursor > known.number:  # what came late, and below the start
+            position = max(known.position, log.position_behind(cursor))
         else:
-            cursor = known.number
+            cursor, position = known
+        position = max(position, log.base)
         below = sum(
             log.count_numbered(low, min(high, cursor))
             for low, high in self.gaps(origin, log)
