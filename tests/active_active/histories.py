@@ -68,6 +68,9 @@ class History:
         self._planned: list[Event] = []
         self._groups: dict[tuple[int, bool], list[tuple[bytes, bytes]]] = {}
         """What there is now to aim at in each region: groups, and those with pending entries."""
+        self._moving = random.Random(f"{seed}/moves")
+        self._moves = self._moving.random() < 0.2
+        """Whether streams are copied, dumped and restored all the time."""
         self._restarts = chance.random() < 0.5
         self._fails = chance.random() < 0.5
         self._joins = chance.random() < 0.7
@@ -97,7 +100,7 @@ class History:
                 number = self.chance.choice(list(self.life.mesh.nodes))
                 self._happen(("do", number, "XGROUP", "CREATE", key, GROUPS[0], "0", "MKSTREAM"))
         while self.life.commands < COMMANDS:
-            self._happen(self._event())
+            self._happen(self._move() or self._event())
         self.life.finish()
 
     def _happen(self, event: Event) -> None:
@@ -149,6 +152,20 @@ class History:
         if dice < 0.98 and self._restarts:
             return chance.choice(["snapshot", "restart"]), number
         return "pass", number, chance.choice([1, 1, 2, 5, 30])
+
+    def _move(self) -> Event | None:
+        """A stream goes somewhere else, now and then: likely one with pending or late entries."""
+        chance = self._moving
+        if not self._moves or chance.random() > 0.1:
+            return None
+        source, target = chance.choices(list(self.life.mesh.nodes), k=2)
+        streams = _streams(self.life.node(source))
+        weights = [1 + 5 * _is_busy(streams.get(key)) for key in KEYS]
+        (key,) = chance.choices(KEYS, weights)
+        other = chance.choice([each for each in KEYS if each != key])
+        if chance.random() < 0.4:
+            return "do", source, "COPY", key, other, "REPLACE"
+        return "carry", source, key, target, other
 
     def _at_risk(self, number: int) -> Event:
         """Power fails sooner or later, and others may have been told of what is not on the disk."""
@@ -274,6 +291,12 @@ class History:
 def _streams(node: Node) -> Mapping[bytes, Any]:
     """What there is to aim at, without asking: that would be a command of its own."""
     return node.region.keyspace.databases[0].values
+
+
+def _is_busy(stream: Any) -> bool:
+    """Whether there is a group whose cursor says little."""
+    groups = () if stream is None else stream.groups.values()
+    return any(each.pending_count or next(each.late(stream.logs), None) for each in groups)
 
 
 # -- commands -------------------------------------------------------------------------------------

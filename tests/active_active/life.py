@@ -5,6 +5,7 @@ Events are plain tuples, so that a life can be written down, repeated, and cut d
 =======================================  ==========================================================
 ``("do", region, word, ...)``            a command
 ``("unit", region, (word, ...), ...)``   commands between MULTI and EXEC
+``("carry", a, key, b, other)``          a's payload of a key is restored in b as another
 ``("read", region, reader)``             a wandering reader asks AB.READ, see :class:`Wanderer`
 ``("send", a, b, seed)``                 some of a's effects reach b; the seed tells which
 ``("state", a, b)``                      b joins a's state
@@ -38,6 +39,7 @@ from anabranch.simulator.formulas import Added, Dot, Key, Shown, Vector
 from anabranch.simulator.reader_checks import Reader
 from anabranch.stream.stream import Stream
 from tests.active_active.comparison import KEYS, Comparison, entries_of, id_of, pairs
+from tests.active_active.moves import goes_on, standings
 from tests.active_active.readers import GroupReader, token_of
 from tests.support.mesh import Node
 
@@ -399,6 +401,28 @@ class Life(Comparison):
             if start > id_of(before[group][b"last-delivered-id"]):
                 self.reader(node, key, group, shown).jump(shown, start)
         return reply
+
+    def _copy(self, node: Node, words: tuple[Any, ...]) -> Any:
+        key, target = words[1:3]
+        before = standings(self, node, key)
+        reply = node.do(*words)
+        if reply == 1:
+            goes_on(self, node, target, before, is_payload=False)
+        return reply
+
+    def _carry(self, source: int, key: bytes, target: int, other: bytes) -> None:
+        giver, taker = self.node(source), self.node(target)
+        before = standings(self, giver, key)
+        payload = giver.do("DUMP", key)
+        self._look(giver)
+        if payload is None:
+            return
+        self._note(source, ("DUMP", key))
+        self._note(target, ("RESTORE", other))
+        self.is_copied = True
+        taker.do("RESTORE", other, 0, payload, "REPLACE")
+        goes_on(self, taker, other, before, is_payload=True)
+        self._look(taker)
 
     # -- the end ------------------------------------------------------------------------------
 

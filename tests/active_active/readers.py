@@ -38,6 +38,8 @@ class GroupReader:
     """Whether acknowledgements that are ignored may have come again with a whole state."""
     is_plain: bool = True
     """Whether nothing was jumped over, given up or re-created."""
+    is_counted: bool = True
+    """Whether entries-read was counted here from the beginning."""
 
     def copy(self) -> GroupReader:
         """The same, whatever becomes of this one."""
@@ -53,7 +55,7 @@ class GroupReader:
             self.place.clear()
             self.ignored = frozenset()
             self.is_vague = False
-            self.is_plain = True
+            self.is_plain = self.is_counted = True
         elif creations != self.creations:
             self.is_plain = False
         self.creations = creations
@@ -85,7 +87,7 @@ class GroupReader:
 
         What was deleted right behind the last entry that was passed may count as read or not.
         """
-        if self.is_vague:
+        if self.is_vague or not self.is_counted:
             return 0
         unread = {entry.dot for entry in self._deliverable(shown, group, sure=False)}
         for origin in {fact.origin for fact in shown.added}:

@@ -19,13 +19,13 @@ from typing import Any, Final, Literal
 import msgspec
 import pytest
 
-from anabranch.commands import stream_add
+from anabranch.commands import adopting, stream_add
 from anabranch.effects import kinds, merge, merge_conflicts, merge_stream
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
-from anabranch.oplog import manifest, origins, recovery
+from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, vectors
@@ -36,7 +36,7 @@ from anabranch.replication.vectors import RowTable
 from anabranch.server.lifetime import Lifetime
 from anabranch.simulator import process
 from anabranch.simulator.simulation import simulate
-from anabranch.stream import joining, regional_id
+from anabranch.stream import imaging, joining, regional_id
 from anabranch.stream.shared_group import Run, SharedGroup
 from anabranch.stream.shared_log import SharedLog
 from tests.active_active.histories import History
@@ -228,6 +228,40 @@ def creation_forgets_marks(patch: Patch) -> None:
     patch.setitem(MERGE, kinds.CreateGroup, created)
 
 
+# -- streams that move ----------------------------------------------------------------------------
+
+
+def pending_dropped_on_import(patch: Patch) -> None:
+    adopt = MERGE[kinds.AdoptGroup]
+
+    def adopted(keyspace: Keyspace, effect: Any) -> None:
+        adopt(keyspace, msgspec.structs.replace(effect, pending=[]))
+
+    patch.setitem(MERGE, kinds.AdoptGroup, adopted)
+
+
+def cursor_flattened_on_export(patch: Patch) -> None:
+    patch.setattr(imaging, "_late", lambda stream, group: [])
+
+
+def cursor_flattened_by_copies(patch: Patch) -> None:
+    patch.setattr(SharedGroup, "late", lambda self, logs: iter(()))
+
+
+def open_entries_settled_by_copies(patch: Patch) -> None:
+    again = adopting._group_again
+
+    def settled(db: int, key: bytes, name: bytes, was: Any) -> Any:
+        was.unprocessed = []
+        return again(db, key, name, was)
+
+    patch.setattr(adopting, "_group_again", settled)
+
+
+def given_up_settled_by_copies(patch: Patch) -> None:
+    patch.setattr(SharedGroup, "passed_over", lambda self, logs: iter(()))
+
+
 # -- IDs ------------------------------------------------------------------------------------------
 
 
@@ -333,7 +367,7 @@ def epoch_kept(patch: Patch) -> None:
 
 
 def damage_sent(patch: Patch) -> None:
-    patch.setattr(origins, "is_sound", lambda data: True)
+    patch.setattr(stored, "is_sound", lambda data: True)
 
 
 def lost_end_not_noticed(patch: Patch) -> None:
@@ -397,6 +431,20 @@ MISTAKES: Final = (
     Mistake("entries still pending are acknowledged", open_entries_are_acknowledged, 100),
     Mistake("what is acknowledged elsewhere stays pending", acknowledged_stays_pending, 100),
     Mistake("a creation forgets marks", creation_forgets_marks, 20),
+    # streams that move
+    Mistake("pending lists are dropped on import", pending_dropped_on_import, 50),
+    Mistake("a cursor is flattened on export", cursor_flattened_on_export, 100),
+    Mistake("a cursor is flattened by copies", cursor_flattened_by_copies, 100),
+    Mistake("copies settle what is open", open_entries_settled_by_copies, 100),
+    Mistake("copies settle what was given up", given_up_settled_by_copies, 200),
+    Mistake(
+        "pending lists are dropped on import, in the simulator", pending_dropped_on_import, 100,
+        "simulator", ("partition", "delay"),
+    ),
+    Mistake(
+        "a cursor is flattened on export, in the simulator", cursor_flattened_on_export, 200,
+        "simulator", ("partition", "delay"),
+    ),
     # IDs
     Mistake("all regions use the same sequence numbers", one_sequence_class, 10),
     Mistake("IDs follow the clock alone", ids_by_the_clock, 10),

@@ -23,6 +23,8 @@ I-21 when all is well again nothing is left of marks, waiting batches and half-w
 I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
 I-23 an effect's number never stands for two contents
 I-26 the counters of a key are alike in all regions (within I-1 and I-2)
+I-27 the groups of a stream that is copied, or dumped and restored, have the same pending and the
+     same cursor there, and nothing more or less to deliver; what was late is released in a payload
 ==== ==============================================================================================
 """
 
@@ -40,6 +42,7 @@ from anabranch.simulator import looking
 from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
+from anabranch.simulator.group_moves import MoveChecks
 from anabranch.simulator.node import Node
 from anabranch.simulator.process import Process
 from anabranch.simulator.reader_checks import ReaderChecks
@@ -78,6 +81,12 @@ class Checks:
         self._work = work
         self._seen: dict[Process, _Seen] = {}
         self._groups = GroupChecks(record, work)
+        self._moves = MoveChecks(record, work, self._groups)
+        self._moving = {
+            b"COPY": self._moves.copy,
+            b"DUMP": self._moves.dump,
+            b"RESTORE": self._moves.restore,
+        }
         self.readers = ReaderChecks(record, work)
         self._accepted: dict[tuple[Process, bytes, bytes, bytes], tuple[int, Dot]] = {}
         self._compared: dict[tuple[int, int], float] = {}  # when pairs of regions were compared
@@ -179,6 +188,9 @@ class Checks:
             return self._groups.read(process, words, key, stream)
         if name in (b"XACK", b"XACKDEL"):
             return self._groups.acknowledge(process, words, key, stream)
+        move = self._moving.get(name)
+        if move is not None:
+            return move(process, words)
         reply = process.do(words)
         if isinstance(reply, Exception):
             return reply
@@ -341,7 +353,8 @@ class Checks:
 
 _KEY_SECOND: Final = frozenset(
     {
-        b"COPY", b"DEL", b"PERSIST", b"PEXPIRE", b"RENAME", b"RENAMENX", b"XACK", b"XACKDEL",
-        b"XADD", b"XAUTOCLAIM", b"XCFGSET", b"XCLAIM", b"XDEL", b"XDELEX", b"XSETID", b"XTRIM",
+        b"COPY", b"DEL", b"DUMP", b"PERSIST", b"PEXPIRE", b"RENAME", b"RENAMENX", b"RESTORE",
+        b"XACK", b"XACKDEL", b"XADD", b"XAUTOCLAIM", b"XCFGSET", b"XCLAIM", b"XDEL", b"XDELEX",
+        b"XSETID", b"XTRIM",
     }
 )  # fmt: skip

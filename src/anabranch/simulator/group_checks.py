@@ -127,6 +127,14 @@ class GroupChecks:
         """Entries were passed over on purpose."""
         self._delivered[process.node.number, key, name].jumped = True
 
+    def moved(self, process: Process, key: bytes, name: bytes) -> None:
+        """A group has come here with its stream: what is done was settled where it comes from."""
+        self.jumped(process, key, name)  # what is pending was delivered elsewhere
+        shown = self._record.history.shown((0, key), process.replica.vector)
+        for entry in shown.entries:
+            if name in shown.groups and shown.is_acknowledged(name, entry):
+                self._record.settled[key, name, entry.dot] |= shown.creations[name]
+
     # -- the end ------------------------------------------------------------------------------
 
     def check_acknowledgements(self, key: bytes, shown: Shown) -> None:

@@ -78,6 +78,8 @@ CASES: Final = (
     "memory full",
     "blackout",
     "feature level raised",
+    "group moved",
+    "pending entry moved",
 )
 """Twenty runs that never come to one of these prove little."""
 
@@ -90,6 +92,7 @@ RARE_CASES: Final = (
     "state join: power failed before it was on the disk",
     "state join resumed",
     "damage found by a reader of the log",
+    "late entry moved",
 )
 """Some hundred runs come to these as well."""
 
@@ -147,7 +150,7 @@ class Simulation:
         self.network = Network(self.timeline, self.chance("network"))
         self.network.reached = self.record.reached
         self.network.on_batch = self.record.leaves
-        self.work = Workload(self.chance("workload"))
+        self.work = Workload(self.chance("workload"), self.chance("moves"))
         self.is_breaking = False
         self.commands = 0
         self._clients = self.chance("clients")
@@ -384,7 +387,7 @@ class Simulation:
 
     def _say_command(self, process: Process, words: list[bytes], reply: object) -> None:
         self.commands += 1
-        line = b" ".join(words).decode()
+        line = b" ".join(words).decode("utf-8", "backslashreplace")[:500]
         said = f"error {reply}" if isinstance(reply, Exception) else repr(reply)[:200]
         self.record.say(process.node.number, f"{line} -> {said}")
 

@@ -17,6 +17,12 @@ from anabranch.stream.stream import Stream
 
 __all__ = ["Workload", "id_text", "parsed_entries", "parsed_id"]
 
+MOVING_SHARE: Final = 0.2
+"""Of runs, those in which streams are copied, dumped and restored all the time."""
+
+MOVED_SHARE: Final = 0.1
+"""Of the commands in these."""
+
 Words = list[bytes]
 _Maker = Callable[["Workload", Process, bytes], "Words | None"]
 
@@ -44,8 +50,13 @@ def _words(*parts: object) -> Words:
 class Workload:
     """The clients of a run."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, moving: random.Random) -> None:
+        """``moving`` tells which streams go somewhere else; few runs move any."""
         self.chance = chance
+        self._moving = moving
+        self.moves = moving.random() < MOVING_SHARE
+        self.payloads: deque[bytes] = deque(maxlen=3)
+        """The newest that were dumped in any region."""
         self.keys = [b"k%d" % number for number in range(1, chance.randint(1, 5) + 1)]
         self.groups = [b"g%d" % number for number in range(1, chance.randint(1, 3) + 1)]
         self.mode = chance.choice(["strict", "strict", "strict", "semi-strict", "liberal"])
@@ -67,6 +78,7 @@ class Workload:
         for maker in (_expire, _persist):
             if not self.expires:
                 self._weights[self._makers.index(maker)] = 0
+        self.copies = self.copies or self.moves
 
     def repeat(self) -> None:
         """Producers repeat much of what they send, and nobody changes what is remembered."""
@@ -77,11 +89,27 @@ class Workload:
 
     def command(self, process: Process) -> Words:
         """What a client asks of a region."""
+        if self.moves and self._moving.random() < MOVED_SHARE:
+            return self._move(process)
         while True:
             (maker,) = self.chance.choices(self._makers, self._weights)
             words = maker(self, process, self.chance.choice(self.keys))
             if words is not None:
                 return words
+
+    def _move(self, process: Process) -> Words:
+        """COPY, DUMP, or RESTORE of what was dumped, likely in another region."""
+        moving = self._moving
+        streams = looking.streams(process.region.keyspace).items()
+        busy = [key for key, stream in streams if _is_busy(stream)]
+        key = moving.choice(sorted(busy) or self.keys)
+        target = moving.choice(self.keys)
+        dice = moving.random()
+        if dice < 0.4 or (dice < 0.7 and not self.payloads):
+            return _words("DUMP", key)
+        if dice < 0.7:
+            return _words("RESTORE", target, 0, moving.choice(list(self.payloads)), "REPLACE")
+        return _words("COPY", key, target, "REPLACE")
 
     def unit(self, process: Process) -> list[Words]:
         """Commands between MULTI and EXEC."""
@@ -134,6 +162,12 @@ class Workload:
         else:
             some = self._few(ids)
         return [id_text(each) for each in some]
+
+
+def _is_busy(stream: Stream) -> bool:
+    """Whether the cursor of some group says little."""
+    groups = stream.groups.values()
+    return any(each.pending_count or next(each.late(stream.logs), None) for each in groups)
 
 
 # -- commands -------------------------------------------------------------------------------------

@@ -1,0 +1,112 @@
+"""Checks of groups whose stream is copied, or dumped and restored in any region.
+
+I-27 of :mod:`anabranch.simulator.checks`: such a group loses nothing and gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.simulator import looking
+from anabranch.simulator.group_checks import GroupChecks
+from anabranch.simulator.process import Process
+from anabranch.simulator.record import Record, Violation
+from anabranch.simulator.workload import Workload
+
+__all__ = ["MoveChecks"]
+
+_Row = tuple[bytes, bytes, int]  # ID, consumer, delivery count
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Where a group stands."""
+
+    last_id: bytes
+    lag: int
+    pending: frozenset[_Row]
+
+
+_Standings = dict[bytes, _Standing]
+
+
+class MoveChecks:
+    """What groups were where streams come from, and are where they go to."""
+
+    def __init__(self, record: Record, work: Workload, groups: GroupChecks) -> None:
+        self._record = record
+        self._work = work
+        self._groups = groups
+        self._dumped: dict[bytes, _Standings | None] = {}
+
+    def copy(self, process: Process, words: list[bytes]) -> Any:
+        """COPY."""
+        before = self._standings(process, words[1])
+        reply = process.do(words)
+        if reply == 1:
+            self._check(process, words[2], before, is_payload=False)
+        return reply
+
+    def dump(self, process: Process, words: list[bytes]) -> Any:
+        """DUMP: clients keep some payloads."""
+        before = self._standings(process, words[1])
+        reply = process.do(words)
+        if isinstance(reply, bytes):
+            self._dumped[reply] = before
+            self._work.payloads.append(reply)
+        return reply
+
+    def restore(self, process: Process, words: list[bytes]) -> Any:
+        """RESTORE of one of those."""
+        reply = process.do(words)
+        if not isinstance(reply, Exception):
+            self._check(process, words[1], self._dumped[words[3]], is_payload=True)
+        return reply
+
+    def _standings(self, process: Process, key: bytes) -> _Standings | None:
+        """Of all groups of a key; None where entries have one ID, and cannot be told apart."""
+        stream = self._work.stream(process, key)
+        if stream is None or looking.is_over(stream, process.wall_ms()):
+            return {}
+        found: _Standings = {}
+        ids = Counter(entry.entry_id for entry in looking.entries(stream))
+        for row in process.do([b"XINFO", b"GROUPS", key]):
+            facts = dict(zip(row[::2], row[1::2], strict=True))
+            name = facts[b"name"]
+            rows = process.do([b"XPENDING", key, name, b"-", b"+", b"100000"])
+            pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
+            if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
+                return None
+            found[name] = _Standing(facts[b"last-delivered-id"], facts[b"lag"], pending)
+        return found
+
+    def _check(
+        self, process: Process, key: bytes, before: _Standings | None, *, is_payload: bool
+    ) -> None:
+        process.journal.commit()
+        after = self._standings(process, key)
+        stream = self._work.stream(process, key)
+        assert stream is not None
+        self._record.reached["group moved"] += len(stream.groups)
+        for name in stream.groups:
+            self._groups.moved(process, key, name)
+        if before is None:
+            return
+        where = f"{key!r} of region {process.node.number}"
+        if after is None or set(after) != set(before):
+            raise Violation(27, f"{where} got groups {before} and has {after}")
+        for name, was in before.items():
+            found = after[name]
+            more = found.pending - was.pending
+            if (
+                was.pending - found.pending
+                or found.last_id != was.last_id
+                or found.lag + len(more) != was.lag
+                or any(row[1:] != (b"", 0) for row in more)
+                or (more and not is_payload)
+            ):
+                raise Violation(27, f"{name!r} of {where} was {was} and is {found}")
+            self._record.reached["pending entry moved"] += len(was.pending)
+            self._record.reached["late entry moved"] += len(more)
