@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
+from anabranch.commands import withheld
 from anabranch.commands.withheld import Withheld
 from anabranch.server.durability import Durability
 from tests.crashes.life import Lives
@@ -92,6 +93,9 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         Durability, "_hold_what_was_made", lambda _self: None
     ),
     "what is written counts as safe": _only_unwritten,
+    "cursors tell of numbers that are not safe": lambda patch: patch.setattr(
+        withheld, "_OF_NUMBERS", frozenset()
+    ),
     "an older sync ends the trouble": _believes_another_sync,
     "nobody waits for the log": lambda patch: patch.setattr(
         Durability, "must_hold", lambda _self: False

@@ -13,7 +13,7 @@ from tests.crashes.harness import Wire, World
 from tests.crashes.model import Request, parts
 from tests.support.wire import encode_command
 
-__all__ = ["Client", "Writing", "a_read"]
+__all__ = ["Client", "Cursor", "Writing", "a_read"]
 
 STREAMS = ("s0", "s1", "s2")
 TEXTS = ("t0", "t1", "t2")
@@ -81,17 +81,40 @@ def _is_on_the_way(reply: Any) -> bool:
 
 def encoded(words: Request) -> bytes:
     """A request as it is sent."""
+    if words[0] == "AB.READ":
+        return encode_command(["AB.READ", "STREAMS", words[1], words[2]])
     if ";" not in words:
         return encode_command(words)
     commands = [("MULTI",), *parts(words), ("EXEC",)]
     return b"".join(map(encode_command, commands))
 
 
+class Cursor:
+    """A reader of AB.READ: how far it has come in a stream, and what it was given."""
+
+    def __init__(self) -> None:
+        self.token = "0"
+        self.known: set[str] = set()
+        self.is_asking = False
+
+    def request(self, key: str) -> Request:
+        """Go on reading."""
+        self.is_asking = True
+        return ("AB.READ", key, self.token, *sorted(self.known))
+
+    def was_given(self, reply: Any) -> None:
+        """The answer to that."""
+        ((_, token, rows),) = reply
+        self.token = token.decode()
+        self.known.update(row[0].decode() for row in rows)
+
+
 class Writing:
     """Makes up what the one writer of a database does next."""
 
-    def __init__(self, db: int, chance: random.Random) -> None:
+    def __init__(self, db: int, chance: random.Random, *, regional: bool) -> None:
         self._db = db
+        self._left_out = ("RENAME", "COPY", "SET", "INCR") if regional else ()
         self._chance = chance
         self._serial = 0
 
@@ -118,6 +141,11 @@ class Writing:
         return self._command()
 
     def _command(self) -> Request:
+        while (words := self._any_command())[0] in self._left_out:
+            pass
+        return words
+
+    def _any_command(self) -> Request:
         chance = self._chance
         self._serial += 1
         stream, other = chance.choice(STREAMS), chance.choice(STREAMS)

@@ -20,6 +20,7 @@ from anabranch.server import app
 from anabranch.server.admission import Kind
 from anabranch.server.app import Server
 from anabranch.server.connection import ClientConnection
+from anabranch.server.gossip import Gossip
 from anabranch.simulator.disk import MemoryStorage
 
 __all__ = ["VirtualLoop", "Wire", "World"]
@@ -184,12 +185,17 @@ class World:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(app, "RealClock", lambda: _Clock(loop, self._chance))
             self.server = Server(Settings(port=0, **self._settings))
+        await self._start_server()
+
+    async def _start_server(self) -> None:
         server: Any = self.server
         server.persistence._storage = self.disk
         server.durability._executor = _Pool(self._chance)
         server.persistence.snapshots._executor = _Pool(self._chance)
         server.listeners.open = _nobody_listens
-        await server.start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Gossip, "open", _nobody_listens)
+            await server.start()
 
     def connect(self, told: Callable[[bytes], None]) -> Wire:
         """A client comes."""
@@ -202,5 +208,5 @@ class World:
         return wire
 
 
-async def _nobody_listens() -> None:
+async def _nobody_listens(*_: object) -> None:
     """Clients are connected by hand."""

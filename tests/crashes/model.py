@@ -13,7 +13,7 @@ from typing import Any
 import hiredis
 
 __all__ = ["ERROR", "REFUSED", "Request", "State", "Stream", "changed_keys", "keys_read", "parts"]
-__all__ += ["UNFORETOLD", "plain", "run"]
+__all__ += ["UNFORETOLD", "fits_cursor", "plain", "run"]
 
 Request = tuple[str, ...]
 """The words of a command; a transaction is its commands, joined by ``;``."""
@@ -65,6 +65,8 @@ def plain(words: Request, reply: Any) -> Any:
             return reply
         return [plain(each, one) for each, one in zip(parts(words), reply, strict=True)]
     reply = _text(reply)
+    if words[0] == "AB.READ":
+        return reply[0][2]
     if words[0] == "KEYS":
         return sorted(reply)
     if words[:2] == ("XINFO", "STREAM"):
@@ -111,9 +113,20 @@ _CHANGES = {
 """Where the keys stand that writing commands change."""
 
 
+def fits_cursor(state: State, words: Request, told: Any) -> bool:
+    """Whether AB.READ may return these entries: all that the reader does not know, and no others.
+
+    What it knows follows key and cursor. What a COPY brings back may be returned again.
+    """
+    rows = _rows(_stream(state, words[1]))
+    return all(row in rows for row in told) and all(
+        row in told for row in rows if row[0] not in words[3:]
+    )
+
+
 def keys_read(words: Request) -> list[str] | None:
     """The keys that a reading command names; None if it tells of all."""
-    if words[0] in ("DBSIZE", "KEYS"):
+    if words[0] in ("DBSIZE", "KEYS", "AB.READ"):  # whose cursor tells of all, too
         return None
     if words[0] == "XREAD":
         named = words[words.index("STREAMS") + 1 :]

@@ -35,7 +35,7 @@ def test_a_mistake_is_found(name: str) -> None:
 def test_1000_crashes_and_all_mistakes() -> None:
     run_crashes(1000, seed=1000)
     for name, build_in in MISTAKES.items():
-        assert crashes_until_found(build_in, 3000), name
+        assert crashes_until_found(build_in, 5000), name
 
 
 def test_the_model_notices_what_is_missing_and_what_is_back() -> None:
