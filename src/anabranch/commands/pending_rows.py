@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from anabranch.resp.encode import array_header
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.pending import PendingEntry
 
-__all__ = ["pending_rows"]
+__all__ = ["pending_rows", "pending_rows_steps"]
 
 _PIECE: Final = 1000
 """Rows joined at a time, while the processor still has them at hand."""
@@ -19,19 +20,33 @@ _PIECE: Final = 1000
 def pending_rows(
     entries: Iterable[PendingEntry], tail_of: Callable[[PendingEntry], bytes], fields: int = 4
 ) -> bytes:
-    """An array with an array of ``fields`` for each entry: its ID and what ``tail_of`` writes.
+    """An array with an array of ``fields`` for each entry: its ID and what ``tail_of`` writes."""
+    return b"".join(in_one_go(pending_rows_steps(_pieces(entries), tail_of, fields)))
+
+
+def _pieces(entries: Iterable[PendingEntry]) -> Iterator[list[PendingEntry]]:
+    source = iter(entries)
+    while piece := list(islice(source, _PIECE)):
+        yield piece
+
+
+def pending_rows_steps(
+    pieces: Iterable[list[PendingEntry]],
+    tail_of: Callable[[PendingEntry], bytes],
+    fields: int = 4,
+) -> Steps[list[bytes]]:
+    """The same in short steps, a piece of the entries in each.
 
     Neighbours usually have the owner, time and count in common, and the millisecond of the ID: what
     these become is written once. Rows are put together as text, a character for each byte, as that
     is quicker in CPython.
     """
-    source = iter(entries)
-    pieces = [b""]
+    written = [b""]
     total = 0
-    owner: object = pieces  # nobody's
+    owner: object = written  # nobody's
     time_ms = count = high = base = -1
     tail = prefix = ""
-    while piece := list(islice(source, _PIECE)):
+    for piece in pieces:
         rows: list[str] = []
         append = rows.append
         for entry in piece:
@@ -50,6 +65,7 @@ def pending_rows(
             shown = f"{prefix}{entry_id - base}"
             append(f"*{fields}\r\n${len(shown)}\r\n{shown}\r\n{tail}")
         total += len(rows)
-        pieces.append("".join(rows).encode("latin-1"))
-    pieces[0] = array_header(total)
-    return b"".join(pieces)
+        written.append("".join(rows).encode("latin-1"))
+        yield
+    written[0] = array_header(total)
+    return written

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-
 from anabranch.commands import texts
 from anabranch.commands.arguments import (
     IDS_AT_ONCE,
@@ -14,10 +12,8 @@ from anabranch.commands.arguments import (
     integer_or_none,
 )
 from anabranch.commands.context import Context
-from anabranch.commands.pending_rows import pending_rows
 from anabranch.commands.spec import Command, KeySpec
 from anabranch.commands.stream_options import (
-    interval_end,
     interval_start,
     stream_and_group,
 )
@@ -25,7 +21,6 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.resp.encode import ZERO, array_header, bulk
 from anabranch.resp.encode import integer as integer_reply
-from anabranch.resp.values import NULL_ARRAY
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
@@ -152,85 +147,6 @@ def xnack(ctx: Context, args: list[bytes]) -> bytes:
             handled += 1
     ctx.changes += handled
     return integer_reply(handled)
-
-
-# -- XPENDING ---------------------------------------------------------------------------------
-
-
-def xpending(ctx: Context, args: list[bytes]) -> bytes:
-    """A summary, or the entries of an ID interval."""
-    if len(args) == 3:
-        _, group = stream_and_group(ctx, args[1], args[2])
-        return ctx.reply(_pending_summary(group))
-    if len(args) < 6 or len(args) > 9:
-        raise CommandError(texts.SYNTAX)
-    at = 3
-    min_idle = 0
-    if args[3].upper() == b"IDLE":
-        min_idle = integer(args[4])
-        if len(args) < 8:
-            raise CommandError(texts.SYNTAX)
-        at = 5
-    count = integer(args[at + 2])
-    start = interval_start(args[at])
-    end = interval_end(args[at + 1])
-    _, group = stream_and_group(ctx, args[1], args[2])
-    if len(args) > at + 3:
-        consumer = group.consumers.get(args[at + 3])
-        if consumer is None:
-            return ctx.reply([])
-        entries = consumer.between(start, end)
-    else:
-        entries = group.between(start, end)
-    chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
-    return pending_rows(_first(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
-
-
-def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry]:
-    """The first of them. Those with one ID stay together: the next call begins behind the ID."""
-    last_id = -1
-    for index, entry in enumerate(entries):
-        if index >= count and entry.entry_id != last_id:
-            return
-        last_id = entry.entry_id
-        yield entry
-
-
-def _idle_for(
-    entries: Iterable[PendingEntry], now_ms: int, min_idle: int
-) -> Iterator[PendingEntry]:
-    """Those that nobody touched for so long, and those that are nobody's."""
-    for entry in entries:
-        if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
-            yield entry
-
-
-def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
-    def tail(entry: PendingEntry) -> bytes:
-        if entry.consumer is None:
-            return b"$0\r\n\r\n:-1\r\n:%d\r\n" % entry.delivery_count
-        idle_ms = max(now_ms - entry.delivery_ms, 0)
-        name = entry.consumer.name
-        return b"$%d\r\n%b\r\n:%d\r\n:%d\r\n" % (
-            len(name),
-            name,
-            idle_ms,
-            entry.delivery_count,
-        )
-
-    return tail
-
-
-def _pending_summary(group: Group) -> list[object]:
-    first, last = group.first_pending(), group.last_pending()
-    if first is None or last is None:
-        return [0, None, None, NULL_ARRAY]
-    consumers = [
-        [name, b"%d" % consumer.pending_count]
-        for name, consumer in sorted(group.consumers.items())
-        if consumer.pending_count
-    ]
-    return [group.pending_count, text(first.entry_id), text(last.entry_id), consumers]
 
 
 # -- XCLAIM -----------------------------------------------------------------------------------
@@ -506,21 +422,6 @@ COMMANDS: list[Command] = [
         complexity="O(1) for each ID.",
         syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] "
         "[RETRYCOUNT count] [FORCE]",
-    ),
-    Command(
-        "xpending",
-        xpending,
-        arity=-3,
-        flags="readonly",
-        categories="read stream slow",
-        keys=(KeySpec("RO access"),),
-        since="5.0.0",
-        group="stream",
-        summary="Shows the pending entries of a consumer group.",
-        complexity="O(N), N being the entries returned; O(consumers) for the summary.",
-        syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
-        tips=("nondeterministic_output",),
-        history=(("6.2.0", "Added IDLE and exclusive ranges."),),
     ),
     Command(
         "xclaim",

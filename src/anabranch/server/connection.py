@@ -339,7 +339,8 @@ class ClientConnection(asyncio.Protocol):
             self._resume_reading()
 
     def _write(self, parts: list[bytes]) -> None:
-        if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES:
+        sample = parts[len(parts) // 2]
+        if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES > len(sample):
             data = b"".join(parts)
             self._region.stats.net_output_bytes += len(data)
             self.transport.write(data)

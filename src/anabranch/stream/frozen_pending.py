@@ -7,15 +7,17 @@ new (:meth:`FrozenPending.keep`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from sortedcontainers import SortedDict
 
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.pending import PendingEntry, PendingList
 
-__all__ = ["FrozenPending"]
+__all__ = ["FrozenEntries", "FrozenPending"]
 
 _PIECE: Final = 1000
 """Entries of a piece: it has no more of those that stayed and no more of those that changed."""
@@ -26,11 +28,12 @@ class FrozenPending:
 
     __slots__ = ("_end", "_kept", "_list", "_next")
 
-    def __init__(self, pending: PendingList) -> None:
+    def __init__(self, pending: PendingList, start: int = MIN_ID, end: int = MAX_ID) -> None:
+        """Only entries with ``start <= ID <= end`` are of interest."""
         last = pending.last()
         self._list = pending
-        self._next = 0  # everything below this ID was read
-        self._end = -1 if last is None else last.entry_id
+        self._next = start  # everything below this ID was read
+        self._end = -1 if last is None else min(last.entry_id, end)
         self._kept: SortedDict[int, PendingEntry | None] = SortedDict()  # None: was not there
         pending.frozen += (self,)
 
@@ -75,3 +78,35 @@ class FrozenPending:
         self._list.frozen = tuple(each for each in self._list.frozen if each is not self)
         self._next = self._end + 1
         self._kept.clear()
+
+
+class FrozenEntries:
+    """The same for several lists, read as one."""
+
+    __slots__ = ("_frozen",)
+
+    def __init__(self, lists: Iterable[PendingList], start: int, end: int) -> None:
+        self._frozen = [FrozenPending(pending, start, end) for pending in lists]
+
+    def pieces(self) -> Iterator[list[PendingEntry]]:
+        """All entries, ascending; each piece is to be read before the lists change."""
+        if len(self._frozen) == 1:
+            yield from self._frozen[0].pieces()
+            return
+        merged = heapq.merge(*map(_copies, self._frozen), key=_entry_id)
+        while piece := list(islice(merged, _PIECE)):
+            yield piece
+
+    def release(self) -> None:
+        """Nobody will read the rest."""
+        for each in self._frozen:
+            each.release()
+
+
+def _copies(frozen: FrozenPending) -> Iterator[PendingEntry]:
+    for piece in frozen.pieces():
+        yield from [entry.copy() for entry in piece]
+
+
+def _entry_id(entry: PendingEntry) -> int:
+    return entry.entry_id

@@ -217,7 +217,9 @@ class Group:
         else:
             pending.will_change(entry)
             stays = entry.consumer is consumer and consumer is not None and self.by_age is None
-            if not stays:
+            if stays:
+                entry.consumer.pending[region].will_change(entry)  # type: ignore[union-attr]
+            else:
                 self._detach(region, entry)
             entry.delivery_ms = delivery_ms
             entry.delivery_count = count

@@ -13,17 +13,26 @@ from typing import Any
 
 import pytest
 
+from anabranch.commands.arguments import IDS_AT_ONCE
 from anabranch.commands.session import Session
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
+from anabranch.stream.group import Consumer, Group
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness, decode_all
 
-ENTRIES = 1000
+ENTRIES = 3000
 TURNS_MAX = 2000
+
+
+def portions(first: int, step: int) -> Iterator[list[str]]:
+    """IDs of every so-manieth entry, so many that a command does all in one step."""
+    ids = [f"{index}-1" for index in range(first, ENTRIES, step)]
+    for at in range(0, len(ids), IDS_AT_ONCE // 2):
+        yield ids[at : at + IDS_AT_ONCE // 2]
 
 
 class Driven(Harness):
@@ -69,7 +78,9 @@ class Driven(Harness):
         replies = []
         for each in (("MULTI",), args, ("EXEC",)):
             self.region.execute(self.other, [[str(arg).encode() for arg in each]])
-            while not self.other.outbox:
+            for _ in range(TURNS_MAX):
+                if self.other.outbox:
+                    break
                 self.region.scheduler.run_turn()
                 self.settle()
             replies.append(decode_all(self.received(self.other))[0])
@@ -78,10 +89,10 @@ class Driven(Harness):
     def change_all(self) -> None:
         """Change everything about the stream."""
         for args in (
-            ("XACK", "s", "g", *(f"{index}-1" for index in range(1, ENTRIES, 2))),
-            ("XDEL", "s", *(f"{index}-1" for index in range(1, ENTRIES, 3))),
+            *(("XACK", "s", "g", *some) for some in portions(1, 2)),
+            *(("XDEL", "s", *some) for some in portions(1, 3)),
             ("XADD", "s", "5000-1", "n", "new"),
-            ("XCLAIM", "s", "g", "bob", 0, *(f"{index}-1" for index in range(2, ENTRIES, 2))),
+            *(("XCLAIM", "s", "g", "bob", 0, *some) for some in portions(2, 2)),
             ("XGROUP", "DELCONSUMER", "s", "g", "alice"),
             ("XTRIM", "s", "MAXLEN", 10),
             ("XGROUP", "CREATE", "s", "h", "$"),
@@ -93,7 +104,10 @@ class Driven(Harness):
         """Whether nobody keeps the stream as it was."""
         stream = self.region.keyspace.databases[0].values[b"s"]
         assert isinstance(stream, Stream)
-        lists = [each for group in stream.groups.values() for each in group.pending.values()]
+        holders: list[Group | Consumer] = list(stream.groups.values())
+        for group in stream.groups.values():
+            holders += group.consumers.values()
+        lists = [pending for holder in holders for pending in holder.pending.values()]
         blocks = [block for log in stream.logs.values() for block in log.blocks]
         return not any(each.frozen for each in lists) and not any(b.shared for b in blocks)
 
@@ -103,7 +117,11 @@ def region() -> Driven:
     return Driven()
 
 
-READING = [("DUMP", "s")]
+READING = [
+    ("DUMP", "s"),
+    ("XPENDING", "s", "g", "-", "+", "10000"),
+    ("XPENDING", "s", "g", "IDLE", "0", "500-1", "3000-1", "1500", "alice"),
+]
 
 
 @pytest.mark.parametrize("args", READING, ids=" ".join)
