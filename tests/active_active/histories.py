@@ -352,7 +352,13 @@ def flush(_history: History, _node: Node, _key: bytes) -> Command:
 def create(history: History, node: Node, key: bytes) -> Command:
     now_ms = node.clock.us // 1000
     start = history.chance.choice(["0", "0", "$", str(now_ms)])
-    return "XGROUP", "CREATE", key, history.chance.choice(GROUPS), start, "MKSTREAM"
+    group = history.chance.choice(GROUPS)
+    return "XGROUP", "CREATE", key, group, start, "MKSTREAM", *_entries_read(history)
+
+
+def _entries_read(history: History) -> Command:
+    count = history.life.commands
+    return ("ENTRIESREAD", count % 9) if count % 5 == 0 else ()
 
 
 def destroy(history: History, node: Node, _key: bytes) -> Command | None:
@@ -363,7 +369,7 @@ def destroy(history: History, node: Node, _key: bytes) -> Command | None:
 def move(history: History, node: Node, _key: bytes) -> Command | None:
     found = history.group(node)
     start = history.chance.choice(["0", "$", str(node.clock.us // 1000 - 1)])
-    return ("XGROUP", "SETID", *found, start) if found else None
+    return ("XGROUP", "SETID", *found, start, *_entries_read(history)) if found else None
 
 
 def delete_consumer(history: History, node: Node, _key: bytes) -> Command | None:

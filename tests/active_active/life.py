@@ -287,25 +287,6 @@ class Life(Comparison):
 
     # -- commands whose outcome is known ------------------------------------------------------
 
-    def _copy(self, node: Node, words: tuple[Any, ...]) -> Any:
-        """Groups go on in the copy with what they had yet to be given."""
-        _, source, target, *_ = words
-        shown = self.shown(node, source)
-        open_ = {
-            group: {token_of(entry) for entry in reader.deliverable(shown, group)}
-            for group in shown.groups
-            if (reader := self.reader(node, source, group, shown))
-        }
-        reply = node.do(*words)
-        if reply:
-            copy = self.shown(node, target)
-            for group, tokens in open_.items():
-                reader = self.readers[node.number][target, group] = GroupReader(is_plain=False)
-                reader.look(copy, group)
-                given = [entry for entry in copy.entries if token_of(entry) not in tokens]
-                reader.delivered.update(entry.dot for entry in given)
-        return reply
-
     def _xadd(self, node: Node, words: tuple[Any, ...]) -> Any:
         key = words[1]
         before = self.shown(node, key)
@@ -381,9 +362,21 @@ class Life(Comparison):
         verb, key, group = words[1:4]
         shown = self.shown(node, key)
         reply = node.do(*words)
+        read = words[words.index("ENTRIESREAD") + 1] if "ENTRIESREAD" in words else None
+        if read is not None and verb in ("CREATE", "SETID"):
+            (row,) = [
+                row for row in map(pairs, node.do("XINFO", "GROUPS", key)) if row[b"name"] == group
+            ]
+            added = pairs(node.do("XINFO", "STREAM", key))[b"entries-added"]
+            assert row[b"entries-read"] == min(read, added), "ENTRIESREAD does not count"
+            self.reached["ENTRIESREAD"] += 1
         if verb == "SETID":
             start = None if words[4] == "$" else id_of(str(words[4]).encode() + b"-0")
-            self.reader(node, key, group, shown).move(shown, group, node.vector, start)
+            reader = self.reader(node, key, group, shown)
+            reader.move(shown, group, node.vector, start)
+            reader.offset = 0, 0
+            if read is not None:
+                reader.offset = reader.offset_of(shown, group, min(read, added), row[b"lag"])
             self.reached["SETID forward" if start is None else "SETID to an ID"] += 1
         elif verb == "DELCONSUMER" and reply:
             self.reader(node, key, group, shown).is_plain = False

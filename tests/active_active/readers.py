@@ -36,6 +36,8 @@ class GroupReader:
     """Acknowledgements that were there before XGROUP SETID and do not count."""
     is_vague: bool = False
     """Whether acknowledgements that are ignored may have come again with a whole state."""
+    offset: tuple[int, int] | None = None
+    """Of XGROUP SETID, the least and the most that it may be; None without one."""
     is_plain: bool = True
     """Whether nothing was jumped over, given up or re-created."""
     is_counted: bool = True
@@ -56,6 +58,7 @@ class GroupReader:
             self.ignored = frozenset()
             self.is_vague = False
             self.is_plain = self.is_counted = True
+            self.offset = None
         elif creations != self.creations:
             self.is_plain = False
         self.creations = creations
@@ -82,12 +85,25 @@ class GroupReader:
             if origin in self.place or shown.delivers(group, entry):
                 yield entry
 
-    def least_read(self, shown: Shown, group: bytes) -> int:
-        """The least that entries-read may be.
+    def read(self, shown: Shown, group: bytes, lag: int) -> tuple[int, int]:
+        """The least and the most that entries-read may be.
 
         What was deleted right behind the last entry that was passed may count as read or not.
         """
-        if self.is_vague or not self.is_counted:
+        if not self.is_counted:
+            return 0, shown.entries_added
+        most = max(created.offset for created in shown.groups[group])
+        low, high = (most, most) if self.offset is None else self.offset
+        added = shown.entries_added
+        least = self._least_counted(shown, group) + low
+        return min(max(least, 0), added), min(max(added - lag + high, 0), added)
+
+    def offset_of(self, shown: Shown, group: bytes, read: int, lag: int) -> tuple[int, int]:
+        """Between what an offset is if the group has read so much now."""
+        return read - (shown.entries_added - lag), read - self._least_counted(shown, group)
+
+    def _least_counted(self, shown: Shown, group: bytes) -> int:
+        if self.is_vague:
             return 0
         unread = {entry.dot for entry in self._deliverable(shown, group, sure=False)}
         for origin in {fact.origin for fact in shown.added}:

@@ -26,7 +26,7 @@ AT_LEAST = {
     "epoch opened": 20, "effects fetched back": 5, "ID of a later epoch": 20, "restart": 10,
     "unit": 50, "duplicate refused": 20, "FLUSHALL": 2, "RENAME": 2, "COPY": 2, "PEXPIRE": 10,
     "RESTORE": 20, "group moved": 40, "pending entry moved": 10, "late entry moved": 2,
-    "XDELEX": 10, "XACKDEL": 10, "XCLAIM": 10,
+    "XDELEX": 10, "XACKDEL": 10, "XCLAIM": 10, "ENTRIESREAD": 50,
 }  # fmt: skip
 """What a hundred histories must come to, and how often: a run that does not proves little."""
 

@@ -111,6 +111,8 @@ class Created(Fact):
     group: bytes
     start: int | None
     """Entries above this ID; None: entries that the creation did not know."""
+    offset: int = 0
+    """Of entries-read."""
 
     def delivers(self, entry: Added) -> bool:
         """Whether the group begins before an entry."""
@@ -513,7 +515,7 @@ def _fact(effect: kinds.Effect, origin: int, number: int, context: Vector) -> Fa
         case kinds.Delete():
             return Cleared(origin, number, context, effect.expired)
         case kinds.CreateGroup():
-            return Created(origin, number, context, effect.group, effect.start)
+            return Created(origin, number, context, effect.group, effect.start, effect.offset)
         case kinds.DestroyGroup():
             return Destroyed(origin, number, context, effect.group)
         case kinds.Settle():
