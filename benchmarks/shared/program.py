@@ -57,7 +57,9 @@ class Program:
         """Make measurements and print how they do beside what is expected of them."""
         catalogue = self.catalogue()
         wanted = [
-            one for one in catalogue if (not one.is_extra if only is None else only in one.name)
+            one
+            for one in catalogue
+            if (not one.is_extra if only is None else only in one.name.lower())
         ]
         if not wanted:
             raise click.BadParameter(

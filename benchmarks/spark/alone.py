@@ -26,11 +26,13 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 
 
 def commands(*, quick: bool) -> list[Figure]:
-    """`verify`, `compact` and `lag`, of 200,000 entries."""
+    """`archive`, `verify`, `compact` and `lag`, of 200,000 entries."""
     entries = QUICK_ENTRIES if quick else ENTRIES
     rounds = QUICK_ROUNDS if quick else ROUNDS
     note = f"{entries:,} entries, until the command has ended"
-    taken: dict[str, list[float]] = {"verify": [], "compact": [], "lag": []}
+    taken: dict[str, list[float]] = {
+        "archive": [], "verify": [], "compact": [], "lag": [],
+    }  # fmt: skip
     everywhere()
     for _ in range(rounds):
         with serving() as server, tempfile.TemporaryDirectory() as scratch:
@@ -43,6 +45,8 @@ def commands(*, quick: bool) -> list[Figure]:
                 connection.ask("XGROUP", "CREATE", KEY, "g", "0")
             words = ("lag", "-u", url(server), "--streams", KEY, "--samples", "1")
             taken["lag"].append(_seconds(*words))
+            words = ("archive", str(Path(scratch, "other")), "-u", url(server), "--streams", KEY)
+            taken["archive"].append(_seconds(*words))
     return [of_rounds(f"{name} without Java", some, "s", note) for name, some in taken.items()]
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.test_sink import fill, forget_last, load, save, start, values
+from tests.spark.accidents import broken_source
+from tests.spark.test_sink import accidents, fill, forget_last, load, save, start, values
 from tests.support.servers import AnabranchServer
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ def test_the_same_batch_in_other_partitions_is_written_once_by_content(
     with pytest.raises(Exception, match=r"equal rows came in several partitions"):
         save(table.repartition(4), ours, **job)
     assert len(values(ours, "t")) < 2_500
+    # Each worker of the first attempt dies in the middle of its rows.
+    spark.dataSource.register(broken_source("kill", ours.port, 300))
+    save(table.repartition(2, "n"), ours, "broken", **{**job, "stream": "u"})
+    assert accidents(ours) == 2
+    assert sorted(values(ours, "u")) == sorted(words)
     for partitions in (4, 3, 1):
         save(table.repartition(partitions, "n"), ours, **job)
         assert sorted(values(ours, "t")) == sorted(words)

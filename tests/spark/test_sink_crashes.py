@@ -44,6 +44,8 @@ def test_a_driver_killed_twice_in_mid_batch_writes_every_row_once(
         with ours.client() as client:
             assert until <= int(client.call("XLEN", "t")[1]) < ROWS
     table = load(spark, ours, "s").select("fields")
+    with pytest.raises(Exception, match=r"rows of another query .* made anew"):
+        start(table, ours, tmp_path / "new", stream="t").awaitTermination()
     start(table, ours, tmp_path / "c", stream="t").awaitTermination()
     assert values(ours, "t") == list(range(ROWS))
 

@@ -44,7 +44,6 @@ _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the most that there is
 _ATTEMPTS: Final = 10
-_PAGE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +237,7 @@ class Adder:
         self._pause_ms = pause_ms
         self._check_window = check_window
         self._checked: set[bytes] = set()
+        self._grows: set[bytes] = set()  # streams of which all rows that are there were passed
         self._waiting: _Chunk | None = None
         self.appended = 0
         """Rows sent, whether the server had them or not: its replies do not tell."""
@@ -268,6 +268,9 @@ class Adder:
             at = 0
             while at < len(run.commands):
                 stop = run.commands.reach(at, self._rows_max, _CHUNK_BYTES)
+                if run.rows.ids is not None and run.key not in self._grows:
+                    at = self._pass(run, at, stop)
+                    continue
                 self._collect()
                 self._launch(_Chunk(run, at, stop))
                 at = stop
@@ -325,29 +328,38 @@ class Adder:
             self._require_same(chunk.run, taken)
             self.known = (self.known or 0) + len(taken)
 
-    def _require_same(self, run: Run, taken: list[int]) -> None:
-        """These IDs are there or passed: by these very rows, or by other ones."""
+    def _pass(self, run: Run, start: int, stop: int) -> int:
+        """Pass over rows that are there with their IDs; where the first one is that is not."""
+        self._collect()
+        same = self._same(run, start, stop)
+        self.known = (self.known or 0) + same
+        if start + same < stop:
+            self._grows.add(run.key)
+        return start + same
+
+    def _same(self, run: Run, start: int, stop: int) -> int:
+        """How many rows, from the first on, are there as they are."""
         assert run.rows.ids is not None
-        ids = run.rows.ids.take(pa.array(taken)).to_pylist()
-        found: dict[bytes, list[bytes]] = {}
-        at = ids[0]
-        while at is not None:
-            page = self._client.command(
-                *("XRANGE", run.key, at, ids[-1], "COUNT", _PAGE), repeatable=True
-            )
-            found.update(page)
-            at = b"(" + page[-1][0] if len(page) == _PAGE else None
-        first, last = taken[0], taken[-1]
-        parts = run.rows.slice(first, last + 1).parts()
-        for number, entry_id in zip(taken, ids, strict=True):
-            fields = found.get(entry_id)
-            there = (
-                b"" if fields is None else b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields))
-            )
-            if there != parts.between(number - first, number - first + 1):
-                what = "is behind it already" if fields is None else "holds another entry there"
+        ids = run.rows.ids.slice(start, stop - start).to_pylist()
+        page = self._client.command(
+            *("XRANGE", run.key, ids[0], "+", "COUNT", len(ids)), repeatable=True
+        )
+        parts = run.rows.slice(start, stop).parts().each(0, len(ids))
+        same = 0
+        for wanted, part, (found, fields) in zip(ids, parts, page, strict=False):
+            if wanted != found or part != b"*%d\r\n" % len(fields) + b"".join(map(bulk, fields)):
+                break
+            same += 1
+        return same
+
+    def _require_same(self, run: Run, taken: list[int]) -> None:
+        """These IDs are taken: by these very rows, which an attempt brought, or by other ones."""
+        assert run.rows.ids is not None
+        for number in taken:
+            if not self._same(run, number, number + 1):
                 raise WriteFailed(
-                    f"ID {_shown(entry_id)} cannot be kept: stream {_shown(run.key)} {what}. Rows "
+                    f"ID {_shown(run.rows.ids[number].as_py())} cannot be kept: stream "
+                    f"{_shown(run.key)} holds another entry there, or is behind it already. Rows "
                     "with IDs must arrive in order, all rows of a stream in one partition: "
                     'repartition("stream").sortWithinPartitions(...) by time and sequence'
                 )

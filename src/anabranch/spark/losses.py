@@ -20,7 +20,6 @@ __all__ = [
     "ServerBehindError",
     "assess",
     "ends_missing",
-    "losses",
     "place_of",
     "unsubscribed",
 ]
@@ -92,12 +91,6 @@ class Found:
     """Logs that end before what was read of them, one sentence each."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
     """Where to go on behind what is lost."""
-
-
-def losses(start: Vector, heads: Heads, survey: Survey) -> list[str]:
-    """What is gone that `start` had not read, or ends before it; empty if nothing is."""
-    found = assess(start, heads, survey)
-    return found.lost + found.absent + found.behind
 
 
 def unsubscribed(start: Vector, survey: Survey) -> list[str]:
