@@ -37,7 +37,14 @@ class _Ticks(Protocol):
 class Account:
     """The sum over all keys of a keyspace."""
 
-    __slots__ = ("_again", "_counted_bytes", "_due", "_growth_bytes", "_unsealed")
+    __slots__ = (
+        "_again",
+        "_counted_bytes",
+        "_due",
+        "_growth_bytes",
+        "_unsealed",
+        "beside_bytes",
+    )
 
     def __init__(self, unsealed: Sized) -> None:
         """``unsealed`` are the full blocks that are still to be sealed."""
@@ -46,11 +53,14 @@ class Account:
         self._due: deque[Value] = deque()  # changed since they were measured
         self._again: dict[Value, None] = {}  # measured while something was unsealed
         self._growth_bytes = 0  # by which those measured last had grown, on average
+        self.beside_bytes = 0
+        """What is held beside the keys, as it was measured last: tags of idempotent producers."""
 
     @property
     def used_bytes(self) -> int:
         """What the keys and their values hold, as well as is known."""
-        return self._counted_bytes + max(self._growth_bytes, 0) * len(self._due)
+        growth = max(self._growth_bytes, 0) * len(self._due)
+        return self._counted_bytes + growth + self.beside_bytes
 
     @property
     def due(self) -> int:

@@ -15,21 +15,32 @@ from typing import Any
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
 from anabranch.stream.group import Consumer, Group
+from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.producer import Producers
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
+from anabranch.stream.shared import Shared, Tag
+from anabranch.stream.shared_group import Run, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["KEY_BYTES", "key_bytes", "value_bytes"]
 
-_ID_BYTES = getsizeof(1 << 127)
+_ID_BYTES = -getsizeof(1 << 127) // 16 * -16  # rounded up, as it is when it is allocated
 _OFFSET_BYTES = getsizeof(1 << 20)
+_TIME_BYTES = getsizeof(1 << 41)
+_PAIR_BYTES = getsizeof((0, 0))
+_DOT_BYTES = _PAIR_BYTES + _OFFSET_BYTES
 _SLOT_BYTES = 8
 _DICT_SLOT_BYTES = 100  # an entry of a dictionary and its share of the free room
 KEY_BYTES = 2 * _DICT_SLOT_BYTES  # of the databases' tables, for each key
+_VALUE_BYTES = 100  # of the numbers that every value has: size, when it was looked at, where it is
 _SPREAD_MAX = 1000  # samples of more items than this are the first ones
 _SORTED_SLOT_BYTES = 2 * _SLOT_BYTES + _DICT_SLOT_BYTES
+_RUN_BYTES = getsizeof(Run(0, 0, 0)) + 3 * _OFFSET_BYTES
+_RECORD_BYTES = getsizeof(Accepted(0, 0, 0, 0)) + 2 * _OFFSET_BYTES + _TIME_BYTES
+_TAG_BYTES = getsizeof({0: 0}) + _DOT_BYTES + getsizeof(Tag(0, 0, False))
 _PENDING_BYTES = getsizeof(PendingEntry(0, None, 0, 0, 0)) + _ID_BYTES + 2 * _OFFSET_BYTES
 
 
@@ -40,7 +51,7 @@ def key_bytes(key: bytes, value: Value, samples: int = 5) -> int:
 
 def value_bytes(value: Value, samples: int = 5) -> int:
     """The same of the value alone."""
-    size = getsizeof(value)
+    size = getsizeof(value) + _VALUE_BYTES
     if isinstance(value, Stream):
         return size + _stream_bytes(value, samples)
     if isinstance(value, StringValue):
@@ -67,7 +78,33 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
     size = getsizeof(stream.logs) + getsizeof(stream.groups)
     size += sum(_log_bytes(log, samples) for log in stream.logs.values())
     size += _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
+    size += getsizeof(stream.ledger.records)
+    size += _scaled(stream.ledger.records, getsizeof, samples)
+    size += len(stream.ledger.records) * _RECORD_BYTES
+    if stream.shared is not None:
+        size += _shared_bytes(stream.shared, samples)
     return size + _producers_bytes(stream.producers, samples)
+
+
+def _shared_bytes(shared: Shared, samples: int) -> int:
+    """What a stream remembers beside its entries where several regions write."""
+    tables: tuple[dict[Any, Any], ...] = (
+        *(shared.marks, shared.deadlines, shared.last_ids),
+        *(shared.deleted_ids, shared.surpluses, shared.limits),
+    )
+    size = getsizeof(shared) + getsizeof(shared.tags) + getsizeof(shared.accepted)
+    size += sum(map(getsizeof, tables)) + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
+
+    def tags_bytes(item: tuple[bytes, dict[bytes, dict[Any, Any]]]) -> int:
+        pid, table = item
+        return getsizeof(pid) + getsizeof(table) + len(table) * _TAG_BYTES
+
+    def accepted_bytes(item: tuple[bytes, dict[Any, Any]]) -> int:
+        pid, records = item
+        return getsizeof(pid) + getsizeof(records) + len(records) * (_DOT_BYTES + _RECORD_BYTES)
+
+    size += _scaled(shared.tags.items(), tags_bytes, samples)
+    return size + _scaled(shared.accepted.items(), accepted_bytes, samples)
 
 
 def _log_bytes(log: RegionLog, samples: int) -> int:
@@ -89,7 +126,9 @@ def _block_bytes(block: Block) -> int:
         size += getsizeof(block.ids) + block.ids.packed_bytes + getsizeof(block.ends)
     else:
         size += getsizeof(block.ids) + getsizeof(block.ends)
-        size += len(block.ids) * (_ID_BYTES + _OFFSET_BYTES)
+        size += len(block.ids) * _ID_BYTES
+    if block.numbers is not None:
+        size += getsizeof(block.numbers)
     if block.positions is not None:
         size += getsizeof(block.positions) + len(block.positions) * _OFFSET_BYTES
     return size
@@ -100,12 +139,34 @@ def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     size = (
         getsizeof(name) + getsizeof(group) + getsizeof(group.cursors) + getsizeof(group.consumers)
     )
+    size += _DICT_SLOT_BYTES + getsizeof(group.pending) + len(group.cursors) * _ID_BYTES
     size += sum(_pending_bytes(pending) for pending in group.pending.values())
     size += group.pending_count * _PENDING_BYTES
     size += getsizeof(group.released)
     if group.by_age is not None:
         size += len(group.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
+    if isinstance(group, SharedGroup):
+        size += _shared_group_bytes(group)
     return size + _scaled(group.consumers.values(), _consumer_bytes, samples)
+
+
+def _shared_group_bytes(group: SharedGroup) -> int:
+    tables = (group.creations, group.acknowledged, group.delivered, group.hidden, group.rewound,
+              group.discarded, group.runs)  # fmt: skip
+    size = sum(map(getsizeof, tables))
+    for creation in group.creations.values():
+        size += _DOT_BYTES + getsizeof(creation) + getsizeof(creation.context) + _ID_BYTES
+    size += sum(map(_ranges_bytes, (group.delivered, group.hidden, *group.acknowledged.values())))
+    size += sum(len(runs) * _RUN_BYTES for runs in group.runs.values())
+    return size + sum(map(getsizeof, group.discarded.values()))
+
+
+def _ranges_bytes(by_origin: dict[int, Ranges]) -> int:
+    each = 2 * (_SLOT_BYTES + _OFFSET_BYTES)
+    return getsizeof(by_origin) + sum(
+        getsizeof(ranges) + 2 * getsizeof(ranges.lows) + len(ranges) * each
+        for ranges in by_origin.values()
+    )
 
 
 def _consumer_bytes(consumer: Consumer) -> int:

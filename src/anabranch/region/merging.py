@@ -137,6 +137,7 @@ class Merging:
                 if not held.pack():
                     break
             held.rest()
+        self._region.keyspace.account.beside_bytes = conflicts.size
 
     def resolve(self) -> None:
         """Resolve the conflicts that were found between idempotent IDs, as far as they are ours.

@@ -513,6 +513,10 @@ class Replicator:
         self._receiver.joiner.mend(now_ms)
         return inquiry
 
+    def waiting_bytes(self) -> int:
+        """Of batches that wait for a cause; read, each is there twice or thrice."""
+        return 3 * sum(self._receiver.buffer.bytes_of.values())
+
     @property
     def is_joining(self) -> bool:
         """Whether the state of another region is on its way here."""

@@ -88,6 +88,7 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None  # what the timer is set to
         self.buffers = Buffers(self.connections)
+        self.buffers.others.append(self.durability.unwritten_bytes)
         self.region.dispatcher.used_memory = self._used_memory
 
     # -- life ---------------------------------------------------------------------------------
@@ -284,7 +285,9 @@ class Server:
 
         Not the size of the process: that stays large when what made it large is gone.
         """
-        return self.region.keyspace.account.used_bytes + self.buffers.used_bytes
+        buffers = self.buffers
+        keys_bytes = self.region.keyspace.account.used_bytes
+        return keys_bytes + buffers.used_bytes + buffers.others_bytes
 
     def _sample_memory(self) -> None:
         self.buffers.sample()

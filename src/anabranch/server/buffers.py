@@ -1,4 +1,4 @@
-"""What connections hold in memory, as a running sum.
+"""What connections hold in memory, as a running sum, and what waits to be written or applied.
 
 A connection tells when what it holds changes (an unfinished request, a MULTI queue, requests behind
 a blocked one, replies that wait for the disk); what clients do not read is looked at some times a
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from anabranch.server.connection import ClientConnection
 
@@ -29,13 +29,18 @@ class Buffers:
         """What connections have told of."""
         self.stalled: set[ClientConnection] = set()
         """Those of clients that do not read."""
+        self.others: list[Callable[[], int]] = []
+        """Who else holds bytes; asked some times a second."""
         self._unread_bytes = 0
+        self.others_bytes = 0
+        """What they said last."""
 
     @property
     def used_bytes(self) -> int:
-        """All of it."""
+        """What connections hold."""
         return self.held_bytes + self._unread_bytes + CONNECTION_BYTES * len(self._connections)
 
     def sample(self) -> None:
-        """Look at what is not read."""
+        """Look at what is not read, and at what others hold."""
+        self.others_bytes = sum(each() for each in self.others)
         self._unread_bytes = sum(each.transport.get_write_buffer_size() for each in self.stalled)

@@ -145,6 +145,10 @@ class Durability:
         """What is written, or waits to be, and may not be on the disk."""
         return 0 if self.log is None else self.log.end + len(self._unwritten) - self.log.synced
 
+    def unwritten_bytes(self) -> int:
+        """What waits to be written."""
+        return len(self._unwritten)
+
     @property
     def is_syncing(self) -> bool:
         """Whether a sync is going on."""

@@ -179,6 +179,7 @@ class Regions(RegionLocal):
         self._config = config
         self.settings_changed()
         self.replicator = Replicator(self, self.gossip, config, secrets.SystemRandom())
+        self._server.buffers.others.append(self.replicator.waiting_bytes)
         self.gossip.on_heard = self._heard
         if self._was_removed:
             super().expelled(self._was_removed)

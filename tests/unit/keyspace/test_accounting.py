@@ -87,7 +87,8 @@ def test_the_sum_is_that_of_all_keys_whatever_happens(seed: int, region: int) ->
             compare(harness)
     harness.do("FLUSHALL")
     settle(harness)
-    assert harness.region.keyspace.account.used_bytes == 0
+    account = harness.region.keyspace.account
+    assert account.used_bytes == account.beside_bytes, "only tags that other regions may lack"
 
 
 def test_what_is_not_measured_yet_is_extrapolated() -> None:

@@ -1,0 +1,130 @@
+"""What is counted for ``maxmemory`` against what Python says is held, for many shapes."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.region_harness import Harness
+
+Fill = Callable[[Harness], None]
+
+
+def adds(count: int, *words: str) -> Fill:
+    def fill(harness: Harness) -> None:
+        for _ in range(count):
+            harness.raw("XADD", "s", "*", *(words or ("f", "v")))
+
+    return fill
+
+
+def settle(harness: Harness) -> None:
+    """Have everything measured that has changed."""
+    account = harness.region.keyspace.account
+    for _ in range(2):
+        account.settle(1_000_000, harness.clock.ticks_ns, 10**12)
+
+
+def keys(harness: Harness) -> None:
+    for number in range(500):
+        harness.raw("XADD", f"k{number:04}", "*", "f", "v")
+
+
+def pending(consumers: int) -> Fill:
+    def fill(harness: Harness) -> None:
+        adds(2000)(harness)
+        harness.raw("XGROUP", "CREATE", "s", "g", "0")
+        for number in range(consumers):
+            share = 2000 // consumers
+            harness.raw(
+                "XREADGROUP", "GROUP", "g", f"c{number}", "COUNT", share, "STREAMS", "s", ">"
+            )
+
+    return fill
+
+
+def names(kind: str) -> Fill:
+    def fill(harness: Harness) -> None:
+        adds(10)(harness)
+        harness.raw("XGROUP", "CREATE", "s", "g", "0")
+        for number in range(600):
+            if kind == "consumers":
+                harness.raw("XGROUP", "CREATECONSUMER", "s", "g", f"consumer-{number}")
+            else:
+                harness.raw("XGROUP", "CREATE", "s", f"group-{number}", "0")
+
+    return fill
+
+
+def messages(producers: int) -> Fill:
+    def fill(harness: Harness) -> None:
+        harness.raw("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+        harness.raw("XCFGSET", "s", "IDMP-MAXSIZE", 10000)
+        for number in range(2000):
+            pid, iid = f"p{number % producers}", f"message-{number}"
+            harness.raw("XADD", "s", "IDMP", pid, iid, "*", "f", "v")
+
+    return fill
+
+
+def deleted(harness: Harness) -> None:
+    adds(2000)(harness)
+    ids = [entry[0] for entry in harness.do("XRANGE", "s", "-", "+")]
+    harness.raw("XDEL", "s", *ids[::2])
+
+
+SHAPES: dict[str, Fill] = {
+    "tiny entries": adds(5000),
+    "entries of 200 bytes": adds(3000, "f", "v" * 200),
+    "entries of many fields": adds(2000, *"abcdefghijklmnop"),
+    "one open node": adds(90),
+    "many keys": keys,
+    "pending entries": pending(1),
+    "pending entries of many consumers": pending(200),
+    "consumers": names("consumers"),
+    "groups": names("groups"),
+    "messages of one producer": messages(1),
+    "messages of many producers": messages(200),
+    "every other entry deleted": deleted,
+}
+
+
+@pytest.mark.parametrize("region", [0, 1], ids=["alone", "region"])
+@pytest.mark.parametrize("fill", SHAPES.values(), ids=SHAPES.keys())
+def test_what_is_counted_is_what_is_held(fill: Fill, region: int) -> None:
+    harness = Harness(region_id=region)
+    for _ in range(2):  # caches, and what is made once
+        harness.raw("XADD", "warm", "IDMP", "p", "i", "*", "f", "v")
+        harness.raw("DEL", "warm")
+        harness.region.tick()
+    account = harness.region.keyspace.account
+    counted = account.used_bytes
+    gc.collect()
+    tracemalloc.start()
+    try:
+        fill(harness)
+        settle(harness)
+        fresh = account.used_bytes - counted, tracemalloc.get_traced_memory()[0]
+        for _ in range(60):
+            harness.region.tick()
+        settle(harness)
+        gc.collect()
+        sealed = account.used_bytes - counted, tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert fresh[0] == pytest.approx(fresh[1], rel=0.3), "before nodes are sealed"
+    assert sealed[0] == pytest.approx(sealed[1], rel=0.25)
+
+
+def test_tags_that_are_held_for_other_regions_are_counted() -> None:
+    harness = Harness(region_id=1)
+    messages(1)(harness)
+    harness.raw("DEL", "s")
+    settle(harness)
+    harness.region.tick()
+    conflicts = harness.region.keyspace.replica.conflicts  # type: ignore[union-attr]
+    assert len(conflicts) == 2000
+    assert harness.region.dispatcher.used_memory() >= conflicts.size > 2000 * 50
