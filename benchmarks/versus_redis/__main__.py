@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import plot
 
-from . import floods, longest, machine, memory, report, targets
+from . import floods, longest, machine, memory, regional, report, targets
 from .load import Connection, RefusedError
 from .longest import LongCommand, LongRow, long_commands, run_long_commands
 from .measure import Bench, Row, run_workload
@@ -72,15 +72,21 @@ def main(
     restarts = _is_wanted(targets.RESTART, only)
     commands = [one for one in long_commands() if _is_wanted(f"longest wait: {one.name}", only)]
     pours = [one for one in floods.floods() if _is_wanted(_flood_name(one), only)]
+    moves = [
+        one
+        for one in regional.regional_names()
+        if not against and _is_wanted(_regional_name(one), only)
+    ]
     if list_names:
         names = [one.name for one in workloads]
         names += [one.name for policy in POLICIES for one in durable[policy]]
         names += [f"memory: {one.name}" for one in shapes] + [targets.RESTART]
         names += [f"longest wait: {one.name}" for one in commands]
         names += map(_flood_name, pours)
+        names += map(_regional_name, moves)
         click.echo("\n".join(names))
         return
-    wanted = Wanted(workloads, durable, shapes, commands, pours, restarts=restarts)
+    wanted = Wanted(workloads, durable, shapes, commands, pours, moves, restarts=restarts)
     if not wanted.count:
         raise click.BadParameter(
             f"no workload matches {only!r}; --list shows all", param_hint="--only"
@@ -125,6 +131,8 @@ class Wanted:
     """While they run, a canary measures how long others wait."""
     floods: list[floods.Flood]
     """The same."""
+    regional: list[str]
+    """The same for what only regions do."""
     restarts: bool
 
     @property
@@ -132,7 +140,7 @@ class Wanted:
         """Return how many rows that makes."""
         durable = sum(map(len, self.durable.values()))
         others = len(self.shapes) + len(self.commands) + len(self.floods) + self.restarts
-        return len(self.workloads) + durable + others
+        return len(self.workloads) + durable + others + len(self.regional)
 
 
 def _run(
@@ -192,6 +200,10 @@ def _run(
         for row in floods.run_floods(baseline, subject, wanted.floods, times):
             waits.append(row)
             progress.update(task, advance=1, description=f"longest wait: {row.name}")
+        entries = QUICK_LONG if quick else longest.FULL_ENTRIES
+        for row in regional.run_regional(wanted.regional, entries, times):
+            waits.append(row)
+            progress.update(task, advance=1, description=f"longest wait: {row.name}")
     return report.Result(
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         machine=described,
@@ -227,6 +239,10 @@ def _contestant(server: Server) -> report.Contestant:
 
 def _flood_name(flood: floods.Flood) -> str:
     return f"longest wait: {floods.NAME}{flood.name}"
+
+
+def _regional_name(name: str) -> str:
+    return f"longest wait: {regional.NAME}{name}"
 
 
 def _is_wanted(name: str, pattern: str | None) -> bool:
