@@ -101,6 +101,23 @@ def test_acknowledged_and_removed_elsewhere_counts_as_read() -> None:
     assert figures(one) == figures(two) == (4, 0)
 
 
+def test_what_a_conflict_takes_away_unread_does_not_count_as_read() -> None:
+    mesh = Mesh(2)
+    one, two = mesh.nodes.values()
+    one.do("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    settle(mesh)
+    add(two, 2)
+    assert len(read(two, 1)) == 1
+    one.do("XADD", "s", "IDMP", "p", "m", "*", "f", "v")
+    two.clock.us += 5000
+    two.do("XADD", "s", "IDMP", "p", "m", "*", "f", "v")
+    assert figures(two) == (1, 2)
+    settle(mesh)
+    assert figures(two) == (1, 2), "the entry of the other region instead"
+    read(two, 9)
+    assert figures(two) == (4, 0), "with the one that went, right behind the last"
+
+
 @pytest.mark.parametrize("start", ["0", "$"])
 def test_a_group_begins_behind_what_is_gone(start: str) -> None:
     one = Mesh(1).nodes[1]

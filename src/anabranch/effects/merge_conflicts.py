@@ -88,7 +88,11 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
         news = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
         conflicts.news.append(news)
     if effect.removed and number:
-        stream.shared_log(origin).remove_numbered(number - 1, number)
+        log = stream.shared_log(origin)
+        for group in stream.groups.values():
+            assert isinstance(group, SharedGroup)
+            group.keep_place(origin, log, number)
+        log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
             assert isinstance(group, SharedGroup)
             group.drop_between(origin, number - 1, number)

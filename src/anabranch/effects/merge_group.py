@@ -89,7 +89,6 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
     group.jump_to(stream.shared_logs, effect.last_id)
-    group.place(stream.shared_logs)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
@@ -138,8 +137,6 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         effect.now_ms,
         pending=effect.pending,
     )
-    stream = stream_of(keyspace, effect.db, effect.key)
-    group.place({effect.region: stream.shared_log(effect.region)})
 
 
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
@@ -179,12 +176,9 @@ def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None:
         assert isinstance(group, SharedGroup)
-        assert stream is not None
         group.settle(
             effect.creations,
             effect.ranges,
             effect.greatest,
             ours=region_of(replica.origin) == replica.region,
         )
-        logs = stream.shared_logs
-        group.place({origin: logs[origin] for origin, *_ in effect.ranges if origin in logs})

@@ -45,7 +45,6 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             for origin in stream.logs:
                 group.drop_between(origin, 0, context.get(origin, 0))
             group.drop_between(NO_ORIGIN, 0, MAX_DELIVERIES)
-            group.place(stream.shared_logs)
     dot = replica.dot
     shared.marks[dot] = NO_GROUP if effect.expired else ALL_GROUPS
     replica.unstable_marks[dot] = None

@@ -49,6 +49,7 @@ def join_streams(
     assert other is not None
     our_marks: dict[Dot, Mark] = {**mine.marks, **dict.fromkeys(flushes[0], ALL_GROUPS)}
     their_marks: dict[Dot, Mark] = {**other.marks, **dict.fromkeys(flushes[1], ALL_GROUPS)}
+    _keep_places(ours)
     for origin in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
         _join_logs(
             ours.shared_log(origin),
@@ -62,7 +63,6 @@ def join_streams(
         assert isinstance(group, SharedGroup)
         for origin, log in ours.shared_logs.items():
             group.drop_between(origin, 0, log.floor)
-        group.place(ours.shared_logs)
 
 
 def replace_shared(ours: Stream, fresh: Stream) -> None:
@@ -73,6 +73,7 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     """
     assert ours.shared is not None
     assert fresh.shared is not None
+    _keep_places(ours)
     fresh.shared.marks |= ours.shared.marks
     ours.shared = fresh.shared
     ours.logs = fresh.logs
@@ -91,8 +92,14 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         known.creations, known.acknowledged = group.creations, group.acknowledged
         for origin, log in ours.shared_logs.items():
             known.drop_between(origin, 0, log.floor)
-        known.place(ours.shared_logs)
         ours.groups[name] = known
+
+
+def _keep_places(stream: Stream) -> None:
+    """Entries are about to go."""
+    for group in stream.groups.values():
+        assert isinstance(group, SharedGroup)
+        group.place(stream.shared_logs)
 
 
 def _note_settled(

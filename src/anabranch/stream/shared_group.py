@@ -170,7 +170,8 @@ class SharedGroup(Group):
     def place(self, logs: Mapping[int, SharedLog], *, anew: bool = False) -> None:
         """Note how far the group has come in these logs; ``anew`` if it may have gone back.
 
-        Entries that were deleted right behind that count as read.
+        Entries that were deleted right behind that count as read. Until entries are removed the
+        same can be found out later, so a delivery need not do this.
         """
         for origin, log in logs.items():
             cursor = self._cursor(origin, log)
@@ -178,9 +179,10 @@ class SharedGroup(Group):
             if known is None or cursor > known.number or anew:
                 self.places[origin] = Place(cursor, log.position_above(cursor))
 
-    def keep_place(self, origin: int, log: SharedLog) -> None:
-        """Entries are about to go: the first of a log, or late ones below the start."""
-        if origin not in self.places or any(each.start for each in self.creations.values()):
+    def keep_place(self, origin: int, log: SharedLog, high: int) -> None:
+        """Entries up to a number are about to go."""
+        known = self.places.get(origin)
+        if known is None or high > known.number:
             self.place({origin: log})
 
     def unread(self, origin: int, log: SharedLog) -> int:
@@ -190,10 +192,8 @@ class SharedGroup(Group):
         """
         known = self.places.get(origin)
         cursor = self._cursor(origin, log)
-        if known is None:
+        if known is None or cursor > known.number:
             position = log.position_above(cursor)
-        elif cursor > known.number:  # what came late, and below the start
-            position = max(known.position, log.position_behind(cursor))
         else:
             cursor, position = known
         position = max(position, log.base)
