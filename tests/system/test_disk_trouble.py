@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -206,6 +207,23 @@ def test_nobody_is_told_of_what_a_full_disk_did_not_take(tmp_path: Path) -> None
         ballast = tmp_path / "data" / "ballast"
         ballast.write_bytes(bytes(1_900_000))
         keeps_its_word(server, ballast.unlink)
+
+
+def test_an_operator_can_save_what_is_only_in_memory(tmp_path: Path) -> None:
+    with AnabranchServer() as server, server.client() as writer, server.client() as operator:
+        assert server.process is not None
+        _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (5_000, hard))
+        writer.send("XADD", "s", "1-0", "f", noise(6000))
+        wait_until(lambda: "oplog.write_failed" in server.log_text(), "a failed write")
+        command = [sys.executable, "-m", "anabranch", "export", str(tmp_path / "saved.rdb")]
+        command += ["-p", str(server.port)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "this cannot be read until the disk accepts writes" in done.stderr
+        assert operator.call("CONFIG", "SET", "serve-unsafe-reads", "yes") == ("+", b"OK")
+        done = subprocess.run([*command, "--replace"], check=True, capture_output=True, text=True)
+        assert "1 key exported" in done.stdout
 
 
 # -- gone, forbidden, taken -----------------------------------------------------------------------

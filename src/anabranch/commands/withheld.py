@@ -87,6 +87,11 @@ class Withheld:
         parts = (reason, b". ", changes, b" not on the disk: this cannot be read until ", until)
         raise CommandError(b"".join(parts))
 
+    def hides_some_of(self, db: int) -> bool:
+        """Whether there may be keys in a database that it cannot be told of."""
+        touched = self.touched()
+        return touched.includes_all_of(db) or any(each == db for each, _ in touched.keys)
+
     def keys_left(self, database: Database) -> tuple[int, int]:
         """How many keys of a database it can be told of, and how many of them have a deadline."""
         touched = self.touched()

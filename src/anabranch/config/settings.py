@@ -471,7 +471,11 @@ class Settings:
         Memory(1 << 12), "67108864", group="persistence",
         sentence="A file of the log is not written to beyond this size.",
     )
-
+    serve_unsafe_reads: bool = row(
+        YesNo(), "no", group="persistence",
+        sentence="While the disk is in trouble, serve reads of what a crash would take back, too: "
+        "for saving data that is nowhere but in memory.",
+    )
     oplog_compression: bool = row(
         YesNo(), "yes", group="persistence",
         sentence="Compress log and snapshots with zstd where that makes them smaller; other "

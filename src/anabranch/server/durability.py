@@ -69,7 +69,7 @@ class Durability:
         self._notes: SyncNotes
         self._unsafe: UnsafeEffects
         self._lost: Touched | None = None  # what was not safe when a sync failed
-        self.withheld = Withheld(self._touched)
+        self.withheld = Withheld(self._not_told)
         """Reads that are refused while the disk is in trouble."""
         self.trouble: str | None = None
         """Why writing commands are refused, None if they are not."""
@@ -339,6 +339,10 @@ class Durability:
         for connection in list(self._server.connections):
             if connection.session.outbox:
                 connection.flush()
+
+    def _not_told(self) -> Touched:
+        """What nobody may be told of."""
+        return Touched() if self._server.settings.serve_unsafe_reads else self._touched()
 
     def _touched(self) -> Touched:
         """What is not as safe as ``appendfsync`` asks for."""

@@ -103,6 +103,7 @@ async def test_what_is_deleted_in_no_file_is_not_told_to_be_gone(world: World) -
     for line in ("SET a v", "SET b v", "XADD s 1-0 f v", "SET c v EX 1000"):
         await writer.do(line)
     await fails(world, writer, "DEL a", "RENAME b d", "XDEL s 1-0", "COPY c e", "PERSIST c")
+    assert (await facts(reader, "keyspace"))[b"db0"].startswith(b"keys=0,expires=0,")
     for line in ("GET a", "GET b", "GET d", "XLEN s", "GET e", "TTL c"):
         assert (await refusal(reader, line)).endswith(AGAIN)
     assert await reader.do("GET f") is None
@@ -379,3 +380,17 @@ async def test_cursors_and_tokens_do_not_tell_of_numbers_that_may_be_given_out_a
     world.disk.faults.clear()
     assert await writer.reply()
     assert await reader.do("AB.TOKEN")
+
+
+async def test_an_operator_may_have_everything_served(world: World) -> None:
+    await world.start("everysec")
+    writer, operator = await world.clients(2)
+    await fails(world, writer, "XADD s 1-0 f v")
+    assert (await refusal(operator, "SCAN 0")).endswith(AGAIN)
+    assert await operator.do("CONFIG SET serve-unsafe-reads yes") == b"OK"
+    assert await operator.do("SCAN 0") == [b"0", [b"s"]]
+    assert await operator.do("XLEN s") == 1
+    assert (await facts(operator, "persistence"))[b"oplog_unsafe_keys"] == b"1"
+    assert (await refusal(operator, "SET k v")).startswith("MISCONF")
+    assert await operator.do("CONFIG SET serve-unsafe-reads no") == b"OK"
+    assert (await refusal(operator, "XLEN s")).endswith(AGAIN)
