@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ROWS = 200
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def options_of(server: AnabranchServer) -> dict[str, str]:
     return {"url": url(server), "subscribe": "s", "maxEntriesPerTrigger": "60"}
@@ -69,7 +71,6 @@ def test_runs_of_spark_and_runs_without_go_on_for_each_other(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(200)
 def test_a_run_that_dies_at_any_step_is_completed(ours: AnabranchServer, tmp_path: Path) -> None:
     fill(ours, "s", ROWS)
     lake = tmp_path / "lake"

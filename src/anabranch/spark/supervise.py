@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["GaveUp", "Supervised", "supervise"]
+__all__ = ["GaveUp", "Supervised", "reason_of", "supervise"]
 
 _log = logging.getLogger(__name__)
 _JITTER: Final = 0.2  # queries that fell together do not come back together
@@ -67,7 +67,7 @@ def supervise(
         except Exception as error:
             if query is None and starts == 1:
                 raise
-            reason = _reason(error)
+            reason = reason_of(error)
         else:
             return Supervised(starts, tuple(failures))
         batch = None if query is None else _last_batch(query)
@@ -76,7 +76,8 @@ def supervise(
         in_a_row += 1
         failures.append(reason)
         if in_a_row > failures_max:
-            raise GaveUp(f"the query failed {in_a_row} times without a batch in between: {reason}")
+            several = f"the query failed {in_a_row} times without a batch in between: "
+            raise GaveUp(f"{several if failures_max else ''}{reason}")
         pause = min(last_pause_s, first_pause_s * 2.0 ** (in_a_row - 1))
         pause *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nothing to guess here
         _log.warning("query failed, starts again in %.1f s: %s", pause, reason)
@@ -92,8 +93,8 @@ def _last_batch(query: StreamingQuery) -> int | None:
     return None if number is None else int(number)
 
 
-def _reason(error: Exception) -> str:
-    """What went wrong, as the one line of a Spark failure that is about us."""
+def reason_of(error: Exception) -> str:
+    """What went wrong: the line of a Spark failure that is about us, without the error's name."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("anabranch.")]
+    own = [line.partition(": ")[2] for line in lines if line.startswith("anabranch.")]
     return (own or lines or [type(error).__name__])[0]

@@ -153,7 +153,9 @@ def run(
         with _stopping(spark, follows=follows):
             result = job(spark)
     except Exception as problem:  # Spark wraps ours in its own
-        fail(_told(problem))
+        from anabranch.spark.supervise import reason_of  # noqa: PLC0415 - an extra
+
+        fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
     else:
         # Before Spark is told to end, which takes it about a second.
         _tell(result, in_words, as_json=as_json, began=began)
@@ -299,16 +301,6 @@ def counted(count: int, what: str, several: str | None = None) -> str:
 def as_time(ms: int) -> str:
     """Milliseconds since 1970 as a time in UTC, without a fraction if there is none."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ").replace("+00:00", "Z")
-
-
-def _told(problem: Exception) -> str:
-    """The line that is about us, of all that Spark says."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("anabranch.")]
-    line = (own or lines or [type(problem).__name__])[0]
-    if own:
-        line = line.partition(": ")[2]
-    return line[:_PROBLEM_CHARS_MAX]
 
 
 def fail(text: str) -> NoReturn:
