@@ -74,6 +74,7 @@ class Scheduler:
         self._is_awake = True  # a turn is under way, or somebody was asked for one
         self._first: OrderedDict[Work, None] = OrderedDict()
         self._queue: OrderedDict[Work, None] = OrderedDict()
+        self._gives_way = False  # the queue does so in this turn, and not in the next one
         self._newcomers_ns = 0  # for how long they were served, since the turn before
         self._newcomers_end_ns = 0  # when they have used up the turn; 0 before half of it is used
 
@@ -150,12 +151,14 @@ class Scheduler:
     def run_turn(self) -> None:
         """Do what is left over, until the time of a turn is used up; ask for another if needed."""
         self._is_awake = True
+        # After a long step of a newcomer the sockets are looked at before there is another one.
+        self._gives_way = self._newcomers_ns > TURN_NS and not self._gives_way
         self._newcomers_ns = self._newcomers_end_ns = 0
         try:
             for _ in range(len(self._first)):
                 self._run_next(self._first)
             end_ns = self.ticks_ns() + TURN_NS
-            while self._queue and self.ticks_ns() < end_ns:
+            while self._queue and not self._gives_way and self.ticks_ns() < end_ns:
                 self._run_next(self._queue)
         finally:
             self.deadline_ns = self._outside_ns

@@ -101,6 +101,18 @@ def test_newcomers_share_a_turn_and_then_get_little(loop: Loop) -> None:
     assert scheduler.deadline_ns - loop.now_ns == SLICE_NS
 
 
+def test_after_a_long_step_of_a_newcomer_the_queue_gives_way_once(loop: Loop) -> None:
+    scheduler = loop.scheduler
+    scheduler.add(loop.work("queued", 1000))
+    for expected in ("", "q", "", "q"):
+        began = scheduler.begin()
+        loop.now_ns += 4 * TURN_NS
+        scheduler.end(began)
+        loop.did.clear()
+        loop.turn()
+        assert "".join(loop.did)[:1] == expected
+
+
 def test_outside_of_a_slice_one_step_is_done(loop: Loop) -> None:
     assert loop.scheduler.is_over()
 

@@ -178,6 +178,7 @@ class ClientConnection(asyncio.Protocol):
         if self._unread:
             self._take_pieces()
         self.flush()
+        self._durability.end_turn()
         self._see_what_is_left()
         return self._has_turn_later
 

@@ -1,8 +1,9 @@
 """When a turn reaches the disk, and what clients hear until then.
 
-A turn ends when every connection that had something to read was served: its effects become one
-write. Replies made since the first of these effects, to anybody, are held until the write is as
-safe as ``appendfsync`` asks for; so nobody ever sees what a crash could take back.
+A turn ends when every connection that had something to read was served, or when it has very many
+effects: they become one write. Replies made since the first of these effects, to anybody, are held
+until the write is as safe as ``appendfsync`` asks for; so nobody ever sees what a crash could take
+back.
 
 ========  ==========================  =======================================================
 policy    replies wait for            lost by a power failure
@@ -54,6 +55,9 @@ SYNC_EVERY_S: Final = {"everysec": 1.0, "no": 5.0}
 
 LOG_EVERY_S: Final = 60.0
 """A trouble that lasts is logged this often."""
+
+MANY_EFFECTS: Final = 128
+"""So many are written without waiting for the end of the turn."""
 
 _Parts = list[bytes]
 
@@ -188,8 +192,16 @@ class Durability:
     # -- turns --------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """There may be effects: they are written when all connections have had their turn."""
-        if not self._ending and self.turn is not None and self.turn.effects:
+        """There may be effects: they are written when all connections have had their turn.
+
+        Very many are written at once: another region applies what is written together as one, and
+        its clients wait for that.
+        """
+        if self.turn is None or not self.turn.effects:
+            return
+        if len(self.turn.effects) >= MANY_EFFECTS:
+            self.commit()
+        elif not self._ending:
             self._ending = True
             asyncio.get_running_loop().call_soon(self.commit)
 

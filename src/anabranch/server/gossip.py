@@ -42,6 +42,8 @@ TELL_ANY_S: Final = 1.0
 """And one of any address so often: whoever has many addresses must not fill the log."""
 ADDRESSES_MAX: Final = 1000
 """So many are remembered as refused."""
+MUCH_BYTES: Final = 4096
+"""More than this waits in the queue when others have used up the turn."""
 TLS_BEGINS: Final = b"\x16\x03"
 """The first bytes of a client that speaks TLS."""
 
@@ -146,8 +148,9 @@ class _Link(asyncio.Protocol):
         """Take frames for a slice of time, and the others in turns to come."""
         if not self._has_turn_later:
             scheduler = self._gossip.scheduler
+            waits = scheduler.is_used_up and len(self._buffer) > MUCH_BYTES
             began_ns = scheduler.begin()
-            if self._read():
+            if waits or self._read():
                 self._has_turn_later = True
                 scheduler.add(self.read_on)
                 self.transport.pause_reading()
