@@ -42,27 +42,27 @@ AUTOCLAIM_ATTEMPTS = 10
 def xack(ctx: Context, args: list[bytes]) -> bytes | None:
     """Acknowledge entries; replies how many were pending."""
     stream = ctx.stream(args[1])
-    if stream is None or args[2] not in stream.groups:
+    group = None if stream is None else stream.groups.get(args[2])
+    if group is None:
         return ZERO
     if len(args) > IDS_AT_ONCE:
         return ctx.in_slices(args, _xack(ctx, args))
-    return _acknowledge(ctx, args, id_list(args[3:]))
+    return _acknowledge(ctx, args, group, id_list(args[3:]))
 
 
 def _xack(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
     ids = yield from id_list_steps(args[3:])
-    return [_acknowledge(ctx, args, ids)]
+    stream = ctx.stream(args[1])
+    group = None if stream is None else stream.groups.get(args[2])
+    return [ZERO if group is None else _acknowledge(ctx, args, group, ids)]
 
 
-def _acknowledge(ctx: Context, args: list[bytes], ids: list[int]) -> bytes:
-    key, name = args[1], args[2]
-    stream = ctx.stream(key)
-    group = None if stream is None else stream.groups.get(name)
-    acked = [] if group is None else group.pending_among(ids)
-    if group is None or not acked:
+def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) -> bytes:
+    acked = group.pending_among(ids)
+    if not acked:
         return ZERO
     before = group.pending_count
-    ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
+    ctx.emit(kinds.Acknowledge(ctx.db.index, args[1], args[2], acked))
     done = before - group.pending_count  # several regions may have used one ID
     ctx.changes += done
     return integer_reply(done)

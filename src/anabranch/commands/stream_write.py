@@ -62,22 +62,23 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
 
 def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
     """Delete entries by ID."""
-    if ctx.stream(args[1]) is None:
+    stream = ctx.stream(args[1])
+    if stream is None:
         return ZERO
     if len(args) > IDS_AT_ONCE:
         return ctx.in_slices(args, _xdel(ctx, args))
-    return _delete(ctx, args[1], id_list(args[2:]))
+    return _delete(ctx, args[1], stream, id_list(args[2:]))
 
 
 def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
     ids = yield from id_list_steps(args[2:])
-    return [_delete(ctx, args[1], ids)]
+    stream = ctx.stream(args[1])
+    return [ZERO if stream is None else _delete(ctx, args[1], stream, ids)]
 
 
-def _delete(ctx: Context, key: bytes, ids: list[int]) -> bytes:
-    stream = ctx.stream(key)
-    doomed = [] if stream is None else stream.live_among(list(dict.fromkeys(ids)))
-    if stream is None or not doomed:
+def _delete(ctx: Context, key: bytes, stream: Stream, ids: list[int]) -> bytes:
+    doomed = stream.live_among(list(dict.fromkeys(ids)))
+    if not doomed:
         return ZERO
     before = stream.length
     _remove(ctx, key, doomed, Policy.KEEPREF)

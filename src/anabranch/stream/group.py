@@ -195,6 +195,12 @@ class Group:
 
     def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
         """The same for entries of one region."""
+        if len(ids) == 1:
+            entry = self.pending[region].pop(ids[0])
+            if entry is None:
+                return 0
+            self._detach(region, entry)
+            return 1
         gone = self.pending[region].pop_all(ids)
         if self.by_age is None and not self.released:
             _leave_consumers(region, gone)

@@ -116,8 +116,13 @@ class PendingList:
 
     def pop(self, entry_id: int) -> PendingEntry | None:
         """Remove and return the entry with this ID, or None; O(1) amortised."""
-        gone = self.pop_all((entry_id,))
-        return gone[0] if gone else None
+        entry = self.entries.pop(entry_id, None)
+        if entry is not None:
+            for frozen in self.frozen:
+                frozen.keep(entry_id, entry)
+            if self._unswept or len(self._order) > 2 * len(self.entries) + _SWEEP_MIN:
+                self._sweep(_SWEEP_STEP)
+        return entry
 
     def pop_all(self, ids: Iterable[int]) -> list[PendingEntry]:
         """Remove the entries with these IDs; returns those there were."""
