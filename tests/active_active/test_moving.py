@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from anabranch.rdb.payload import decode_payload
 from anabranch.stream.image import NodeImage, StreamImage
+from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 from anabranch.stream.stream import Stream
 from tests.support.grouped import GROUPS, grouped
@@ -167,6 +169,40 @@ def test_idempotent_ids_records_and_counters_come_along() -> None:
     mesh.settle()
     assert mesh.nodes[2].do("AB.LEDGER", "zz") == eu.do("AB.LEDGER", "zz")
     assert [each[:3] for each in eu.do("AB.LEDGER", "zz")] == [[b"job", 3, 1]]
+
+
+def test_the_work_grows_with_the_pending_entries_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    between = PendingList.between
+
+    def counted(self: PendingList, start: int, end: int) -> Iterator[PendingEntry]:
+        nonlocal looks
+        for entry in between(self, start, end):
+            looks += 1
+            yield entry
+
+    count = 400
+    one, mesh = Harness(), Mesh(2, xadd_id_uniqueness_mode="liberal")
+    eu, us = mesh.nodes.values()
+    ids = [f"{number}-1" for number in range(1, 2 * count + 1)]
+    for each in ids:
+        one.raw("XADD", "x", each, "f", "v")
+    one.do("XGROUP", "CREATE", "x", "g", 0)
+    read(one, "x")
+    one.do("XACK", "x", "g", *ids[::2])  # so that each pending entry stands alone
+    payload = one.do("DUMP", "x")
+    monkeypatch.setattr(PendingList, "between", counted)
+    eu.do("RESTORE", "x", 0, payload)
+    eu.do("COPY", "x", "y")
+    assert looks < 20 * count
+    looks = 0
+    for each in ids[1::2][:50]:
+        eu.do("XACK", "y", "g", each)
+    assert looks < 20 * 50
+    mesh.settle()
+    assert us.do("XINFO", "GROUPS", "y")[0][-1] == count - 50
 
 
 # -- whatever there is ----------------------------------------------------------------------------

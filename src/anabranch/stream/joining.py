@@ -7,7 +7,7 @@ what both would hold if each had applied what the other had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from anabranch.stream.ranges import Ranges
@@ -102,13 +102,11 @@ def _keep_places(stream: Stream) -> None:
         group.place(stream.shared_logs)
 
 
-def _note_settled(
-    group: SharedGroup, log: SharedLog, origin: int, news: Iterable[tuple[int, int]]
-) -> None:
+def _note_settled(group: SharedGroup, log: SharedLog, origin: int, news: Ranges) -> None:
     """Numbers of an origin were acknowledged somewhere."""
-    for low, high in news:
-        group.note_settled(origin, low, high)
-        group.see(log.id_upto(high))
+    if news:
+        group.note_settled(origin, news)
+        group.see(log.id_upto(news.highs[-1]))
 
 
 def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:

@@ -353,7 +353,7 @@ class SharedGroup(Group):
         opened = None
         pending = self.pending.get(origin)
         if pending is not None:
-            for entry in pending.between(MIN_ID, MAX_ID):
+            for entry in pending.between(log.id_upto(run.low), MAX_ID):
                 if entry.number > run.last:
                     break
                 if entry.number > run.low and log.find_number(entry.number) is not None:
@@ -383,24 +383,27 @@ class SharedGroup(Group):
         alive = [dot for dot in creations if dot in self.creations]
         if not alive:
             return
+        settled: dict[int, Ranges] = {}
         for origin, low, high in ranges:
-            for dot in alive:
-                known = self.acknowledged.setdefault(dot, {})
-                known.setdefault(origin, Ranges()).add(low, high)
-            self.note_settled(origin, low, high)
+            settled.setdefault(origin, Ranges()).add(low, high)
             if ours:
                 for run in self.runs.get(origin, ()):
                     if max(run.low, run.sent) == low and high <= run.last:
                         run.sent = high
+        for origin, numbers in settled.items():
+            for dot in alive:
+                known = self.acknowledged.setdefault(dot, {})
+                known.setdefault(origin, Ranges()).update(numbers)
+            self.note_settled(origin, numbers)
         self.see(greatest_id)
         if ours:
             self._sweep_runs()
 
-    def note_settled(self, origin: int, low: int, high: int) -> None:
+    def note_settled(self, origin: int, numbers: Ranges) -> None:
         """Others need not be given these entries, nor hold them, even if SETID went behind them."""
         if (hidden := self.hidden.get(origin)) is not None:
-            self.hidden[origin] = hidden.without(Ranges([(low, high)]))
-        self.drop_between(origin, low, high)
+            self.hidden[origin] = hidden.without(numbers)
+        self._drop(origin, numbers)
 
     def _sweep_runs(self) -> None:
         """Forget runs that nothing can be added to and of which everything is known."""
@@ -410,19 +413,26 @@ class SharedGroup(Group):
 
     def drop_between(self, origin: int, low: int, high: int) -> None:
         """Entries with numbers in ``(low, high]`` are neither pending nor given up any more."""
+        self._drop(origin, Ranges([(low, high)]))
+
+    def _drop(self, origin: int, numbers: Ranges) -> None:
+        """The same of several intervals, in one walk."""
+        if not numbers:
+            return
+        top = numbers.highs[-1]
         pending = self.pending.get(origin)
         if pending is not None and pending.entries:
             gone = []
             for entry in pending.between(MIN_ID, MAX_ID):
-                if entry.number > high:
+                if entry.number > top:
                     break
-                if entry.number > low:
+                if entry.number in numbers:
                     gone.append(entry.entry_id)
             for entry in pending.pop_all(gone):
                 self._detach(origin, entry)
         discarded = self.discarded.get(origin)
         if discarded:
-            for number in [number for number in discarded if low < number <= high]:
+            for number in [number for number in discarded if number in numbers]:
                 del discarded[number]
 
     def drop_dots(self, dots: list[tuple[int, int]]) -> None:
