@@ -162,8 +162,10 @@ class Durability:
 
     def must_hold(self) -> bool:
         """Whether a reply made now has to wait; asked at the end of every connection's turn."""
+        if self._holding or self._unwritten:
+            return True
         turn = self.turn
-        return self._holding or bool(self._unwritten) or (turn is not None and bool(turn.effects))
+        return turn is not None and bool(turn.effects)
 
     def hold(self, connection: ClientConnection, parts: _Parts) -> None:
         """Keep replies until what happened before them is safe."""
