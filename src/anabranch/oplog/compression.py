@@ -37,10 +37,13 @@ class Compressor:
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
 
     def shorter(self, body: bytes) -> bytes | None:
-        """A shorter form, None if there is none."""
+        """A shorter form, None if there is none. Raises :class:`MemoryError`."""
         if len(body) < WORTHWHILE_BYTES:
             return None
-        smaller: bytes = self._compressor.compress(body)
+        try:
+            smaller: bytes = self._compressor.compress(body)
+        except zstandard.ZstdError as problem:  # there is nothing else that can fail
+            raise MemoryError(str(problem)) from None
         return smaller if len(smaller) < len(body) else None
 
 

@@ -73,6 +73,7 @@ class Turn:
         if self._replica is not None:  # they have their numbers already
             taken = self._replica.vector.get(self._replica.own, 0)
             self.next_number = taken - total_numbers(effects) + 1
+        number = self.next_number
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
         for index, (is_local, part, body) in enumerate(parts):
@@ -87,14 +88,16 @@ class Turn:
                     body,
                     region=self.region,
                     epoch=self.epoch,
-                    first=self.next_number,
+                    first=number,
                     count=count,
                     wall_ms=wall_ms,
                     flags=flags,
                     compressor=self._compressor if compress else None,
                 )
             )
-            self.next_number += count
+            number += count
+        # Whatever fails before, for want of memory, has changed nothing and can be tried again.
+        self.next_number = number
         effects.clear()
         return batches
 

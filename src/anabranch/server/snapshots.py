@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from errno import EAGAIN, ENOMEM
 from typing import TYPE_CHECKING, Final
 
 from anabranch.oplog.compression import Compressor
@@ -64,9 +66,9 @@ class Snapshots:
         return -1.0 if self._running is None else _now() - self._running.began
 
     def begin(self, storage: Storage, contents: Contents) -> None:
-        """Take one of the present state; it is finished some time later."""
+        """Take one of the present state, finished some time later; raises :class:`OSError`."""
         assert self._running is None
-        self._running = _Run(self._region, storage, contents, self._executor)
+        self._running = self._begun(storage, contents)
         self._region.watch_changes(self._running.snapshot.before)
         emit("info", "snapshot.started", position=contents.position, keys=contents.keys)
         self.longest_slice_ns = 0
@@ -75,15 +77,24 @@ class Snapshots:
     def save(self, storage: Storage, contents: Contents) -> None:
         """Take one now, standing still; raises :class:`OSError`. Ends one that is in progress."""
         self.abandon()
-        run = _Run(self._region, storage, contents, self._executor)
+        run = self._begun(storage, contents)
         try:
-            for body in run.bodies:
-                run.add(body)
-            run.finish().result()
+            with _needing_memory():
+                for body in run.bodies:
+                    run.add(body)
+                run.finish().result()
         except OSError as problem:
             self._failed(run, problem)
             raise
         self._finished(run)
+
+    def _begun(self, storage: Storage, contents: Contents) -> _Run:
+        with _needing_memory():
+            try:
+                self._executor.submit(int).result()  # from now on there is a thread
+            except RuntimeError as problem:
+                raise OSError(EAGAIN, str(problem)) from None
+            return _Run(self._region, storage, contents, self._executor)
 
     def abandon(self) -> None:
         """Drop the one in progress, if there is one."""
@@ -106,31 +117,34 @@ class Snapshots:
         run = self._running
         assert run is not None
         try:
-            if run.is_behind():
-                self._schedule(5 * PAUSE_S)
-                return
-            ticks = self._region.clock.ticks_ns
-            began = ticks()
-            done = False
-            while ticks() - began < SLICE_NS:
-                body = next(run.bodies, None)
-                if body is None:
-                    done = True
-                    break
-                run.add(body)
-            self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
-            if not done:
-                self._schedule(PAUSE_S)
-                return
-            self._region.unwatch_changes(run.snapshot.before)
-            loop = asyncio.get_running_loop()
-            written = run.finish()
-            written.add_done_callback(
-                lambda _: loop.call_soon_threadsafe(self._written, run, written)
-            )
+            with _needing_memory():
+                self._work(run)
         except OSError as problem:
             self._stop_running()
             self._failed(run, problem)
+
+    def _work(self, run: _Run) -> None:
+        """A slice of it; raises :class:`OSError` and :class:`MemoryError`."""
+        if run.is_behind():
+            self._schedule(5 * PAUSE_S)
+            return
+        ticks = self._region.clock.ticks_ns
+        began = ticks()
+        done = False
+        while ticks() - began < SLICE_NS:
+            body = next(run.bodies, None)
+            if body is None:
+                done = True
+                break
+            run.add(body)
+        self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
+        if not done:
+            self._schedule(PAUSE_S)
+            return
+        self._region.unwatch_changes(run.snapshot.before)
+        loop = asyncio.get_running_loop()
+        written = run.finish()
+        written.add_done_callback(lambda _: loop.call_soon_threadsafe(self._written, run, written))
 
     def _written(self, run: _Run, written: Future[None]) -> None:
         if self._running is not run:
@@ -173,7 +187,7 @@ class Snapshots:
         self.failed_at = _now()
         self.last_s = self.failed_at - run.began
         reason = problem.strerror if isinstance(problem, OSError) else None
-        emit("error", "snapshot.failed", reason=reason or str(problem))
+        emit("error", "snapshot.failed", reason=reason or str(problem) or type(problem).__name__)
 
 
 class _Run:
@@ -189,7 +203,6 @@ class _Run:
         self._storage = storage
         self._executor = executor
         self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX
-        self._file: LogFile | None = storage.create(self._temporary)
         self.snapshot = Snapshot(region.keyspace, contents)
         self.bodies: Iterator[bytes] = self.snapshot.bodies()
         self._compressor = Compressor() if region.settings.oplog_compression else None
@@ -197,6 +210,7 @@ class _Run:
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._writes: list[Future[None]] = []
+        self._file: LogFile | None = storage.create(self._temporary)
 
     def is_behind(self) -> bool:
         """Whether the thread has enough to do; raises the error of a write that failed."""
@@ -218,12 +232,13 @@ class _Run:
     def _write(self, bodies: list[bytes]) -> None:
         """In the thread: compressing and hashing let the others run."""
         assert self._file is not None
-        parts = [] if self._begun else [self.snapshot.header()]
-        self._begun = True
-        parts += [framed(body, self._compressor) for body in bodies]
-        data = b"".join(parts)
-        self._file.write(data)
-        self.size += len(data)
+        with _needing_memory():
+            parts = [] if self._begun else [self.snapshot.header()]
+            self._begun = True
+            parts += [framed(body, self._compressor) for body in bodies]
+            data = b"".join(parts)
+            self._file.write(data)
+            self.size += len(data)
 
     def finish(self) -> Future[None]:
         """Write the rest, and give the file its name once it is on the disk."""
@@ -243,7 +258,10 @@ class _Run:
     def discard(self) -> None:
         """Forget it, and what is in the file."""
         self.snapshot.release()
+        self.bodies = iter(())
         self._executor.submit(self._discard).result()
+        self._writes.clear()
+        self._buffer.clear()
 
     def _discard(self) -> None:
         if self._file is not None:
@@ -251,6 +269,16 @@ class _Run:
             self._file = None
         with suppress(OSError):
             self._storage.remove(self._temporary)
+
+
+@contextmanager
+def _needing_memory() -> Iterator[None]:
+    """Without memory for it a snapshot fails as one does for which the disk has no room."""
+    with suppress(MemoryError):
+        yield
+        return
+    # Out here nothing holds the frames any more, nor the memory that they had.
+    raise OSError(ENOMEM, os.strerror(ENOMEM))
 
 
 def _now() -> float:
