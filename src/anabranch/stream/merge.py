@@ -127,13 +127,13 @@ def limited(spans: Iterator[Span], limit: int, *, newest_first: bool = False) ->
                 yield (block, high - limit, high) if newest_first else (block, low, low + limit)
             if limit == high - low:
                 last_id = block.ids[low if newest_first else high - 1]
-                yield from _twins(spans, last_id, newest_first=newest_first)
+                yield from _equal_ids(spans, last_id, newest_first=newest_first)
             return
         limit -= high - low
         yield block, low, high
 
 
-def _twins(spans: Iterator[Span], entry_id: int, *, newest_first: bool) -> Iterator[Span]:
+def _equal_ids(spans: Iterator[Span], entry_id: int, *, newest_first: bool) -> Iterator[Span]:
     """What follows with the same ID: each entry is of another log, and so begins a span."""
     for block, low, high in spans:
         at = high - 1 if newest_first else low
