@@ -68,7 +68,8 @@ def changed_tree(rng: random.Random, tree: Any) -> Any:
 def _changed_int(rng: random.Random, number: int) -> int:
     match rng.randrange(4):
         case 0:
-            return number + rng.choice([-256, -2, -1, 1, 2, 256])
+            other = number + rng.choice([-256, -2, -1, 1, 2, 256])
+            return max(-(1 << 63), min(other, (1 << 64) - 1))
         case 1:
             return number ^ 1 << rng.randrange(63)
         case _:

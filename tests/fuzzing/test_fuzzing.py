@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fuzzing import batches, gossip
+from tests.fuzzing import batches, gossip, states
 from tests.fuzzing.running import Outcomes
 
 
@@ -15,8 +15,9 @@ from tests.fuzzing.running import Outcomes
     [
         (batches.run, 2000, {"applied", "refused", "rejected", "repeated", "waits"}),
         (gossip.run, 3000, {"applied", "borne", "greeted", "refused", "turned away"}),
+        (states.run, 1000, {"joined", "refused"}),
     ],
-    ids=["batches", "gossip"],
+    ids=["batches", "gossip", "states"],
 )
 def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
     run: Callable[[range, int, Outcomes], None], cases: int, outcomes: set[str]

@@ -359,9 +359,9 @@ def load_snapshot(
         if at == 0:
             contents.position = record[0]
             continue
-        if record[0] in (STRING, LIST, SET, STREAM) and record[1] >= len(keyspace.databases):
-            raise too_few_databases(name, record[1], len(keyspace.databases))
         try:
+            if record[0] in (STRING, LIST, SET, STREAM) and record[1] >= len(keyspace.databases):
+                raise too_few_databases(name, record[1], len(keyspace.databases))
             builder = _load(record, keyspace, contents, builder)
         except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
             raise CorruptLogError(

@@ -15,6 +15,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.sent import SentUnit
+from anabranch.region.sent_state import check_state
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.shared_group import SharedGroup
@@ -72,6 +73,7 @@ class Merging:
         theirs.replica = Replica(replica.own, replica.default_limits)
         for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
             yield
+        yield from check_state(theirs, shown)
         return theirs
 
     def join(self, theirs: Keyspace, name: str, *, partial: bool = False) -> None:

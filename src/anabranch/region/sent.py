@@ -25,7 +25,7 @@ from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
 from anabranch.stream.rows import RowError, check_fragments
 from anabranch.stream.stream import Stream
 
-__all__ = ["SentUnit"]
+__all__ = ["STAMP_MAX", "SentUnit"]
 
 STAMP_MAX: Final = 1 << 62
 """Of settings and positions: what follows from them is greater still."""

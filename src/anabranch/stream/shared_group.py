@@ -476,14 +476,18 @@ class SharedGroup(Group):
         del self.creations[dot]
         self.acknowledged.pop(dot, None)
 
-    def check(self) -> None:
-        """Assert every invariant."""
-        super().check()
+    def check_shared(self) -> None:
+        """Assert what must hold of what regions share."""
         assert self.creations
         assert set(self.acknowledged) <= set(self.creations)
         for by_origin in (self.delivered, self.hidden, *self.acknowledged.values()):
             for ranges in by_origin.values():
                 ranges.check()
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        super().check()
+        self.check_shared()
         for origin, pending in self.pending.items():
             settled = self._settled(origin)
             for entry in pending.entries.values():

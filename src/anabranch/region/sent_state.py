@@ -1,0 +1,167 @@
+"""A state that another region sends, looked at whole before any of it is joined.
+
+Loading it has put it into a keyspace of its own. Joining has no errors: so what it relies upon is
+looked for here, part by part: types, ranges, and the promises of logs, blocks and entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from anabranch.keyspace.held_tags import HeldTag
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Member, Replica
+from anabranch.oplog.batch import NUMBER_MAX
+from anabranch.oplog.errors import CorruptLogError
+from anabranch.region.sent import STAMP_MAX
+from anabranch.stream.block import Block
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.rows import check_fragments
+from anabranch.stream.shared import Limits, Shared, Tag
+from anabranch.stream.shared_group import Creation, SharedGroup
+from anabranch.stream.shared_log import SharedLog
+from anabranch.stream.stream import Stream
+
+__all__ = ["check_state"]
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+_Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
+_Origin = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+_Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
+_Dot = tuple[_Origin, _Number]
+
+_REPLICA: Final[dict[str, Any]] = {
+    "vector": dict[_Origin, _Number],
+    "removed": dict[_Region, _Number],
+    "hybrid_ms": _Place,
+    "flushes": dict[_Dot, _Number | None],
+    "former_names": dict[_Region, str],
+    "admissions": dict[_Region, dict[_Dot, Member]],
+}
+_STREAM: Final[dict[str, Any]] = dict.fromkeys(
+    ("last_id", "max_deleted_id", "added_surplus", "incarnation"), int
+)
+_SHARED: Final[dict[str, Any]] = {
+    "marks": dict[_Dot, bytes | bool],
+    "deadlines": dict[_Dot, _Number | None],
+    "last_ids": dict[_Dot, int],
+    "deleted_ids": dict[_Dot, int],
+    "surpluses": dict[_Dot, _Number],
+    "limits": dict[_Dot, Limits],
+    "tags": dict[bytes, dict[bytes, dict[_Dot, Tag]]],
+    "accepted": dict[bytes, dict[_Dot, Accepted]],
+}
+_LOG: Final[dict[str, Any]] = {
+    **dict.fromkeys(("next_position", "trimmed", "base"), _Place),
+    **dict.fromkeys(("floor", "newest_number", "deleted_number"), _Number),
+    **dict.fromkeys(("newest_id", "deleted_id"), int),
+}
+_BLOCK: Final[dict[str, Any]] = {
+    **dict.fromkeys(("first_position", "gaps", "weight"), _Place),
+    "first_id": int,
+    "positions": list[_Place] | None,
+}
+"""Attributes of each part, and their types."""
+
+
+def check_state(theirs: Keyspace, shown: str) -> Iterator[None]:
+    """Look at a state that was loaded, in short steps; :class:`CorruptLogError` if it cannot be.
+
+    ``shown`` is its name for messages.
+    """
+    replica = theirs.replica
+    assert replica is not None
+    try:
+        _check(replica, _REPLICA)
+        yield from _check_conflicts(replica, len(theirs.databases))
+        for database in theirs.databases:
+            for table in (database.values, database.remembered):
+                for key, value in list(table.items()):
+                    assert type(key) is bytes
+                    assert type(value) is Stream
+                    yield from _check_stream(value, replica)
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as problem:
+        raise CorruptLogError(
+            shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
+        ) from None
+
+
+def _check(part: object, types: dict[str, Any]) -> None:
+    for name, kind in types.items():
+        msgspec.convert(getattr(part, name), kind)
+
+
+def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
+    conflicts = replica.conflicts
+    msgspec.convert(conflicts.counts, dict[_Origin, _Number])
+    msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _Origin, _Number]])
+    for origin, held in conflicts.held.items():
+        newest = 0
+        for tag in held:
+            msgspec.convert(tag, HeldTag)
+            assert tag.origin == origin
+            assert 0 <= tag.db < databases
+            assert newest < tag.number <= NUMBER_MAX
+            assert 0 <= tag.entry_id <= MAX_ID
+            assert 0 <= tag.at_ms <= STAMP_MAX
+            newest = tag.number
+        yield
+
+
+def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
+    _check(stream, _STREAM)
+    assert type(stream.shared) is Shared
+    _check(stream.shared, _SHARED)
+    ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
+    ids += stream.shared.deleted_ids.values()
+    assert all(0 <= each <= MAX_ID for each in ids)
+    for limits in stream.shared.limits.values():
+        assert limits.duration_s > 0
+        assert limits.maxsize > 0
+    yield
+    for origin, log in stream.shared_logs.items():
+        yield from _check_log(log)
+        assert log.newest_number <= replica.vector.get(origin, 0) or not log.blocks
+    for name, group in stream.groups.items():
+        assert type(name) is bytes
+        assert isinstance(group, SharedGroup)
+        msgspec.convert(group.creations, dict[_Dot, Creation])
+        for by_origin in (group.delivered, group.hidden, *group.acknowledged.values()):
+            for ranges in by_origin.values():
+                _check_ranges(ranges)
+        group.check_shared()
+        yield
+
+
+def _check_ranges(ranges: Ranges) -> None:
+    msgspec.convert(ranges.lows, list[_Number])
+    msgspec.convert(ranges.highs, list[_Number])
+    assert len(ranges.lows) == len(ranges.highs)
+
+
+def _check_log(log: SharedLog) -> Iterator[None]:
+    _check(log, _LOG)
+    for block in log.blocks:
+        _check_block(block)
+        yield
+    log.check_spine()
+    yield
+
+
+def _check_block(block: Block) -> None:
+    _check(block, _BLOCK)
+    msgspec.convert(list(block.dead), list[_Number])
+    block.check()
+    ids = list(block.ids)
+    assert 0 <= ids[0] <= ids[-1] <= MAX_ID
+    ends = block.end_offsets()
+    sizes = [high - low for low, high in pairwise([0, *ends])]
+    assert min(sizes) > 0
+    data = b"".join(block.parts) if block.parts is not None else block.data
+    check_fragments(ids, sizes, data)
