@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.rdb.payload import decode_payload
-from anabranch.stream.image import NodeImage, StreamImage
+from anabranch.stream.image import StreamImage
 from anabranch.stream.pending import PendingEntry, PendingList
-from anabranch.stream.producer import DURATION_DEFAULT_S, MAXSIZE_DEFAULT
 from anabranch.stream.stream import Stream
 from tests.support.grouped import GROUPS, grouped
+from tests.support.images import comparable
 from tests.support.mesh import Mesh, Node
 from tests.support.region_harness import Harness
 from tests.support.servers import REPOSITORY
@@ -209,22 +209,8 @@ def test_the_work_grows_with_the_pending_entries_and_no_more(
 
 
 def image(payload: bytes, known: bytes = b"") -> StreamImage:
-    """What a payload says, but how entries are stored.
-
-    Regions always know entries-read: it is left out where the payload ``known`` does not tell it.
-    """
-    value, other = decode_payload(payload), decode_payload(known or payload)
-    assert isinstance(value, StreamImage)
-    assert isinstance(other, StreamImage)
-    entries = [entry for node in value.nodes for entry in node.entries]
-    value.nodes = [NodeImage(entries, len(entries))] if entries else []
-    value.idmp_duration = value.idmp_duration or DURATION_DEFAULT_S
-    value.idmp_maxsize = value.idmp_maxsize or MAXSIZE_DEFAULT
-    for group, told in zip(value.groups, other.groups, strict=True):
-        group.estimate_entries_read = False
-        if told.entries_read is None:
-            group.entries_read = None
-    return value
+    """What a payload says; see :func:`comparable`."""
+    return comparable(decode_payload(payload), decode_payload(known or payload))
 
 
 def still_due(node: Node | Harness, key: str, group: str) -> list[bytes]:
