@@ -26,7 +26,8 @@ def copy(spark: SparkSession, server: AnabranchServer, place: Path, **options: A
 
 
 @pytest.mark.parametrize(
-    "way", ["ledger", "content", pytest.param("position", marks=pytest.mark.long)]
+    "way",
+    ["ledger", *(pytest.param(each, marks=pytest.mark.long) for each in ("position", "content"))],
 )
 def test_a_new_checkpoint_doubles_nothing_unless_it_is_told_to(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path, way: str
@@ -64,7 +65,11 @@ def test_a_query_with_a_name_recognises_its_rows_with_any_checkpoint(
     ("options", "message"),
     [
         ({"producerId": "copies"}, "without a producerId, and now it has one"),
-        ({"idempotence": "content"}, "with idempotence=ledger, and now it has content"),
+        pytest.param(
+            {"idempotence": "content"},
+            "with idempotence=ledger, and now it has content",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_batch_that_is_repeated_as_somebody_else_is_refused(

@@ -28,7 +28,7 @@ def test_files_are_taken_in_once_and_in_order(
     (tmp_path / "a.csv").write_text("id,n,ts\n" + "\n".join(lines) + "\n,,\n")
     (tmp_path / "b.jsonl").write_text('{"id": 7, "n": 8, "ts": "w"}\n{"id": broken\n')
     seen: list[tuple[str, int]] = []
-    for _ in range(2):
+    for new in (1002, 0):
         done = ingest(
             spark,
             [tmp_path],
@@ -37,7 +37,7 @@ def test_files_are_taken_in_once_and_in_order(
             schema="id int, n int, ts string",
             progress=lambda path, rows: seen.append((path.name, rows)),
         )
-        assert (done.files, done.rows, done.bad) == (2, 1000, 2)
+        assert (done.files, done.rows, done.bad, done.new) == (2, 1000, 2, new)
     assert seen == [("a.csv", 1000), ("b.jsonl", 2)] * 2
     assert values(ours, "s") == [*range(500), *range(501, 1000), 7]
     assert entries(ours, "s")[-1][1] == [b"id", b"7", b"n", b"8", b"ts", b"w"]

@@ -24,22 +24,17 @@ import xxhash
 
 from anabranch.spark.client import Client, ServerUnreachable, explained
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
-from anabranch.spark.identity import WriteFailed
+from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed
 
-__all__ = [
-    "CONTENT_ROWS_MAX", "Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked",
-    "require_window",
-]  # fmt: skip
+__all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
 
 ROWS_PER_PRODUCER: Final = 8_000
 """Of one batch, so that a server that remembers 10,000 remembers all of them."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _COLUMN_PRODUCERS: Final = 64
-_CONTENT_PRODUCERS: Final = 128
-CONTENT_ROWS_MAX: Final = _CONTENT_PRODUCERS * 7_500
-"""Of one batch. Hashes do not fill all producers alike: a quarter is room for the fullest."""
-
+# Hashes do not fill all producers alike: a quarter is room for the fullest.
+_CONTENT_PRODUCERS: Final = CONTENT_ROWS_MAX // 7_500
 _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
 _DURATION_S: Final = 86_400  # the most that there is

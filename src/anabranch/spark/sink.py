@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from anabranch.spark.audible import audible
 from anabranch.spark.checkpoint import seconds_since_planned
-from anabranch.spark.identity import WriteFailed, needs_identity
+from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity
 from anabranch.spark.layout import Layout
 from anabranch.spark.options import OptionError, WriteOptions
 
@@ -215,6 +215,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 def _require_met(messages: Iterable[Written | None]) -> None:
     """Where equal rows are counted, each task counts its own: two must not have equal ones."""
     seen: set[int] = set()
+    rows = 0
     for each in messages:
         if each is not None and each.contents:
             own = set(array("Q", each.contents))
@@ -227,3 +228,11 @@ def _require_met(messages: Iterable[Written | None]) -> None:
                     "and batchId, the same batch then adds what is missing"
                 )
             seen |= own
+            rows += each.rows
+    if rows > CONTENT_ROWS_MAX:
+        audible()
+        _log.warning(
+            "a batch of %d rows was written with idempotence=content: servers remember %d of them, "
+            "so rows may be there twice if it is repeated; take smaller batches",
+            *(rows, CONTENT_ROWS_MAX),
+        )

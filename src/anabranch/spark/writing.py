@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from anabranch.spark.adding import Adder, ByColumn, ByContent, ById, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
 from anabranch.spark.encode import Rows, encode, runs_by_lane, runs_by_stream
-from anabranch.spark.identity import Identity, WriteFailed, require_same_producer
+from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.recognition import require_same_producer
 from anabranch.spark.sink import Plan, Written
 
 __all__ = ["write"]

@@ -112,7 +112,8 @@ def windows(
     def check() -> ServerOptions:
         from anabranch.spark.options import ReadOptions  # noqa: PLC0415 - an extra
 
-        return ReadOptions.parse({"url": url, "subscribe": streams, **options}).server
+        read = {name: each for name, each in options.items() if name != "allowProducerChange"}
+        return ReadOptions.parse({"url": url, "subscribe": streams, **read}).server
 
     run(
         master,
