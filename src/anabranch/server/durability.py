@@ -24,7 +24,6 @@ for it are disconnected, because nothing that could be said to them would be tru
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
@@ -34,6 +33,7 @@ from anabranch.effects.touched import Touched, is_ageing
 from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
+from anabranch.server.held_replies import HeldReplies
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ LOG_EVERY_S: Final = 60.0
 
 MANY_EFFECTS: Final = 128
 """So many are written without waiting for the end of the turn."""
-
-_Parts = list[bytes]
 
 
 class Durability:
@@ -87,8 +85,7 @@ class Durability:
         self.last_sync_s = 0.0
         self._executor = ThreadPoolExecutor(1, "oplog-sync")
         self._unwritten = b""
-        self._this_turn: list[tuple[ClientConnection, _Parts]] = []
-        self._held: deque[tuple[int, ClientConnection, _Parts]] = deque()
+        self._held = HeldReplies()
         self._holding = False  # something written is not safe enough to be answered
         self._ending = False  # the end of the turn is scheduled
         self._retry: asyncio.TimerHandle | None = None
@@ -118,8 +115,7 @@ class Durability:
         """Write nothing and answer nobody any more, as if the process were killed."""
         self._syncing = None
         self._unwritten = b""
-        self._held.clear()
-        self._this_turn.clear()
+        self._held.drop(cut_off=False)
         self._holding = False
         self.stop()
 
@@ -167,14 +163,13 @@ class Durability:
         turn = self.turn
         return turn is not None and bool(turn.effects)
 
-    def hold(self, connection: ClientConnection, parts: _Parts) -> None:
+    def hold(self, connection: ClientConnection, parts: list[bytes]) -> None:
         """Keep replies until what happened before them is safe."""
         if self.trouble is not None and self._may_pass(connection):
             connection.release(parts)
-        elif self.turn is not None and self.turn.effects:
-            self._this_turn.append((connection, parts))
         else:
-            self._held.append((self.mark, connection, parts))
+            in_turn = self.turn is not None and self.turn.effects
+            self._held.hold(None if in_turn else self.mark, connection, parts)
 
     def _may_pass(self, connection: ClientConnection) -> bool:
         """Whether replies go out although the disk is in trouble: reads of who does not wait.
@@ -184,12 +179,6 @@ class Durability:
         if connection.waits_for_older:
             return False
         return self.turn is None or all(map(is_ageing, self.turn.effects))
-
-    def _release(self, position: int) -> None:
-        held = self._held
-        while held and held[0][0] <= position:
-            _, connection, parts = held.popleft()
-            connection.release(parts)
 
     # -- turns --------------------------------------------------------------------------------
 
@@ -229,9 +218,7 @@ class Durability:
                 self.on_taken(batches, log.end + len(self._unwritten))
             data = batches[0] if len(batches) == 1 else b"".join(batches)
             self._unwritten = self._unwritten + data if self._unwritten else data
-            end = log.end + len(self._unwritten)
-            self._held.extend((end, *each) for each in self._this_turn)
-            self._this_turn.clear()
+            self._held.turn_ends(log.end + len(self._unwritten))
         if self._unwritten and not self.broken and self._retry is None:
             self._write(log)
 
@@ -304,7 +291,7 @@ class Durability:
         else:
             safe = log.end
         self._holding = safe < log.end + len(self._unwritten)
-        self._release(safe)
+        self._held.release(safe)
 
     def _out_of_trouble(self) -> None:
         if self.trouble is not None:
@@ -347,9 +334,9 @@ class Durability:
 
     def _hold_what_was_made(self) -> None:
         """Replies that were made while all was well, and not written out, tell of anything."""
-        session = self._server.region.context.session
-        if self._server.region.context.in_exec:
-            session.outbox.append(b"")  # there will be a reply, which comes behind this
+        context = self._server.region.context
+        if context.in_exec:
+            context.session.outbox.append(b"")  # a reply will come, behind this
         for connection in list(self._server.connections):
             if connection.session.outbox:
                 connection.flush()
@@ -458,19 +445,12 @@ class Durability:
 
     def _break(self, problem: BaseException) -> None:
         """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
-        if self.trouble is None:
-            self._hold_what_was_made()
         self.broken = True
         self._lost = self._touched()
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
         self._in_trouble(f"fsync failed: {reason}")
         emit("error", "oplog.sync_failed", reason=reason)
-        waiting = [connection for _, connection, _ in self._held]
-        waiting += [connection for connection, _ in self._this_turn]
-        for connection in waiting:
-            connection.transport.abort()
-        self._held.clear()
-        self._this_turn.clear()
+        self._held.drop(cut_off=True)
         self._holding = False
         # From now on nothing is written, so nothing needs to be held either.
         self._server.region.context.record = None
