@@ -25,6 +25,9 @@ __all__ = ["Acceptor"]
 ACCEPTS_PER_TURN: Final = 32
 """Connections taken from a socket before everybody else has a turn."""
 
+QUICK_S: Final = 0.002
+"""Turns of the event loop that follow each other so fast take one connection each."""
+
 ACCEPT_AGAIN_S: Final = 0.5
 """How long nobody is let in when the system has no descriptor or no memory left."""
 
@@ -57,6 +60,7 @@ class Acceptor:
         self._on_failure = on_failure
         self.sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepted_at = 0.0
 
     def open(self, sockets: Iterable[socket.socket]) -> None:
         """Listen on these, too."""
@@ -85,14 +89,18 @@ class Acceptor:
             asyncio.get_running_loop().add_reader(sock, self._accept, sock)
 
     def _accept(self, sock: socket.socket) -> None:
-        for _ in range(ACCEPTS_PER_TURN):
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        # Shortly after the last one: the event loop is quick, and calls again if there is another.
+        tries = ACCEPTS_PER_TURN if now - self._accepted_at > QUICK_S else 1
+        self._accepted_at = now
+        for _ in range(tries):
             try:
                 connection, name = sock.accept()
             except ABORTED:
                 return
             except OSError as problem:  # no descriptor or no memory is left: others may free some
                 emit_sparingly("error", "listener.accept_failed", reason=problem.strerror)
-                loop = asyncio.get_running_loop()
                 loop.remove_reader(sock)
                 loop.call_later(ACCEPT_AGAIN_S, self._watch, sock)
                 return
@@ -103,7 +111,7 @@ class Acceptor:
                 emit_sparingly("warning", "listener.full", about=self._kind.value, address=address)
                 continue
             connection.setblocking(False)
-            task = asyncio.get_running_loop().create_task(self._connect(connection, address, place))
+            task = loop.create_task(self._connect(connection, address, place))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

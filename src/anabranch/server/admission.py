@@ -13,7 +13,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections import Counter
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 __all__ = ["SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
@@ -40,7 +40,7 @@ PLACES_MIN: Final = 4
 """No share is smaller."""
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a connection is, as far as is known."""
 
     CLIENT = "client"

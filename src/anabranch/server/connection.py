@@ -42,6 +42,9 @@ CAREFUL_PIECE_BYTES = 1024
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Replies that wait for the disk before we stop reading the client that will get them."""
 
+_NO_REQUESTS = RequestParser()
+"""Of connections that are gone."""
+
 CLOSING_S = 10.0
 """A connection that is to be closed waits so long for replies that wait for the disk."""
 
@@ -264,7 +267,7 @@ class ClientConnection(asyncio.Protocol):
             parts.clear()
         self._unread = b""
         self._held_bytes = self._held_reply_bytes = self._buffered_bytes = 0
-        self._parser = RequestParser()
+        self._parser = _NO_REQUESTS
         self._server.buffers.stalled.discard(self)
         self._count()
 
