@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from hiredis import Reader, pack_command
 
-from anabranch.scheduling import Steps, in_one_go
+from anabranch.scheduling import Steps
 from anabranch.stream.block import Block, entry_weight
 from anabranch.stream.counters import entries_read, estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
@@ -34,7 +33,7 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
 
-__all__ = ["FrozenImage", "StreamMaker", "image_of", "stream_from_image"]
+__all__ = ["FrozenImage", "StreamMaker"]
 
 _MERGED_NODE_ENTRIES = 100
 """Redis's default for ``stream-node-max-entries``."""
@@ -234,17 +233,6 @@ def _old_id(image: tuple[int, _Named, PendingImage | None]) -> int:
     return image[0]
 
 
-def image_of(stream: Stream) -> StreamImage:
-    """A stream as plain values; shares nothing with it."""
-    frozen = FrozenImage(stream)
-    image = frozen.image
-    image.nodes = list(frozen.nodes())
-    for group, pending in zip(image.groups, frozen.pending(), strict=True):
-        group.pending = list(pending)
-    frozen.release()
-    return image
-
-
 def _entries(block: Block, low: int, high: int, ids: Sequence[int]) -> _Entries:
     """IDs and fields of the live entries ``[low, high)``."""
     reader = Reader()
@@ -266,17 +254,6 @@ def _late(stream: Stream, group: Group) -> list[_Named]:
 
 
 # -- from an image ----------------------------------------------------------------------------
-
-
-def stream_from_image(
-    image: StreamImage, *, now_ms: int, idmp_duration_s: int, idmp_maxsize: int
-) -> Stream:
-    """The stream an image shows; see :class:`StreamMaker`."""
-    maker = StreamMaker(now_ms, idmp_duration_s, idmp_maxsize)
-    for node in image.nodes:
-        maker.add_node(node)
-    groups = [replace(group, pending=group.pending[:]) for group in image.groups]
-    return in_one_go(maker.finish(replace(image, groups=groups)))
 
 
 class StreamMaker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from hiredis import pack_command
 
@@ -11,14 +12,26 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.rdb.payload import decode_payload, encode_payload
+from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
 from anabranch.stream.group import Group
 from anabranch.stream.image import GroupImage, NodeImage, ProducerImage, StreamImage
-from anabranch.stream.imaging import image_of, stream_from_image
+from anabranch.stream.imaging import FrozenImage, StreamMaker
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
 NOW_MS = 1_700_000_000_000
+
+
+def image_of(stream: Stream) -> StreamImage:
+    """A stream as plain values."""
+    frozen = FrozenImage(stream)
+    image = frozen.image
+    image.nodes = list(frozen.nodes())
+    for group, pending in zip(image.groups, frozen.pending(), strict=True):
+        group.pending = list(pending)
+    frozen.release()
+    return image
 
 
 def fragment(entry_id: int, *pairs: bytes) -> bytes:
@@ -43,7 +56,11 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
 
 
 def restored(image: StreamImage, now_ms: int = NOW_MS) -> Stream:
-    stream = stream_from_image(image, now_ms=now_ms, idmp_duration_s=100, idmp_maxsize=100)
+    maker = StreamMaker(now_ms, idmp_duration_s=100, idmp_maxsize=100)
+    for node in image.nodes:
+        maker.add_node(node)
+    groups = [replace(group, pending=group.pending[:]) for group in image.groups]
+    stream = in_one_go(maker.finish(replace(image, groups=groups)))
     stream.check()
     return stream
 
