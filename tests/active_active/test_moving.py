@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.commands import adopting
+from anabranch.effects import kinds
 from anabranch.rdb.payload import decode_payload
 from anabranch.stream.image import StreamImage
 from anabranch.stream.pending import PendingEntry, PendingList
@@ -184,6 +186,7 @@ def test_the_work_grows_with_the_pending_entries_and_no_more(
             yield entry
 
     count = 400
+    monkeypatch.setattr(adopting, "SETTLED_RANGES_MAX", count // 3)
     one, mesh = Harness(), Mesh(2, xadd_id_uniqueness_mode="liberal")
     eu, us = mesh.nodes.values()
     ids = [f"{number}-1" for number in range(1, 2 * count + 1)]
@@ -197,6 +200,10 @@ def test_the_work_grows_with_the_pending_entries_and_no_more(
     eu.do("RESTORE", "x", 0, payload)
     eu.do("COPY", "x", "y")
     assert looks < 20 * count
+    assert [len(each.ranges) for each in eu.issued if isinstance(each, kinds.Settle)] == [
+        *(133, 133, 133, 1),
+        *(133, 133, 133, 1),
+    ]
     looks = 0
     for each in ids[1::2][:50]:
         eu.do("XACK", "y", "g", each)

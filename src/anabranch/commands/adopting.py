@@ -9,6 +9,7 @@ when, is this region's own affair, as always.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.stream.counters import entries_read
@@ -23,6 +24,9 @@ from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["groups_again"]
+
+SETTLED_RANGES_MAX: Final = 100_000
+"""Intervals of one effect, some 2 MB: what regions send in one piece is bounded."""
 
 _Row = tuple[int, int, int, int, int, int]
 
@@ -50,10 +54,11 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
         was.entries_read,
     )
     done = was.delivered.without(Ranges((n - 1, n) for n in was.unprocessed))
-    if done:
-        ranges = [(origin, low, high) for low, high in done]
-        greatest = was.log.id_upto(done.highs[-1])
-        yield kinds.Settle(db, key, name, was.creations(name), ranges, greatest)
+    ranges = [(origin, low, high) for low, high in done]
+    for low in range(0, len(ranges), SETTLED_RANGES_MAX):
+        some = ranges[low : low + SETTLED_RANGES_MAX]
+        greatest = was.log.id_upto(some[-1][-1])
+        yield kinds.Settle(db, key, name, was.creations(name), some, greatest)
 
 
 class _Standing:
