@@ -59,7 +59,7 @@ def _sizes(name: str, data: bytes) -> list[int]:
     sizes |= {SEGMENT_HEADER_BYTES + 1, len(data) // 2, len(data) - 1, len(data) - 8}
     if first_position_of(name) is not None:
         ends = [item[0] for item in batches_in(data) if isinstance(item[0], int)]
-        for at in (*ends[:4], *ends[-8:], *ends[:: max(len(ends) // 8, 1)]):
+        for at in (*ends[:2], *ends[-4:], *ends[:: max(len(ends) // 4, 1)]):
             sizes |= {at, at + 20, at - 1}
     if name == MANIFEST:
         sizes |= {4095, 4096, 4120, 4200}
