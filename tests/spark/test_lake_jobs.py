@@ -322,7 +322,7 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
         assert verify(spark, lake).findings == ()
         return len(ids)
 
-    archive = ("archive", str(lake), "--streams", "s,t", "-u", url(ours))
+    archive = ("archive", str(lake), "--streams", "s,t", "-u", url(ours), "--master", "local[2,4]")
     # Here processes die at some step; tests/spark/test_lake.py lets every step be the last one.
     # A task has written a file, and nothing is committed.
     dies("open|stream=|3", *archive, "-o", "maxEntriesPerTrigger=500")

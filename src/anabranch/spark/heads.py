@@ -129,8 +129,8 @@ class Survey:
     def heads(self, wait_ms: int = 0, known: Vector | None = None) -> Heads:
         """Heads of all streams that exist, from one moment if the server has positions.
 
-        `wait_ms`: wait so long for news after what was last told, or after `known`. Of logs in
-        `known` the heads say what is before that.
+        `wait_ms`: wait so long for news after what was last told, or after `known`. Heads of a
+        server of its own say what is before `known`.
         """
         streams = self.streams()
         if not streams:
@@ -143,8 +143,8 @@ class Survey:
         waiting: tuple[bytes | str | int, ...] = ()
         if wait_ms:
             waiting = ("BLOCK", wait_ms, "AFTER", self._total)
-        if known is not None:
-            read = [known.cursors.get(stream, {}) for stream in streams]
+        read = [known.cursors.get(stream, {}) if known else {} for stream in streams]
+        if any("" in row for row in read):  # one that was set back is told by what is before
             vector = [{region: each.position for region, each in row.items()} for row in read]
             waiting += ("FROM", json.dumps(vector), "LIMIT", 1)
         reply = self._client.command(

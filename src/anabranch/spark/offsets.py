@@ -182,6 +182,11 @@ class Vector:
     begins: Mapping[str, Mapping[str, Begin]] = field(default_factory=dict)
     """Where this batch begins in the logs in which it passes over what is lost."""
 
+    @classmethod
+    def at_end(cls, heads: Heads) -> Self:
+        """That of a reader that has read all there is."""
+        return cls({s: {r: head.end for r, head in some.items()} for s, some in heads.items()})
+
     def get(self, stream: str, region: str) -> Cursor | None:
         """The cursor of one region, None if the vector does not know it."""
         return self.cursors.get(stream, {}).get(region)

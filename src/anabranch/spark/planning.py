@@ -93,20 +93,13 @@ class Planner:
 
     def left(self, start: Vector) -> int:
         """Positions behind an offset, of what was there when it was frozen."""
-        heads = (self._target or {}).items()
-        ends = {stream: {r: head.end for r, head in some.items()} for stream, some in heads}
-        return Vector(ends).backlog(start)
+        return Vector.at_end(self._target or {}).backlog(start)
 
     def newest(self) -> dict[str, Any] | None:
         """The heads at the last look, as an offset."""
         if not self._heads:
             return None
-        return Vector(
-            {
-                stream: {region: head.end for region, head in regions.items()}
-                for stream, regions in self._heads.items()
-            }
-        ).to_dict()
+        return Vector.at_end(self._heads).to_dict()
 
     def next(self, start: Vector, limit: int | None) -> Vector | None:
         """The end of the next batch, None if there is nothing to read yet."""

@@ -227,7 +227,7 @@ def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
     with connect(read.server) as client:
         survey = Survey(read, client)
         heads = survey.heads()
-        return _ends(heads).backlog(_begin(Path(lake) / "_checkpoint", heads, survey, read))
+        return Vector.at_end(heads).backlog(_begin(Path(lake) / "_checkpoint", heads, survey, read))
 
 
 def _begin(checkpoint: Path, heads: Heads, survey: Survey, options: ReadOptions) -> Vector:
@@ -262,7 +262,7 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
     parts = tuple(
         Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-        for each in _ends(heads).ranges(start)
+        for each in Vector.at_end(heads).ranges(start)
     )
     return Archived(
         entries=sum(each.entries for each in parts),
@@ -273,13 +273,4 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
         dry_run=True,
-    )
-
-
-def _ends(heads: Heads) -> Vector:
-    return Vector(
-        {
-            stream: {region: head.end for region, head in regions.items()}
-            for stream, regions in heads.items()
-        }
     )
