@@ -69,6 +69,7 @@ SAMPLES = {
     bytes: b"b",
     bytes | None: None,
     bool: True,
+    str: "set",
     list[int]: [],
     Sequence[int]: [],
     list[bytes]: [b"b"],
