@@ -49,6 +49,7 @@ __all__ = [
     "LOCAL",
     "MAGIC",
     "NUMBER_MAX",
+    "ORIGINS_MAX",
     "SENT_BODY_BYTES_MAX",
     "UNIT_CONTINUES",
     "Batch",
@@ -91,10 +92,14 @@ BODY_BYTES_MAX: Final = (1 << 32) - 1
 SENT_BODY_BYTES_MAX: Final = 64 << 20
 """The same of a batch for other regions. None makes a longer one, none reads one."""
 
+ORIGINS_MAX: Final = 1 << 17
+"""That a batch or a message can name: so many epochs no cluster lives through."""
+
 _Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+_Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * ORIGINS_MAX)]
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[_Edge], list[list[Any]]]).decode
+_decode = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
 
 
 class BatchError(Exception):

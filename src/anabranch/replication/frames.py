@@ -26,7 +26,7 @@ import msgspec
 from xxhash import xxh3_64_digest
 
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, SENT_BODY_BYTES_MAX
+from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, ORIGINS_MAX, SENT_BODY_BYTES_MAX
 
 __all__ = [
     "FRAME_BYTES_MAX",
@@ -93,10 +93,12 @@ _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
 _Epoch = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
-Vector = dict[_Origin, _Number]
 _Fingerprint = Annotated[bytes, msgspec.Meta(max_length=8)]
 _Database = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
+Vector = Annotated[dict[_Origin, _Number], msgspec.Meta(max_length=ORIGINS_MAX)]
+_Regions = Annotated[list[_Region], msgspec.Meta(max_length=255)]
+_Buckets = Annotated[list[_Bucket], msgspec.Meta(max_length=1024)]
 Place = tuple[_Database, bytes]
 """Database and key."""
 
@@ -224,8 +226,8 @@ class Members(_Message, frozen=True):
     """You are one of us; sent to a region that joins, once it has proved to know the secret."""
 
     cluster_id: _Text
-    members: list[MemberRecord]
-    removed: list[tuple[int, int]] = []
+    members: Annotated[list[MemberRecord], msgspec.Meta(max_length=255)]
+    removed: Annotated[list[tuple[int, int]], msgspec.Meta(max_length=255)] = []
     """Regions that were members once, and the epoch that was their last: of effects to come."""
 
 
@@ -249,7 +251,7 @@ class Row(_Message, frozen=True):
     have: Vector
     """The last it holds in any form: applied, waiting, or staged."""
     feature_level: int
-    links: list[_Region]
+    links: _Regions
     """Regions it is connected with."""
 
     def tells_the_same(self, other: Row) -> bool:
@@ -267,7 +269,7 @@ class Row(_Message, frozen=True):
 class Rows(_Message, frozen=True):
     """The row of the sender, then rows of others; stamps for round trip and skew."""
 
-    rows: Annotated[list[Row], msgspec.Meta(min_length=1)]
+    rows: Annotated[list[Row], msgspec.Meta(min_length=1, max_length=255)]
     stamp: float
     """Of the sender's monotonic clock, in ms."""
     echo: float
@@ -345,8 +347,8 @@ class Digests(_Message, frozen=True):
 
     request: _Number
     vector: Vector
-    buckets: list[_Bucket]
-    sums: bytes
+    buckets: _Buckets
+    sums: Annotated[bytes, msgspec.Meta(max_length=16 * 1024)]
     """16 bytes of each, little-endian."""
 
 
@@ -363,8 +365,8 @@ class Differing(_Message, frozen=True):
 
     request: _Number
     vector: Vector
-    buckets: list[DifferingBucket]
-    busy: list[_Bucket]
+    buckets: Annotated[list[DifferingBucket], msgspec.Meta(max_length=1024)]
+    busy: _Buckets
     """Buckets of which I cannot tell, because they change at present."""
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from anabranch.oplog.batch import ORIGINS_MAX
 from anabranch.replication import frames
-from anabranch.replication.frames import FrameType, Refusal
+from anabranch.replication.frames import FrameType, Refusal, Row
 
 NUMBERS = st.integers(0, 2**63 - 1)
 VECTORS = st.dictionaries(st.integers(0, 2**40 - 1), NUMBERS, max_size=5)
@@ -81,3 +82,22 @@ def test_fields_that_are_not_known_yet_are_skipped() -> None:
 def test_what_earlier_versions_do_not_tell_is_not_compared() -> None:
     earlier = msgspec.msgpack.encode([{1: 2}])
     assert frames.decode(frames.Sub, earlier).fingerprint == b""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        frames.Sub(dict.fromkeys(range(ORIGINS_MAX + 1), 1)),
+        frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [])] * 256, 0.0, -1.0, 0.0, 0),
+        frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [1] * 256)], 0.0, -1.0, 0.0, 0),
+        frames.Members("c", [frames.MemberRecord(1, "x", "h", 1)] * 256),
+        frames.Members("c", [], [(1, 1)] * 256),
+        frames.Digests(1, {}, [1] * 1025, b""),
+        frames.Digests(1, {}, [], bytes(16 * 1024 + 1)),
+        frames.Differing(1, {}, [], [1] * 1025),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_message_names_no_more_than_there_can_be(message: frames.Message) -> None:
+    with pytest.raises(Refusal, match="cannot be read: Expected"):
+        frames.decode(type(message), frames.packed(message))
