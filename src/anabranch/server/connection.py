@@ -33,8 +33,11 @@ BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 """The same in bytes: more than any pipeline needs, less than many clients could do harm with."""
 
 
-PIECE_BYTES = 16 * 1024
+PIECE_BYTES = 32 * 1024
 """Parsed and run at a time: a read of 256 KiB may hold more requests than fit into a slice."""
+
+SHORT_BYTES = 4 * 1024
+"""A read of no more than this is not measured, unless it has inline requests."""
 
 CAREFUL_PIECE_BYTES = 1024
 """The same for requests that the careful parser reads, at a fiftieth of the speed."""
@@ -42,6 +45,7 @@ CAREFUL_PIECE_BYTES = 1024
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
 """Replies that wait for the disk before we stop reading the client that will get them."""
 
+_REQUEST = ord("*")
 _NO_REQUESTS = RequestParser()
 """Of connections that are gone."""
 
@@ -102,7 +106,7 @@ class ClientConnection(asyncio.Protocol):
         region = self._region
         region.stats.net_input_bytes += size
         scheduler = region.scheduler
-        is_large = size > CAREFUL_PIECE_BYTES
+        is_large = size > CAREFUL_PIECE_BYTES and (size > SHORT_BYTES or data[0] != _REQUEST)
         if self._unread or self._has_turn_later or (is_large and scheduler.is_used_up):
             self._unread += data
             self._count()
@@ -138,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
     def _piece_end(self, unread: bytes, at: int) -> int:
         """Where a piece ends that begins there: between two requests, if that can be seen."""
         parser = self._parser
-        if not parser.buffered and (parser.is_careful or unread[at] != ord("*")):
+        if not parser.buffered and (parser.is_careful or unread[at] != _REQUEST):
             return at + CAREFUL_PIECE_BYTES
         end = at + PIECE_BYTES
         if end < len(unread):
