@@ -110,6 +110,7 @@ def test_a_key_column_chooses_the_stream_and_a_dry_run_writes_nothing(
         ingest(spark, [path], url=url(ours), stream="s", key="town")
 
 
+@pytest.mark.timeout(300)
 def test_a_lake_gives_back_what_it_was_given(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:

@@ -119,7 +119,7 @@ def test_merging_beside_a_running_archive_and_readers(
         merged = rows = 0
         while merged < 3:
             rows += 500
-            deadline = time.monotonic() + 100
+            deadline = time.monotonic() + 300
             while sum(each.rows for each in Lake(tmp_path).files()) < rows:
                 assert query.isActive, query.exception()
                 assert time.monotonic() < deadline
@@ -299,7 +299,7 @@ def command(*words: str, dying: str | None = None, place: Path) -> subprocess.Po
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_jobs_that_are_killed_are_completed_by_the_next_run(
     spark: SparkSession, ours: AnabranchServer, other: AnabranchServer, tmp_path: Path
 ) -> None:
@@ -313,7 +313,7 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
 
     def dies(step: str, *words: str) -> None:
         job = command(*words, dying=step, place=tmp_path)
-        said = job.communicate(timeout=120)
+        said = job.communicate(timeout=300)
         assert job.returncode == -signal.SIGKILL, said
 
     def rows() -> int:
@@ -340,7 +340,7 @@ def test_jobs_that_are_killed_are_completed_by_the_next_run(
     job = command(*words, "--new-ids", "--prefix", "new:", place=tmp_path)
     with other.client() as client:
         try:
-            deadline = time.monotonic() + 100
+            deadline = time.monotonic() + 300
             while int(client.call("XLEN", "new:s")[1]) < 100:
                 assert job.poll() is None, job.communicate()
                 assert time.monotonic() < deadline
