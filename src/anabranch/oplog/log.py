@@ -119,16 +119,19 @@ class OpLog:
     # -- writing ------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Whether what is written goes to where a start looks for it; notes how far that is."""
+        """Whether what is written goes to where a start looks for it."""
         file = self._file
         self.is_lost = not (
             self.storage.is_there()
             and self.manifest.is_there()
             and (file is None or file.is_there())
         )
+        return not self.is_lost
+
+    def tick(self) -> None:
+        """Called some times a second: note how far the log has come."""
         with suppress(OSError):  # the next note says more
             self.note()
-        return not self.is_lost
 
     def append(self, data: bytes) -> None:
         """Write whole batches; after an :class:`OSError` the log is as if nothing was written."""

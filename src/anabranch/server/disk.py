@@ -23,8 +23,9 @@ class _File:
     """A file that is written without a buffer of ours, at its end or in place."""
 
     def __init__(self, path: Path, flags: int) -> None:
-        self._path = path
+        self._path = str(path)
         self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o644)
+        self._status = os.fstat(self._handle)
 
     def write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -38,7 +39,7 @@ class _File:
         os.fdatasync(self._handle)
 
     def is_there(self) -> bool:
-        return has_name(self._handle, self._path)
+        return has_name(self._status, self._path)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._handle, size)
@@ -52,6 +53,7 @@ class Directory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock_path = str(path / _LOCK)
         self.lock: IO[bytes] | None = None
         """What :func:`lock_directory` has returned, if it was called."""
         self._boot: str | None = None
@@ -67,7 +69,7 @@ class Directory:
 
     def is_there(self) -> bool:
         """See :class:`Storage`."""
-        return self.lock is None or has_name(self.lock.fileno(), self.path / _LOCK)
+        return self.lock is None or has_name(os.fstat(self.lock.fileno()), self._lock_path)
 
     def names(self) -> list[str]:
         """See :class:`Storage`."""
@@ -110,10 +112,10 @@ class Directory:
         return str(self.path / name)
 
 
-def has_name(handle: int, path: Path) -> bool:
-    """Whether a path still leads to the open file: it was neither deleted nor replaced."""
+def has_name(status: os.stat_result, path: str) -> bool:
+    """Whether a path still leads to the file: it was neither deleted nor replaced."""
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
+        return os.path.samestat(status, os.stat(path))
     except OSError:
         return False
 

@@ -277,8 +277,10 @@ class Persistence:
                 emit("warning", "oplog.retire_failed", reason=problem.strerror)
 
     def tick(self) -> None:
-        """Some times a second: sync, and take a snapshot if one is due."""
+        """Some times a second: sync, note how far the log is, take a snapshot if one is due."""
         self.durability.tick()
+        if self.durability.log is not None:
+            self.durability.log.tick()
         loop = asyncio.get_running_loop()
         if loop.time() - self._retired_at >= RETIRE_EVERY_S:
             self._retired_at = loop.time()

@@ -141,7 +141,7 @@ class SimulatedJournal:
         if not (self.turn.effects or self._unwritten or self.broken):
             self.turn.effects += self._notes.at_rest()
             self._write_turn()
-        self._log.look()
+        self._log.tick()
 
     def begin_sync(self) -> None:
         """Sync what is written; it takes some ms."""
