@@ -100,11 +100,7 @@ def test_keys_go_in_the_background(h: Harness) -> None:
     for number in range(3000):
         h.do("SET", f"k{number}", "v", "PX", "10")
     h.advance(10)
-    values = h.region.keyspace.databases[0].values
-    assert len(values) == 2001
-    h.advance(1)
-    h.advance(1)
-    assert list(values) == [b"s"]
+    assert list(h.region.keyspace.databases[0].values) == [b"s"]
     assert h.region.stats.expired_keys == 3000
 
 
