@@ -213,7 +213,7 @@ def open_entries_are_acknowledged(patch: Patch) -> None:
 
 
 def acknowledged_stays_pending(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "drop_between", lambda self, origin, low, high: None)
+    patch.setattr(SharedGroup, "_drop", lambda self, origin, numbers: None)
 
 
 def creation_forgets_marks(patch: Patch) -> None:

@@ -13,7 +13,7 @@ from anabranch.simulator.faults import FAULTS, drawn
 from anabranch.simulator.simulation import CASES, RARE_CASES, Outcome, simulate, smallest
 from tests.simulator.faults import MINUTES, MISTAKES, Mistake, first_seed, marks_at_once
 
-SEEDS = range(1, 25)
+SEEDS = range(1, 33)
 
 
 @pytest.fixture(scope="module")

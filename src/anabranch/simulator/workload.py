@@ -83,7 +83,7 @@ class Workload:
     def repeat(self) -> None:
         """Producers repeat much of what they send, and nobody changes what is remembered."""
         self.retries, self.tagged = 0.5, 0.9
-        self.copies = False
+        self.copies = self.moves = False
         for maker in (_rename, _copy, _configure, _record):
             self._weights[self._makers.index(maker)] = 0
 
