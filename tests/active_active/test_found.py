@@ -28,6 +28,16 @@ FOUND: dict[str, tuple[int, str, str, list[Event]]] = {
         ("do", 4, "XREADGROUP", "GROUP", b"g", "c", "STREAMS", b"a", ">"),
         ("do", 4, "XGROUP", "CREATE", b"b", b"h", "0", "MKSTREAM"),
     ]),
+    "a deadline of another region that met what was restored": (2, "strict", "keep", [
+        ("do", 1, "XADD", b"a", "*", "f", b"v1"),
+        ("do", 1, "XADD", b"c", "*", "f", b"v2"),
+        ("send", 1, 2, 1),
+        ("do", 2, "PEXPIRE", b"a", 20),
+        ("do", 1, "DEL", b"a"),
+        ("send", 2, 1, 2),
+        ("pass", 1, 30),
+        ("carry", 1, b"c", 1, b"a"),
+    ]),
     "a deadline that outlived the second FLUSHALL": (2, "semi-strict", "keep", [
         ("do", 2, "XGROUP", "CREATE", b"b", b"g", "1000", "MKSTREAM"),
         ("do", 2, "PEXPIRE", b"b", 60),

@@ -178,20 +178,22 @@ def _delete(ctx: Context, effect: kinds.Delete) -> Iterator[kinds.Effect]:
     yield effect
 
 
-def _delete_if_there(ctx: Context, db: int, key: bytes) -> Iterator[kinds.Effect]:
-    if key in ctx.keyspace.databases[db].values:
+def _clear(ctx: Context, db: int, key: bytes) -> Iterator[kinds.Effect]:
+    """Nothing is left under a key: no value, and nothing that others set for one deleted here."""
+    database = ctx.keyspace.databases[db]
+    known = database.remembered.get(key)
+    if key in database.values:
         yield from _delete(ctx, kinds.Delete(db, key, expired=False))
+    elif known is not None and not known.is_forgettable:
+        yield from _delete(ctx, kinds.Delete(db, key, expired=True))
 
 
 def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
     """What is known is deleted key by key; the rest of the effect is for what is not known."""
     for database in ctx.keyspace.databases:
         if effect.db is None or effect.db == database.index:
-            for key in list(database.values):
-                yield from _delete_if_there(ctx, database.index, key)
-            for key, stream in list(database.remembered.items()):
-                if not stream.is_forgettable:
-                    yield from _delete(ctx, kinds.Delete(database.index, key, expired=True))
+            for key in [*database.values, *database.remembered]:
+                yield from _clear(ctx, database.index, key)
     yield effect
 
 
@@ -200,19 +202,19 @@ def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
     source = _stream(ctx, effect.db, effect.key)
     check_ids(source)
     deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _delete_if_there(ctx, effect.target_db, effect.target)
+    yield from _clear(ctx, effect.target_db, effect.target)
     with_groups = effect.db != effect.target_db  # MOVE
     yield from _written_again(
         ctx, effect.target_db, effect.target, source, deadline, with_groups=with_groups
     )
-    yield from _delete_if_there(ctx, effect.db, effect.key)
+    yield from _clear(ctx, effect.db, effect.key)
 
 
 def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
     source = _stream(ctx, effect.db, effect.key)
     check_ids(source)
     deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _delete_if_there(ctx, effect.target_db, effect.target)
+    yield from _clear(ctx, effect.target_db, effect.target)
     yield from _written_again(
         ctx, effect.target_db, effect.target, source, deadline, with_groups=True
     )
@@ -224,7 +226,7 @@ def _restore(ctx: Context, effect: kinds.Restore) -> Iterator[kinds.Effect]:
         source = in_one_go(value_of(effect))
     if not isinstance(source, Stream):
         raise CommandError(_STREAMS_ONLY)
-    yield from _delete_if_there(ctx, effect.db, effect.key)
+    yield from _clear(ctx, effect.db, effect.key)
     yield from _written_again(ctx, effect.db, effect.key, source, effect.at_ms, with_groups=True)
 
 
