@@ -35,7 +35,8 @@ class Lives:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.disk = MemoryStorage()
+        self.boots = 1
+        self.disk = MemoryStorage(boot="boot 1")
         self.trackers = [Tracker(db) for db in range(DATABASES)]
         self.reached: Counter[str] = Counter()
         """What has happened, and how often."""
@@ -253,10 +254,12 @@ class Lives:
             is_power = True
         self.disk.faults.clear()
         if is_power:
+            self.boots += 1
             self.disk = self.disk.crash(self.chance)
+            self.disk.boot = f"boot {self.boots}"
             self.reached["power failure"] += 1
         else:
-            self.disk = MemoryStorage(self.disk.files())
+            self.disk = MemoryStorage(self.disk.files(), self.disk.boot)
 
     # -- what is told -----------------------------------------------------------------------------
 

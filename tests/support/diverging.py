@@ -11,7 +11,9 @@ from pathlib import Path
 
 from anabranch.effects import kinds
 from anabranch.oplog.batch import COMPRESSED, Batch, decode_batch, effects_in, encode_batch
+from anabranch.oplog.manifest import ManifestFile
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES, batches_in
+from anabranch.server.disk import Directory
 
 Change = Callable[[Batch, kinds.Effect], kinds.Effect]
 """An effect of a batch, as it was or another one that takes as many numbers."""
@@ -22,6 +24,7 @@ def rewrite_log(directory: Path, change: Change) -> None:
     (path,) = directory.glob("log-*.ablog")
     raw = path.read_bytes()
     path.write_bytes(raw[:SEGMENT_HEADER_BYTES] + b"".join(_batches(raw, change)))
+    ManifestFile(Directory(directory)).forget()  # it knows the last bytes as they were
 
 
 def _batches(raw: bytes, change: Change) -> Iterator[bytes]:

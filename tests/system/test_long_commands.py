@@ -15,7 +15,7 @@ import pytest
 from tests.support.servers import AnabranchServer
 from tests.support.wire import Argument, encode_command
 
-ENTRIES = 30_000
+ENTRIES = 100_000
 PIPELINE = 1000
 PINGS_MIN = 5
 TIMEOUT_S = 60.0

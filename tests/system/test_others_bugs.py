@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import redis
+from click.testing import CliRunner
 
+from anabranch.cli.main import command
 from tests.support.inspection import mistakes, wait_until
 from tests.support.servers import AnabranchServer, ServerFailed, regions_in, server_in
 
@@ -126,6 +128,10 @@ def test_a_damaged_log_stops_one_region_which_gets_all_back(regions: Regions, ha
         shutil.rmtree(data)
     else:
         log.write_bytes(damaged[: len(damaged) // 2])
+        with pytest.raises(ServerFailed, match=log.name):
+            regions.servers[2].start()
+        done = CliRunner().invoke(command, ["restore", str(log.parent)])
+        assert "begins a new epoch" in done.output
     with regions.client(0) as eu:
         eu.xadd("s", {"n": 200})
     regions.again(2)

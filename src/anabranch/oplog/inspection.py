@@ -244,7 +244,7 @@ class Survey:
             facts.due = due
             yield from turn
         if facts.damage is None or facts.is_torn:
-            mismatch = self._manifest.mismatch(data, facts.first, facts.end)
+            mismatch = self._manifest.mismatch(self.storage.boot, data, facts.first, facts.end)
             if mismatch is not None:
                 facts.damage, facts.is_torn = mismatch, False
         if facts.damage is not None:

@@ -110,12 +110,16 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
             text += f", and so is {snapshot_name(self.snapshot)}"
         return text
 
-    def mismatch(self, data: bytes, first: int, end: int) -> Damage | None:
+    def mismatch(self, boot: str, data: bytes, first: int, end: int) -> Damage | None:
         """Whether the file of the log that begins at ``first`` is not the one that was noted.
 
-        ``data`` is all of it, and ``end`` the position up to which it is sound.
+        ``data`` is all of it, and ``end`` the position up to which it is sound. A power failure can
+        take away the end of the log, and the notes of what was then written in its place. So in
+        another life of the machine only what was on the disk when it was noted is compared.
         """
         if first != self.newest or not self.tail_bytes or end < self.written:
+            return None
+        if not self.boot == boot != "" and self.written > self.synced:
             return None
         behind = SEGMENT_HEADER_BYTES + self.written - first
         begin = behind - self.tail_bytes

@@ -237,7 +237,7 @@ def _replay(
             segment.size += batch.size
         report.bytes_done = before + at
         yield report
-    if (mismatch := manifest.mismatch(data, first, segment.end)) is not None:
+    if (mismatch := manifest.mismatch(storage.boot, data, first, segment.end)) is not None:
         raise CorruptLogError(shown, mismatch.offset, mismatch.what)
     report.bytes_done = before + len(data)
 

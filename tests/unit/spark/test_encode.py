@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.spark.encode import (
@@ -79,6 +79,14 @@ def test_pairs_keep_order_and_repeats(rows: list[Any], skipped: int) -> None:
     parts = encode(batch, layout(["fields"])).parts()
     kept = [[(f, v) for f, v in row if v is not None] for row in rows[skipped:]]
     assert listed(parts) == [reference(row) for row in kept]
+
+
+@given(st.lists(hostile, min_size=1, max_size=20))
+@example([b"\x7f\x80\xff"])
+def test_a_part_equals_the_same_bytes(values: list[bytes]) -> None:
+    parts = encoded({"a": pa.array(values, pa.binary())}).parts()
+    for part, value in zip(parts.each(0, len(parts)), values, strict=True):
+        assert part == reference([(b"a", value)])
 
 
 @given(st.lists(hostile, min_size=1, max_size=20), st.data())
