@@ -46,6 +46,9 @@ def theirs(redis_server: RedisServer) -> RedisServer:
     """Redis, empty."""
     ask(redis_server, "FLUSHALL")
     ask(redis_server, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+    # Other tests use this server, too, and leave other settings behind.
+    ask(redis_server, "CONFIG", "SET", "stream-node-max-entries", "100")
+    ask(redis_server, "CONFIG", "SET", "stream-node-max-bytes", "4096")
     return redis_server
 
 
