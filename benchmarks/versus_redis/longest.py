@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from anabranch.commands.bulk import IMPORT_ROWS_MAX
+from anabranch.commands.extensions.bulk import IMPORT_ROWS_MAX
 
 from .canary import Canary
 from .load import Connection, RefusedError, Request, request, windows

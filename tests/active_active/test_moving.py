@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.commands import adopting
+from anabranch.commands.execution import adopting
 from anabranch.effects import kinds
 from anabranch.rdb.payload import decode_payload
 from anabranch.stream.image import StreamImage

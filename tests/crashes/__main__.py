@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.commands import withheld
-from anabranch.commands.withheld import Withheld
+from anabranch.commands.execution import withheld
+from anabranch.commands.execution.withheld import Withheld
 from anabranch.server.durability import Durability
 from tests.crashes.life import Lives
 from tests.crashes.tracker import Violation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.commands.spec import Command
+from anabranch.commands.request.spec import Command
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS
@@ -47,7 +47,7 @@ _GROUP_NOTES = {
 def commands_page() -> str:
     """Every command and sub-command of the table."""
     parts = [
-        _NOTICE.format(source="the command table (`src/anabranch/commands/table.py`)"),
+        _NOTICE.format(source="the command table (`src/anabranch/commands/table/`)"),
         "# Commands\n\n",
         "Every command this server knows. What it answers follows Redis 8.10; exceptions are in\n"
         "[compatibility.md](compatibility.md). *Since* is the Redis version that brought the\n"

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.commands import stream_add, stream_pending
+from anabranch.commands.stream import add as stream_add
+from anabranch.commands.stream import pending as stream_pending
 from anabranch.config.settings import ROWS
 from anabranch.effects import codec
 from anabranch.oplog import batch, snapshot

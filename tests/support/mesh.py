@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import hiredis
 
-from anabranch.commands.spec import Command
+from anabranch.commands.request.spec import Command
 from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds

@@ -8,8 +8,8 @@ from typing import Any
 
 import hiredis
 
-from anabranch.commands.host import Regions
-from anabranch.commands.session import Session
+from anabranch.commands.execution.host import Regions
+from anabranch.commands.execution.session import Session
 from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot

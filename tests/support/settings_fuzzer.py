@@ -15,8 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from anabranch.commands.acl_rules import AclRegistry
-from anabranch.commands.acl_users import User
+from anabranch.commands.acl.rules import AclRegistry
+from anabranch.commands.acl.users import User
 from anabranch.commands.table import COMMANDS
 from anabranch.config.load import load
 from anabranch.config.rewrite import quoted, rewritten

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from anabranch.commands.host import Regions
+from anabranch.commands.execution.host import Regions
 from anabranch.config.settings import Settings
 from anabranch.keyspace.touches import Place
 from anabranch.replication.inquiry import Inquiry, Verdict

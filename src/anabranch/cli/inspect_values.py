@@ -17,7 +17,7 @@ from typing import Any, Final, get_type_hints
 
 from hiredis import Reader
 
-from anabranch.commands.dispatch import quoted
+from anabranch.commands.execution.dispatch import quoted
 from anabranch.effects import kinds
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.facts import SeenRecord

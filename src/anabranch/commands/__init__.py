@@ -1,1 +1,1 @@
-"""What a client may ask: one family per file, functions first, table rows last."""
+"""What a client may ask: a package for each group of commands, as Redis names them."""

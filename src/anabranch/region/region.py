@@ -16,14 +16,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.acl_rules import AclRegistry
-from anabranch.commands.channels import Channels
-from anabranch.commands.context import Context
-from anabranch.commands.dispatch import Dispatcher, Entry, RequestRefused
-from anabranch.commands.redaction import hidden, redacted
-from anabranch.commands.session import Session
+from anabranch.commands.acl.rules import AclRegistry
+from anabranch.commands.execution.context import Context
+from anabranch.commands.execution.dispatch import Dispatcher, Entry, RequestRefused
+from anabranch.commands.execution.redaction import hidden, redacted
+from anabranch.commands.execution.session import Session
+from anabranch.commands.pubsub.channels import Channels
 from anabranch.commands.table import COMMANDS
-from anabranch.commands.transaction import end_transaction
+from anabranch.commands.transactions.transaction import end_transaction
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
@@ -39,8 +39,8 @@ from anabranch.resp.encode import QUEUED
 from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
-    from anabranch.commands.host import Clock, Host
-    from anabranch.commands.spec import Command, CommandFunction
+    from anabranch.commands.execution.host import Clock, Host
+    from anabranch.commands.request.spec import Command, CommandFunction
     from anabranch.config.settings import Settings
 
 __all__ = ["Region"]

@@ -16,7 +16,7 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.replica import includes
 
 if TYPE_CHECKING:
-    from anabranch.commands.session import Session
+    from anabranch.commands.execution.session import Session
     from anabranch.keyspace.waiters import Waiter
     from anabranch.region.region import Region
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands import config as config_commands
+from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.region.region import Region
 from anabranch.server import clients, process

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from anabranch.commands.session import Session
+    from anabranch.commands.execution.session import Session
     from anabranch.config.settings import Settings
     from anabranch.server.connection import ClientConnection
 

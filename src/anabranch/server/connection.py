@@ -17,7 +17,7 @@ from anabranch.resp.parser import RequestParser
 from anabranch.server.admission import Kind
 
 if TYPE_CHECKING:
-    from anabranch.commands.session import Session
+    from anabranch.commands.execution.session import Session
     from anabranch.server.admission import Place
     from anabranch.server.app import Server
     from anabranch.server.tls import HalfClosingTls

@@ -16,9 +16,9 @@ no        write()                     what the system has not written by itself
 
 If a write fails, what could not be written is kept, its replies stay held, writing commands are
 refused (MISCONF), and the write is tried again until it succeeds. Meanwhile reads go on, but for
-what a crash would take back (:mod:`anabranch.commands.withheld`). If a sync fails, nobody knows
-what is on the disk: writing commands are refused until a restart, and clients whose replies wait
-for it are disconnected, because nothing that could be said to them would be true.
+what a crash would take back (:mod:`anabranch.commands.execution.withheld`). If a sync fails, nobody
+knows what is on the disk: writing commands are refused until a restart, and clients whose replies
+wait for it are disconnected, because nothing that could be said to them would be true.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
 
-from anabranch.commands.withheld import Withheld
+from anabranch.commands.execution.withheld import Withheld
 from anabranch.effects.touched import Touched, is_ageing
 from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes

@@ -20,7 +20,7 @@ from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
-    from anabranch.commands.session import Session
+    from anabranch.commands.execution.session import Session
     from anabranch.server.app import Server
 
 __all__ = ["ServerHost"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.commands.host import Regions
+from anabranch.commands.execution.host import Regions
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.session import Session
+    from anabranch.commands.execution.session import Session
 
 __all__ = ["SimulatedHost"]
 
@@ -17,7 +17,7 @@ _NOT_HERE = "ERR not in a simulation"
 
 
 class _Persistence:
-    """See :class:`anabranch.commands.host.Persistence`."""
+    """See :class:`anabranch.commands.execution.host.Persistence`."""
 
     is_logging = True
 
@@ -45,7 +45,7 @@ class _Persistence:
 
 
 class SimulatedHost:
-    """See :class:`anabranch.commands.host.Host`. A mistake of a command ends the run."""
+    """See :class:`anabranch.commands.execution.host.Host`. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
         self.persistence = _Persistence()

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from anabranch.commands.dispatch import Dispatcher
+from anabranch.commands.execution.dispatch import Dispatcher
 from anabranch.oplog.log import OpLog, Sync, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.region.turn import Turn

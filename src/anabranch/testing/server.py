@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 import hiredis
 
-from anabranch.commands.context import Context
+from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
 from anabranch.errors import CommandError
 from anabranch.server.app import Server as LiveServer

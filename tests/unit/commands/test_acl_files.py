@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.acl_rules import AclRegistry
+from anabranch.commands.acl.rules import AclRegistry
 from anabranch.commands.table import COMMANDS
 from anabranch.errors import CommandError, ConfigError
 from tests.support.region_harness import Harness

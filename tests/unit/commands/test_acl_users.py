@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.commands.acl_rules import AclRegistry
-from anabranch.commands.acl_selectors import CATEGORIES, RuleError
+from anabranch.commands.acl.rules import AclRegistry
+from anabranch.commands.acl.selectors import CATEGORIES, RuleError
 from anabranch.commands.table import COMMANDS
 from tests.support.region_harness import Harness
 

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 
-from anabranch.commands.bulk_rows import added
+from anabranch.commands.extensions.bulk_rows import added
 from anabranch.stream import rows as rows_module
 from anabranch.stream.block import entry_weight
 from anabranch.stream.entry_id import make, text

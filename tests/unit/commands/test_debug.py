@@ -163,7 +163,7 @@ def test_knobs_of_redis_are_accepted(server, args):
 
 
 def test_help_names_every_subcommand(server):
-    from anabranch.commands.debug import _SUBCOMMANDS
+    from anabranch.commands.server.debug import _SUBCOMMANDS
 
     text = b"\n".join(server.do("DEBUG", "HELP")).decode().lower()
     for name in _SUBCOMMANDS:

@@ -134,7 +134,7 @@ def test_a_duplicate_wins_over_exhausted_ids() -> None:
 
 def test_a_refused_add_leaves_no_empty_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """§5 (#15840): created only when something is stored."""
-    from anabranch.commands import stream_add
+    from anabranch.commands.stream import add as stream_add
 
     monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 100)
     s = Streams()

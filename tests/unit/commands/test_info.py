@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch import __version__
-from anabranch.commands.info import human_bytes
+from anabranch.commands.server.info import human_bytes
 from tests.support.region_harness import Harness
 
 

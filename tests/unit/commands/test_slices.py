@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.commands.arguments import IDS_AT_ONCE
-from anabranch.commands.session import Session
+from anabranch.commands.execution.session import Session
+from anabranch.commands.request.arguments import IDS_AT_ONCE
 from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.commands.stream_options import ids_block
+from anabranch.commands.stream.options import ids_block
 from anabranch.errors import CommandError
 from tests.support.streams import INVALID_ID, SYNTAX, WRONGTYPE, Streams
 

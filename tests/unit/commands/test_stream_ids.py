@@ -355,7 +355,7 @@ def test_the_clock_stands_still_within_a_transaction() -> None:
 
 def test_an_entry_may_not_be_larger_than_a_gibibyte(monkeypatch: pytest.MonkeyPatch) -> None:
     """§1.5, with a smaller limit than 2^30; the key is not created."""
-    from anabranch.commands import stream_add
+    from anabranch.commands.stream import add as stream_add
 
     monkeypatch.setattr(stream_add, "ENTRY_BYTES_MAX", 1000)
     s = Streams()
@@ -367,6 +367,6 @@ def test_an_entry_may_not_be_larger_than_a_gibibyte(monkeypatch: pytest.MonkeyPa
 
 def test_the_limit_of_an_entry_is_a_gibibyte() -> None:
     """§1.5."""
-    from anabranch.commands import stream_add
+    from anabranch.commands.stream import add as stream_add
 
     assert stream_add.ENTRY_BYTES_MAX == 2**30

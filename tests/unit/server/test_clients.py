@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.commands.session import Session
+from anabranch.commands.execution.session import Session
 from anabranch.config.settings import Settings
 from anabranch.server.clients import OutputLimits, idle, refusal
 

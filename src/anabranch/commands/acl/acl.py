@@ -1,0 +1,233 @@
+"""ACL: users and their rules, the log of denials, and questions about both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.commands.acl.rules import DEFAULT_USER
+from anabranch.commands.acl.selectors import CATEGORIES
+from anabranch.commands.acl.users import denial_text
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.commands.request.help import wrong_subcommand
+from anabranch.commands.request.key_extraction import command_of
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, bulk, null
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import Map, SetReply
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.rules import AclRegistry
+    from anabranch.commands.acl.selectors import Selector
+    from anabranch.commands.acl.users import User
+    from anabranch.commands.execution.context import Context
+
+__all__ = [
+    "cat",
+    "deluser",
+    "dryrun",
+    "genpass",
+    "getuser",
+    "list_",
+    "load",
+    "log",
+    "save",
+    "setuser",
+    "users",
+    "whoami",
+]
+
+_NO_FILE = (
+    "ERR This Redis instance is not configured to use an ACL file. You may want to specify users "
+    "via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis "
+    "configuration file set) in order to store users in the Redis configuration."
+)
+_BITS = (
+    "ERR ACL GENPASS argument must be the number of bits for the output password, "
+    "a positive number up to 4096"
+)
+_BITS_MAX = 4096
+
+
+# -- who there is -----------------------------------------------------------------------------
+
+
+def whoami(ctx: Context, _args: list[bytes]) -> bytes:
+    """ACL WHOAMI."""
+    assert ctx.session.user is not None
+    return bulk(ctx.session.user.name)
+
+
+def users(ctx: Context, _args: list[bytes]) -> bytes:
+    """ACL USERS."""
+    return ctx.reply(sorted(ctx.acl.users))
+
+
+def list_(ctx: Context, _args: list[bytes]) -> bytes:
+    """ACL LIST."""
+    return ctx.reply(ctx.acl.lines())
+
+
+def getuser(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL GETUSER username."""
+    user = ctx.acl.users.get(args[2])
+    if user is None:
+        return null(ctx.resp3)
+    root, *others = user.selectors
+    return ctx.reply(
+        Map(
+            {
+                b"flags": SetReply(user.flag_words()),
+                b"passwords": list(user.passwords),
+                **_selector_fields(root),
+                b"selectors": [Map(_selector_fields(each)) for each in others],
+            }
+        )
+    )
+
+
+def _selector_fields(selector: Selector) -> dict[bytes, bytes]:
+    return {
+        b"commands": selector.commands_text(),
+        b"keys": selector.keys_text(),
+        b"channels": selector.channels_text(),
+    }
+
+
+# -- changing who there is --------------------------------------------------------------------
+
+
+def setuser(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL SETUSER username [rule ...]."""
+    user = _registry(ctx).setuser(args[2], args[3:])
+    _follow(ctx, [user])
+    if not ctx.settings.aclfile:  # which would have the last word at the next start
+        ctx.emit(kinds.SetUser(user.name, user.text()))
+    return OK
+
+
+def deluser(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL DELUSER username [username ...]."""
+    names = args[2:]
+    if DEFAULT_USER in names:
+        raise CommandError("ERR The 'default' user cannot be removed")
+    gone = [user for name in names if (user := ctx.acl.deluser(name)) is not None]
+    for user in gone:
+        if user.name in ctx.keyspace.users:
+            ctx.emit(kinds.DropUser(user.name))
+    _expel(ctx, gone)
+    return integer_reply(len(gone))
+
+
+def _registry(ctx: Context) -> AclRegistry:
+    """The users, to be changed under the setting that is in force now."""
+    ctx.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
+    return ctx.acl
+
+
+def _follow(ctx: Context, changed: Iterable[User]) -> None:
+    """Rules changed: connections of these users keep what they may still hear, or close."""
+    known = set(changed)
+    for session in list(ctx.sessions.values()):
+        user = session.user
+        if user in known:
+            session.refresh()
+            channels = session.channels | session.shard_channels
+            if not user.may_hear(channels, session.patterns):
+                ctx.host.close(session)
+
+
+def _expel(ctx: Context, gone: Iterable[User]) -> None:
+    """Close the connections of users that are no more."""
+    unknown = set(gone)
+    for session in list(ctx.sessions.values()):
+        if session.user in unknown:
+            session.user = None
+            session.refresh()
+            ctx.host.close(session)
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+def load(ctx: Context, _args: list[bytes]) -> bytes:
+    """ACL LOAD."""
+    path = _acl_file(ctx)
+    gone = _registry(ctx).load(ctx.host.read_acl_file(), path)
+    _expel(ctx, gone)
+    _follow(ctx, ctx.acl.users.values())
+    return OK
+
+
+def save(ctx: Context, _args: list[bytes]) -> bytes:
+    """ACL SAVE."""
+    _acl_file(ctx)
+    text = b"".join([line + b"\n" for line in ctx.acl.lines()])
+    ctx.host.write_acl_file(text.decode("utf-8", "surrogateescape"))
+    return OK
+
+
+def _acl_file(ctx: Context) -> str:
+    path = ctx.settings.aclfile
+    if not path:
+        raise CommandError(_NO_FILE)
+    return path
+
+
+# -- questions --------------------------------------------------------------------------------
+
+
+def cat(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL CAT [category]."""
+    if len(args) > 3:
+        raise wrong_subcommand(args)
+    if len(args) == 2:
+        return ctx.reply(list(CATEGORIES))
+    category = args[2].lower().decode("latin-1")
+    if category not in CATEGORIES:
+        raise CommandError(b"ERR Unknown category '%b'" % args[2])
+    return ctx.reply([each.full_name for each in ctx.acl.index.in_category(category)])
+
+
+def dryrun(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL DRYRUN username command [argument ...]."""
+    user = ctx.acl.users.get(args[2])
+    if user is None:
+        raise CommandError(b"ERR User '%b' not found" % args[2])
+    request = args[3:]
+    command = command_of(ctx.dispatcher, request)
+    if command is None:
+        raise CommandError(b"ERR Command '%b' not found" % request[0])
+    if not command.accepts(len(request)):
+        raise texts.wrong_arity(command.full_name)
+    denial = user.judge(command, request)
+    return OK if denial is None else bulk(denial_text(denial, user, naming=True))
+
+
+def log(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL LOG [count | RESET]."""
+    if len(args) > 3:
+        raise wrong_subcommand(args)
+    count = 10
+    if len(args) == 3:
+        if args[2].lower() == b"reset":
+            ctx.acl.log.clear()
+            return OK
+        count = max(integer(args[2]), 0)
+    return ctx.reply(ctx.acl.log.newest(count, ctx.now_ms))
+
+
+def genpass(ctx: Context, args: list[bytes]) -> bytes:
+    """ACL GENPASS [bits]: hexadecimal digits for at least so many bits."""
+    if len(args) > 3:
+        raise wrong_subcommand(args)
+    bits = integer(args[2]) if len(args) == 3 else 256
+    if not 0 < bits <= _BITS_MAX:
+        raise CommandError(_BITS)
+    digits = (bits + 3) // 4
+    return bulk(ctx.host.random_bytes((digits + 1) // 2).hex()[:digits].encode())
+
+
+# -- rows -------------------------------------------------------------------------------------

@@ -1,0 +1,257 @@
+"""All users of a server: who may come in, and whether a request is allowed.
+
+Sessions hold :class:`~anabranch.commands.acl.users.User` objects themselves, so a change of a user
+reaches its connections at once. Whoever changes or removes users through the registry tells the
+sessions (``acl.py`` does). Nothing here reads time or files: denials are noted with what the
+context says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.commands.acl.log import AclLog
+from anabranch.commands.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
+from anabranch.commands.acl.users import UnmatchedParenthesis, User, denial_text
+from anabranch.commands.connection.client_list import describe
+from anabranch.errors import CommandError, ConfigError
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.selectors import Denial
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.session import Session
+    from anabranch.commands.request.spec import Command
+    from anabranch.config.settings import Settings
+
+__all__ = ["DEFAULT_USER", "AclRegistry", "User"]
+
+DEFAULT_USER = b"default"
+
+_EVERYTHING = (b"on", b"nopass", b"allkeys", b"allchannels", b"allcommands")
+_BAD_NAME = "Usernames can't contain spaces or null characters"
+_NO_NAME = "Usernames can't be empty"
+_CHANGED_SINCE = (
+    b"NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC "
+    b"call. This command is no longer allowed for the following reason: "
+)
+_CHANGES = {
+    "command": b"no permission to execute the command or subcommand",
+    "key": b"no permission to touch the specified keys",
+    "channel": b"no permission to access one of the channels used as arguments to the command",
+}
+
+
+class AclRegistry:
+    """Users by name, and the log of denials.
+
+    ``commands`` is the table that rules are about; None is the server's own.
+    ``all_channels`` is the setting ``acl-pubsub-default``: whether a new user hears everything.
+    """
+
+    def __init__(self, requirepass: str, commands: Iterable[Command]) -> None:
+        self.index = index_of(tuple(commands))
+        self.users: dict[bytes, User] = {}
+        self.log = AclLog()
+        self.all_channels = False
+        self._configured: set[bytes] = set()  # users that a line of configuration made
+        self.setuser(DEFAULT_USER, _EVERYTHING)
+        self.set_default_password(requirepass)
+
+    # -- coming in ----------------------------------------------------------------------------
+
+    def initial_user(self) -> User | None:
+        """Who a new connection is: the default user if it needs no password, else nobody."""
+        user = self.users[DEFAULT_USER]
+        return user if user.enabled and user.nopass else None
+
+    def authenticate(self, name: bytes, password: bytes) -> User | None:
+        """The user of this name and password; None for any mistake, or if it is disabled."""
+        user = self.users.get(name)
+        if user is not None and user.enabled and (user.nopass or user.matches(password)):
+            return user
+        return None
+
+    def note_failed_login(self, ctx: Context, name: bytes, args: list[bytes]) -> None:
+        """Log and count an AUTH or HELLO with a wrong name or password."""
+        ctx.stats.acl_denied_auth += 1
+        self._note(ctx, ctx.session, "auth", args[0], name, args[0].lower().decode("latin-1"))
+
+    def set_default_password(self, password: str) -> None:
+        """What ``requirepass`` does; an empty password opens the default user to everybody."""
+        secret = password.encode("utf-8", "surrogateescape")
+        self.setuser(DEFAULT_USER, (b"resetpass", b">" + secret) if secret else (b"nopass",))
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def check(self, ctx: Context, session: Session, command: Command, args: list[bytes]) -> None:
+        """Raise NOPERM unless the session's user may run this request; log it if not.
+
+        The dispatcher asks before a request runs or is queued, EXEC asks again for each queued
+        request (``ctx.in_exec``): rules may have changed in between.
+        """
+        user = session.user
+        assert user is not None, "only who is authenticated gets here"
+        denial = user.judge(command, args)
+        if denial is None:
+            return
+        _count(ctx, denial)
+        self._note(ctx, session, denial.reason, denial.name, user.name, command.full_name)
+        if ctx.in_exec:
+            raise CommandError(_CHANGED_SINCE + _CHANGES[denial.reason])
+        raise CommandError(b"NOPERM " + denial_text(denial, user, naming=False))
+
+    def _note(
+        self, ctx: Context, session: Session, reason: str, name: bytes, user: bytes, running: str
+    ) -> None:
+        queueing = session.transaction is not None
+        self.log.add(
+            reason,
+            "multi" if ctx.in_exec or queueing else "toplevel",
+            name,
+            user,
+            client=describe(ctx, session, running).rstrip("\n"),
+            now_ms=ctx.now_ms,
+            max_len=ctx.settings.acllog_max_len,
+        )
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def setuser(self, name: bytes, rules: Iterable[bytes]) -> User:
+        """Make or change a user by rules, all or none of them; returns it."""
+        if has_blanks(name):
+            raise CommandError("ERR " + _BAD_NAME)
+        if not name:
+            raise CommandError("ERR " + _NO_NAME)
+        user = self.users.get(name)
+        base = user or self._new(name)
+        try:
+            changed = base.changed(rules, all_channels=self.all_channels)
+        except UnmatchedParenthesis as problem:
+            raise CommandError(
+                b"ERR Unmatched parenthesis in acl selector starting at '%b'." % problem.rule
+            ) from None
+        except RuleError as problem:
+            raise CommandError(
+                b"ERR Error in ACL SETUSER modifier '%b': %b"
+                % (problem.rule, str(problem).encode())
+            ) from None
+        if user is None:
+            self.users[name] = user = changed
+        else:
+            user.adopt(changed)
+        return user
+
+    def deluser(self, name: bytes) -> User | None:
+        """Remove a user; returns it, as its connections must go too. None if there is none."""
+        assert name != DEFAULT_USER
+        return self.users.pop(name, None)
+
+    # -- files --------------------------------------------------------------------------------
+
+    def lines(self) -> list[bytes]:
+        """Every user as a line of configuration, by name."""
+        return [user.text() for _, user in sorted(self.users.items())]
+
+    def load_user(self, words: list[str]) -> None:
+        """A ``user`` line of the configuration: the name and its rules."""
+        name, *rules = [word.encode("utf-8", "surrogateescape") for word in words]
+        if has_blanks(name) or not name:
+            raise ConfigError(_BAD_NAME if name else _NO_NAME)
+        if name in self._configured:
+            raise ConfigError(
+                "Duplicate user found. A user can only be defined once in config files"
+            )
+        self._configured.add(name)
+        try:
+            loaded = self._new(name).changed(rules, all_channels=self.all_channels)
+        except RuleError as problem:
+            raise ConfigError(_reason(problem)) from None
+        self.users.setdefault(name, loaded).adopt(loaded)
+
+    def load_kept(self, lines: Iterable[bytes], settings: Settings) -> None:
+        """Users that commands had set before the restart, unless the configuration has them."""
+        configured = {words[0].encode("utf-8", "surrogateescape") for words in settings.user}
+        if settings.requirepass:
+            configured.add(DEFAULT_USER)
+        kept = [line for line in lines if line.split()[1] not in configured]
+        loaded, problems = self._read(kept, "log")
+        if problems:
+            raise ConfigError(" ".join(problems))
+        for name, user in loaded.items():
+            self.users.setdefault(name, user).adopt(user)
+
+    def load(self, text: str, path: str = "aclfile") -> list[User]:
+        """Replace all users by those of an ACL file, or none if a line is wrong.
+
+        Users keep their object if they keep their name. Returns those that are gone.
+        """
+        loaded, problems = self._read(text.encode("utf-8", "surrogateescape").split(b"\n"), path)
+        if problems:
+            problems.append(
+                "WARNING: ACL errors detected, no change to the previously active ACL rules was "
+                "performed"
+            )
+            raise CommandError("ERR " + " ".join(problems))
+        if DEFAULT_USER not in loaded:
+            loaded[DEFAULT_USER] = self._new(DEFAULT_USER).changed(
+                _EVERYTHING, all_channels=self.all_channels
+            )
+        gone = [user for name, user in self.users.items() if name not in loaded]
+        for name, user in loaded.items():
+            self.users.setdefault(name, user).adopt(user)
+        for user in gone:
+            del self.users[user.name]
+        return gone
+
+    def _read(self, lines: Iterable[bytes], path: str) -> tuple[dict[bytes, User], list[str]]:
+        loaded: dict[bytes, User] = {}
+        problems = []
+        for number, line in enumerate(lines, 1):
+            # Other blanks than spaces stay in words, and no name or rule may have them.
+            words = [word for word in line.strip(b" \t\r\n").split(b" ") if word]
+            if not words:
+                continue
+            if words[0] != b"user" or len(words) < 2:
+                problems.append(
+                    f"{path}:{number} should start with user keyword followed by the username."
+                )
+                continue
+            name = words[1]
+            if has_blanks(name):
+                problems.append(f"{path}:{number}: {_BAD_NAME}.")
+                continue
+            if name in loaded:
+                problems.append(f"WARNING: Duplicate user '{_shown(name)}' found on line {number}.")
+                continue
+            loaded[name] = self._new(name)
+            try:
+                loaded[name] = loaded[name].changed(words[2:], all_channels=self.all_channels)
+            except RuleError as problem:
+                problems.append(f"{path}:{number}: {_reason(problem)}.")
+        return loaded, problems
+
+    def _new(self, name: bytes) -> User:
+        return User(name, self.index, all_channels=self.all_channels)
+
+
+def _reason(problem: RuleError) -> str:
+    """What is wrong with a line, without showing what may be a password."""
+    reason = str(problem)
+    if reason == UNKNOWN_COMMAND:
+        return f"Error in applying operation '{_shown(problem.rule)}': {reason}"
+    return reason
+
+
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _count(ctx: Context, denial: Denial) -> None:
+    stats = ctx.stats
+    if denial.reason == "command":
+        stats.acl_denied_cmd += 1
+    elif denial.reason == "key":
+        stats.acl_denied_key += 1
+    else:
+        stats.acl_denied_channel += 1

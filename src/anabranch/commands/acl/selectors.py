@@ -1,0 +1,354 @@
+"""A selector: a set of commands, key patterns and channel patterns that go together in ACL rules.
+
+Every user has a root selector, made from the rules outside parentheses, and one for each
+parenthesised group of rules. A request is allowed when one selector allows all of it. Texts of
+rules are kept in the order in which they still matter, as ACL LIST shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.errors import AnabranchError
+from anabranch.keyspace.pattern import PATTERN_BYTES_MAX, Matcher, compile_glob
+
+if TYPE_CHECKING:
+    from anabranch.commands.request.spec import Command
+
+__all__ = ["CATEGORIES", "CommandIndex", "Denial", "RuleError", "Selector", "index_of"]
+
+# fmt: off
+CATEGORIES = (
+    "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "array", "bitmap",
+    "hyperloglog", "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous",
+    "connection", "transaction", "scripting",
+)
+# fmt: on
+"""Every category a rule may name, also those that no command of this server belongs to."""
+
+READ, WRITE = 1, 2
+_KEY_USES = {"access": READ, "insert": WRITE, "update": WRITE, "delete": WRITE}
+_EVERY_KEY = b"%RW~*"  # as a pattern, which "~*" is not: it does not match the empty key
+_PREFIXES = {READ: b"%R~", WRITE: b"%W~", READ | WRITE: b"~"}
+
+# Which arguments are channels: from the first to this one (None: to the last), and whether they
+# are patterns. Leaving a channel is always allowed.
+_CHANNELS: dict[str, tuple[int | None, bool]] = {
+    "publish": (2, False),
+    "spublish": (2, False),
+    "subscribe": (None, False),
+    "ssubscribe": (None, False),
+    "psubscribe": (None, True),
+}
+
+SYNTAX = "Syntax error"
+UNKNOWN_COMMAND = "Unknown command or category name in ACL"
+_ALL_KEYS_ALREADY = (
+    "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
+    "any effect. Try 'resetkeys' to start with an empty list of patterns"
+)
+_ALL_CHANNELS_ALREADY = (
+    "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not "
+    "have any effect. Try 'resetchannels' to start with an empty list of channels"
+)
+_PATTERN_TOO_LONG = f"The pattern is too long: {PATTERN_BYTES_MAX} bytes are allowed"
+_FIRST_ARG_OF_SUBCOMMAND = "Allowing first-arg of a subcommand is not supported"
+
+
+class RuleError(AnabranchError):
+    """An ACL rule that cannot be; the message is the reason as Redis words it."""
+
+    rule = b""  # the whole rule as the client wrote it
+
+
+class Denial(NamedTuple):
+    """Why a request is not allowed. Of several selectors' denials the greatest is reported."""
+
+    rank: int  # 1 command, 2 key, 4 channel: how far the request got
+    position: int  # index of the argument
+    reason: str  # "command", "key" or "channel"
+    name: bytes  # the command, key or channel
+
+
+class CommandIndex:
+    """Commands by name and by category, as rules name them."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self.by_name: dict[bytes, Command] = {}
+        for command in commands:
+            for each in (command, *command.subcommands.values()):
+                self.by_name[each.full_name.encode()] = each
+        self.names = frozenset(each.full_name for each in self.by_name.values())
+
+    def in_category(self, category: str) -> list[Command]:
+        """Commands and sub-commands of a category, in the order of the table."""
+        return [each for each in self.by_name.values() if category in each.categories]
+
+
+@lru_cache(maxsize=8)
+def index_of(commands: tuple[Command, ...]) -> CommandIndex:
+    """The same for whoever has these commands: nothing in it ever changes."""
+    return CommandIndex(commands)
+
+
+def _key_rule(pattern: bytes, uses: int) -> bytes:
+    if pattern == b"*" and uses == READ | WRITE:
+        return _EVERY_KEY
+    return _PREFIXES[uses] + pattern
+
+
+def has_blanks(text: bytes) -> bool:
+    """Whether a name or pattern has blanks or NUL bytes, which rules cannot carry."""
+    return any(byte in b" \t\n\v\f\r\0" for byte in text)
+
+
+class Selector:
+    """What one group of rules allows."""
+
+    __slots__ = (
+        "all_channels",
+        "all_commands",
+        "all_keys",
+        "allowed",
+        "channels",
+        "command_rules",
+        "first_args",
+        "future_commands",
+        "index",
+        "keys",
+        "matchers",
+    )
+
+    def __init__(self, index: CommandIndex, *, all_channels: bool = False) -> None:
+        self.index = index
+        self.all_keys = False
+        self.keys: dict[bytes, int] = {}  # pattern -> READ | WRITE
+        self.all_channels = all_channels
+        self.channels: dict[bytes, None] = {}
+        self.matchers: dict[bytes, Matcher] = {}  # of the patterns of keys and channels
+        self.all_commands = False
+        self.future_commands = False  # +@all came last: what is not ruled out is allowed
+        self.allowed: set[str] = set()
+        self.first_args: dict[str, list[bytes]] = {}  # command -> its allowed first arguments
+        self.command_rules: list[bytes] = []
+
+    def copy(self) -> Selector:
+        """One of its own with the same rules."""
+        twin = Selector(self.index, all_channels=self.all_channels)
+        twin.all_keys = self.all_keys
+        twin.keys = dict(self.keys)
+        twin.channels = dict(self.channels)
+        twin.matchers = dict(self.matchers)
+        twin.all_commands = self.all_commands
+        twin.future_commands = self.future_commands
+        twin.allowed = set(self.allowed)
+        twin.first_args = {name: list(words) for name, words in self.first_args.items()}
+        twin.command_rules = list(self.command_rules)
+        return twin
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """Whether everything is allowed."""
+        return self.all_commands and self.all_keys and self.all_channels
+
+    # -- rules --------------------------------------------------------------------------------
+
+    def apply(self, rule: bytes) -> None:
+        """Take one rule in; :class:`RuleError` if it is not one."""
+        if has_blanks(rule):
+            raise RuleError(SYNTAX)  # written down, it would be several rules
+        word = rule.lower()
+        sign = rule[:1]
+        if word in (b"allkeys", b"~*"):
+            self.all_keys = True
+            self._forget(self.keys)
+        elif word == b"resetkeys":
+            self.all_keys = False
+            self._forget(self.keys)
+        elif word in (b"allchannels", b"&*"):
+            self.all_channels = True
+            self._forget(self.channels)
+        elif word == b"resetchannels":
+            self.all_channels = False
+            self._forget(self.channels)
+        elif word in (b"allcommands", b"+@all"):
+            self._all_commands(allow=True)
+        elif word in (b"nocommands", b"-@all"):
+            self._all_commands(allow=False)
+        elif sign in (b"~", b"%"):
+            self._add_keys(rule)
+        elif sign == b"&":
+            self._add_channels(rule[1:])
+        elif sign in (b"+", b"-"):
+            if word[1:2] == b"@":
+                self._category(word[2:], allow=sign == b"+")
+            elif sign == b"+" and b"|" in word:
+                self._allow_part(rule, word[1:])
+            else:
+                self._command(word[1:], allow=sign == b"+")
+        else:
+            raise RuleError(SYNTAX)
+
+    def _all_commands(self, *, allow: bool) -> None:
+        self.all_commands = self.future_commands = allow
+        self.allowed = set(self.index.names) if allow else set()
+        self.first_args.clear()
+        self.command_rules.clear()
+
+    def _add_keys(self, rule: bytes) -> None:
+        if self.all_keys:
+            raise RuleError(_ALL_KEYS_ALREADY)
+        uses = READ | WRITE
+        pattern = rule[1:]
+        if rule[:1] == b"%":
+            letters, tilde, pattern = rule[1:].partition(b"~")
+            letters = letters.upper()
+            if not tilde or letters not in (b"R", b"W", b"RW", b"WR"):
+                raise RuleError(SYNTAX)
+            uses = (READ if b"R" in letters else 0) | (WRITE if b"W" in letters else 0)
+        self._learn(pattern)
+        self.keys[pattern] = self.keys.get(pattern, 0) | uses
+
+    def _add_channels(self, pattern: bytes) -> None:
+        if self.all_channels:
+            raise RuleError(_ALL_CHANNELS_ALREADY)
+        self._learn(pattern)
+        self.channels[pattern] = None
+
+    def _forget(self, patterns: dict[bytes, Any]) -> None:
+        patterns.clear()
+        self.matchers = {
+            pattern: matcher
+            for pattern, matcher in self.matchers.items()
+            if pattern in self.keys or pattern in self.channels
+        }
+
+    def _learn(self, pattern: bytes) -> None:
+        if len(pattern) > PATTERN_BYTES_MAX:
+            raise RuleError(_PATTERN_TOO_LONG)
+        self.matchers[pattern] = compile_glob(pattern)
+
+    def _category(self, category: bytes, *, allow: bool) -> None:
+        name = category.decode("latin-1")
+        if name not in CATEGORIES:
+            raise RuleError(UNKNOWN_COMMAND)
+        self._remember(b"@" + category, allow=allow)
+        for command in self.index.in_category(name):
+            self._set(command, allow=allow)
+
+    def _command(self, name: bytes, *, allow: bool) -> None:
+        command = self.index.by_name.get(name)
+        if command is None:
+            raise RuleError(UNKNOWN_COMMAND)
+        self._set(command, allow=allow)
+        self._remember(name, allow=allow)
+
+    def _allow_part(self, rule: bytes, name: bytes) -> None:
+        """``+command|word``: a sub-command, or a command with this first argument only."""
+        owner, _, word = name.rpartition(b"|")
+        command = self.index.by_name.get(owner)
+        if command is None:
+            raise RuleError(UNKNOWN_COMMAND)
+        if b"|" in owner:
+            raise RuleError(_FIRST_ARG_OF_SUBCOMMAND)
+        if not word:
+            raise RuleError(SYNTAX)
+        if command.subcommands:
+            self._command(name, allow=True)
+            return
+        words = self.first_args.setdefault(command.full_name, [])
+        if word not in words:
+            words.append(word)
+        self._remember(name, allow=True)
+
+    def _set(self, command: Command, *, allow: bool) -> None:
+        names = [command.full_name, *[sub.full_name for sub in command.subcommands.values()]]
+        self.first_args.pop(command.full_name, None)
+        if allow:
+            self.allowed.update(names)
+        else:
+            self.allowed.difference_update(names)
+            self.all_commands = False
+
+    def _remember(self, name: bytes, *, allow: bool) -> None:
+        """Keep the text of a rule, and drop the earlier ones that it overrules."""
+        self.command_rules = [
+            rule
+            for rule in self.command_rules
+            if rule[1:] != name and not rule[1:].startswith(name + b"|")
+        ]
+        self.command_rules.append((b"+" if allow else b"-") + name)
+
+    # -- judging ------------------------------------------------------------------------------
+
+    def judge(
+        self, command: Command, args: list[bytes], places: list[tuple[int, str]]
+    ) -> Denial | None:
+        """Why this selector does not allow a request, None if it does.
+
+        ``places`` are the request's keys, as ``key_extraction.key_places`` finds them.
+        """
+        if not self._allows_command(command, args):
+            return Denial(1, 0, "command", command.full_name.encode())
+        if not self.all_keys:
+            for position, flags in places:
+                if not self.allows_key(args[position], flags):
+                    return Denial(2, position, "key", args[position])
+        if not self.all_channels and command.name in _CHANNELS:
+            stop, are_patterns = _CHANNELS[command.name]
+            for position, channel in enumerate(args[1:stop], 1):
+                if not self.allows_channel(channel, is_pattern=are_patterns):
+                    return Denial(4, position, "channel", channel)
+        return None
+
+    def _allows_command(self, command: Command, args: list[bytes]) -> bool:
+        if self.all_commands or command.is_noauth or command.full_name in self.allowed:
+            return True
+        words = self.first_args.get(command.full_name)
+        return words is not None and len(args) > 1 and args[1].lower() in words
+
+    def allows_key(self, key: bytes, flags: str) -> bool:
+        """Whether a key may be used as the flags of its specification say."""
+        needed = 0
+        for flag in flags.split():
+            needed |= _KEY_USES.get(flag, 0)
+        return any(
+            uses & needed == needed and self.matchers[pattern](key)
+            for pattern, uses in self.keys.items()
+        )
+
+    def allows_channel(self, channel: bytes, *, is_pattern: bool) -> bool:
+        """Whether a channel may be used; a pattern must stand in the rules as it is."""
+        if self.all_channels:
+            return True
+        if is_pattern:
+            return channel in self.channels
+        return any(self.matchers[pattern](channel) for pattern in self.channels)
+
+    # -- in words -----------------------------------------------------------------------------
+
+    def commands_text(self) -> bytes:
+        """The command rules, ``-@all +@stream -xdel``."""
+        base = b"+@all" if self.future_commands else b"-@all"
+        return b" ".join([base, *self.command_rules])
+
+    def keys_text(self) -> bytes:
+        """The key patterns, ``%R~r* ~s*``; empty when there are none."""
+        if self.all_keys:
+            return b"~*"
+        return b" ".join([_key_rule(pattern, uses) for pattern, uses in self.keys.items()])
+
+    def channels_text(self) -> bytes:
+        """The channel patterns, ``&c*``; empty when there are none."""
+        return b"&*" if self.all_channels else b" ".join([b"&" + each for each in self.channels])
+
+    def text(self) -> bytes:
+        """All of it as rules that make the same selector again."""
+        channels = [self.channels_text()]
+        if not self.all_channels:
+            channels.insert(0, b"resetchannels")
+        return b" ".join(
+            [part for part in (self.keys_text(), *channels, self.commands_text()) if part]
+        )

@@ -1,0 +1,261 @@
+"""CLIENT: what a connection says of itself, and what an operator does to connections.
+
+``client_list.py`` turns a connection into text, ``client_kill.py`` chooses whom to close.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from anabranch.commands.connection.client_list import client_type, client_type_argument, describe
+from anabranch.commands.connection.client_names import checked_name
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.commands.request.help import wrong_subcommand
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, ONE, ZERO, bulk, null
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import Map, SetReply, Verbatim
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = [
+    "caching",
+    "client_id",
+    "getname",
+    "getredir",
+    "info",
+    "list_",
+    "no_evict",
+    "no_touch",
+    "pause",
+    "reply",
+    "setinfo",
+    "setname",
+    "tracking",
+    "trackinginfo",
+    "unblock",
+    "unpause",
+]
+
+_NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
+_NO_TRACKING = "ERR Client tracking is not supported by this server"
+_NOT_TRACKED = (
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
+    "OPTOUT mode enabled"
+)
+
+
+def client_id(ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT ID."""
+    return integer_reply(ctx.session.id)
+
+
+# -- what the connection says of itself -------------------------------------------------------
+
+
+def setname(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT SETNAME connection-name; an empty name takes it back."""
+    ctx.session.name = checked_name(args[2], "Client names")
+    return OK
+
+
+def getname(ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT GETNAME."""
+    name = ctx.session.name
+    return bulk(name) if name else null(ctx.resp3)
+
+
+def setinfo(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT SETINFO LIB-NAME | LIB-VER value."""
+    attribute = args[2].lower()
+    if attribute not in (b"lib-name", b"lib-ver"):
+        raise CommandError(b"ERR Unrecognized option '%b'" % args[2])
+    value = checked_name(args[3], args[2].decode("latin-1"))
+    if attribute == b"lib-name":
+        ctx.session.library_name = value
+    else:
+        ctx.session.library_version = value
+    return OK
+
+
+def no_evict(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT NO-EVICT ON | OFF."""
+    ctx.session.no_evict = _on_off(args[2])
+    return OK
+
+
+def no_touch(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT NO-TOUCH ON | OFF."""
+    ctx.session.no_touch = _on_off(args[2])
+    return OK
+
+
+def _on_off(raw: bytes) -> bool:
+    word = raw.lower()
+    if word not in (b"on", b"off"):
+        raise CommandError(texts.SYNTAX)
+    return word == b"on"
+
+
+def reply(ctx: Context, args: list[bytes]) -> bytes | None:
+    """CLIENT REPLY ON | OFF | SKIP: OFF and SKIP are silent themselves."""
+    session = ctx.session
+    word = args[2].lower()
+    if word == b"on":
+        session.reply_mode = "on"
+        session.reply_skip = False
+    elif word == b"off":
+        session.reply_mode = "off"
+    elif word == b"skip":
+        session.reply_skip = session.reply_mode == "on"
+    else:
+        raise CommandError(texts.SYNTAX)
+    session.refresh()
+    return OK if word == b"on" else None
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def info(ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT INFO."""
+    return ctx.reply(Verbatim(describe(ctx, ctx.session, "client|info")))
+
+
+def list_(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT LIST [TYPE normal | master | replica | pubsub] [ID client-id ...]."""
+    sessions = list(ctx.sessions.values())
+    option = args[2].lower() if len(args) > 3 else b""
+    if option == b"type" and len(args) == 4:
+        kind = client_type_argument(args[3])
+        sessions = [session for session in sessions if client_type(session) == kind]
+    elif option == b"id":
+        ids = [integer(raw, "ERR Invalid client ID") for raw in args[3:]]
+        sessions = [ctx.sessions[number] for number in dict.fromkeys(ids) if number in ctx.sessions]
+    elif len(args) > 2:
+        raise CommandError(texts.SYNTAX)
+    lines = [describe(ctx, session, "client|list") for session in sessions]
+    return ctx.reply(Verbatim("".join(lines)))
+
+
+# -- acting on connections --------------------------------------------------------------------
+
+
+def pause(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT PAUSE timeout [WRITE | ALL]. A longer or stricter pause in force stays."""
+    if len(args) > 4:
+        raise wrong_subcommand(args)
+    mode = args[3].lower() if len(args) == 4 else b"all"
+    if mode not in (b"write", b"all"):
+        raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
+    timeout_ms = integer(args[2], _NOT_TIMEOUT)
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    if timeout_ms == 0:
+        return OK
+    dispatcher = ctx.dispatcher
+    in_force = dispatcher.pause_until_ms > ctx.now_ms
+    dispatcher.pause_writes_only = mode == b"write" and (
+        not in_force or dispatcher.pause_writes_only
+    )
+    dispatcher.pause_until_ms = max(dispatcher.pause_until_ms, ctx.now_ms + timeout_ms)
+    dispatcher.guarded_by.add("pause")
+    return OK
+
+
+def unpause(ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT UNPAUSE."""
+    ctx.region.unpause()
+    return OK
+
+
+def unblock(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT UNBLOCK client-id [TIMEOUT | ERROR]."""
+    if len(args) > 4:
+        raise wrong_subcommand(args)
+    reason = args[3].lower() if len(args) == 4 else b"timeout"
+    if reason not in (b"timeout", b"error"):
+        raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+    session = ctx.sessions.get(integer(args[2]))
+    if session is None or session.waiter is None:
+        return ZERO
+    waiter = session.waiter
+    entry = ctx.dispatcher.find(waiter.args)
+    if entry is not None:
+        entry.histogram[0] += 1
+    if reason == b"timeout":
+        ctx.region.waking.time_out(waiter)
+    else:
+        ended = ctx.dispatcher.failed(CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
+        if entry is not None:
+            entry.failed += 1
+        ctx.region.waking.release(waiter, ended)
+    return ONE
+
+
+# -- client-side caching, which this server leaves to others ----------------------------------
+
+
+def tracking(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT TRACKING ON | OFF [...]: OFF is the case already, ON is refused."""
+    options = _tracking_options(ctx, args)
+    word = args[2].lower()
+    if word == b"on":
+        if "prefix" in options and "bcast" not in options:
+            raise CommandError("ERR PREFIX option requires BCAST mode to be enabled")
+        if "optin" in options and "optout" in options:
+            raise CommandError("ERR You can't specify both OPTIN mode and OPTOUT mode")
+        raise CommandError(_NO_TRACKING)
+    if word != b"off":
+        raise CommandError(texts.SYNTAX)
+    return OK
+
+
+_TrackingOption = Literal["redirect", "prefix", "bcast", "optin", "optout", "noloop"]
+_TRACKING_WORDS: dict[bytes, _TrackingOption] = {
+    b"bcast": "bcast",
+    b"optin": "optin",
+    b"optout": "optout",
+    b"noloop": "noloop",
+}
+
+
+def _tracking_options(ctx: Context, args: list[bytes]) -> set[_TrackingOption]:
+    options: set[_TrackingOption] = set()
+    index = 3
+    while index < len(args):
+        word = args[index].lower()
+        has_value = index + 1 < len(args)
+        if word == b"redirect" and has_value:
+            if "redirect" in options:
+                raise CommandError("ERR A client can only redirect to a single other client")
+            index += 1
+            if integer(args[index]) not in ctx.sessions:
+                raise CommandError("ERR The client ID you want redirect to does not exist")
+            options.add("redirect")
+        elif word == b"prefix" and has_value:
+            index += 1
+            options.add("prefix")
+        elif word in _TRACKING_WORDS:
+            options.add(_TRACKING_WORDS[word])
+        else:
+            raise CommandError(texts.SYNTAX)
+        index += 1
+    return options
+
+
+def caching(_ctx: Context, _args: list[bytes]) -> NoReturn:
+    """CLIENT CACHING YES | NO: only for tracked connections, of which there are none."""
+    raise CommandError(_NOT_TRACKED)
+
+
+def getredir(_ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT GETREDIR: -1 means not tracked."""
+    return integer_reply(-1)
+
+
+def trackinginfo(ctx: Context, _args: list[bytes]) -> bytes:
+    """CLIENT TRACKINGINFO."""
+    return ctx.reply(Map({b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}))

@@ -1,0 +1,114 @@
+"""CLIENT KILL: choosing connections by their properties, and closing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.commands.connection.client_list import client_type, client_type_argument
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK
+from anabranch.resp.encode import integer as integer_reply
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.session import Session
+
+__all__ = ["kill"]
+
+_Test = Callable[["Session"], bool]
+
+
+def kill(ctx: Context, args: list[bytes]) -> bytes:
+    """CLIENT KILL address, or CLIENT KILL filter value [filter value ...]."""
+    if len(args) == 3:
+        address = args[2].decode("latin-1")
+        victims = [session for session in ctx.sessions.values() if session.address == address]
+        if not victims:
+            raise CommandError("ERR No such client")
+        _close(ctx, victims[0])
+        return OK
+    tests, skip_me = _filters(ctx, args)
+    victims = [
+        session
+        for session in ctx.sessions.values()
+        if all(test(session) for test in tests) and not (skip_me and session is ctx.session)
+    ]
+    for session in victims:
+        _close(ctx, session)
+    return integer_reply(len(victims))
+
+
+def _close(ctx: Context, session: Session) -> None:
+    """The caller itself gets its reply first."""
+    if session is ctx.session:
+        session.closing = True
+    else:
+        ctx.host.close(session)
+
+
+def _filters(ctx: Context, args: list[bytes]) -> tuple[list[_Test], bool]:
+    if len(args) % 2:
+        raise CommandError(texts.SYNTAX)
+    tests: list[_Test] = []
+    skip_me = True
+    for word, value in zip(args[2::2], args[3::2], strict=True):
+        option = word.lower()
+        if option == b"skipme":
+            if value.lower() not in (b"yes", b"no"):
+                raise CommandError(texts.SYNTAX)
+            skip_me = value.lower() == b"yes"
+        elif option in _FILTERS:
+            tests.append(_FILTERS[option](ctx, value))
+        else:
+            raise CommandError(texts.SYNTAX)
+    return tests, skip_me
+
+
+def _by_id(_ctx: Context, value: bytes) -> _Test:
+    number = integer_or_none(value)
+    if number is None or number < 1:
+        raise CommandError("ERR client-id should be greater than 0")
+    return lambda session: session.id == number
+
+
+def _by_type(_ctx: Context, value: bytes) -> _Test:
+    kind = client_type_argument(value)
+    return lambda session: client_type(session) == kind
+
+
+def _by_address(_ctx: Context, value: bytes) -> _Test:
+    address = value.decode("latin-1")
+    return lambda session: session.address == address
+
+
+def _by_local_address(_ctx: Context, value: bytes) -> _Test:
+    address = value.decode("latin-1")
+    return lambda session: session.local_address == address
+
+
+def _by_user(ctx: Context, value: bytes) -> _Test:
+    user = ctx.acl.users.get(value)
+    if user is None:
+        raise CommandError(b"ERR No such user '%b'" % value)
+    return lambda session: session.user is user
+
+
+def _by_age(ctx: Context, value: bytes) -> _Test:
+    seconds = integer(value, "ERR maxage is not an integer or out of range")
+    if seconds < 1:
+        raise CommandError("ERR maxage should be greater than 0")
+    born_before_ms = ctx.now_ms - seconds * 1000
+    return lambda session: session.created_ms <= born_before_ms
+
+
+_FILTERS: dict[bytes, Callable[[Context, bytes], _Test]] = {
+    b"id": _by_id,
+    b"type": _by_type,
+    b"addr": _by_address,
+    b"laddr": _by_local_address,
+    b"user": _by_user,
+    b"maxage": _by_age,
+}

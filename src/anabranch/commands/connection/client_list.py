@@ -1,0 +1,109 @@
+"""A connection in words: the lines of CLIENT LIST and CLIENT INFO, and choosing connections.
+
+Field names and their order are those of Redis. Buffer sizes are what this server holds for a
+connection; figures that it does not keep are 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.session import Session
+
+__all__ = ["client_type", "client_type_argument", "describe"]
+
+_TYPES = {
+    b"normal": "normal",
+    b"master": "master",
+    b"replica": "replica",
+    b"slave": "replica",
+    b"pubsub": "pubsub",
+}
+
+
+def client_type_argument(raw: bytes) -> str:
+    """The connection type a client named; there are never masters or replicas here."""
+    kind = _TYPES.get(raw.lower())
+    if kind is None:
+        raise CommandError(b"ERR Unknown client type '%b'" % raw)
+    return kind
+
+
+def client_type(session: Session) -> str:
+    """What CLIENT LIST TYPE and CLIENT KILL TYPE call this connection."""
+    return "pubsub" if session.subscriptions or session.shard_channels else "normal"
+
+
+def describe(ctx: Context, session: Session, running: str) -> str:
+    """One line about a connection, with its end of line.
+
+    ``running`` is the command that asks: the caller's own line names it.
+    """
+    fields = _fields(ctx, session, running if session is ctx.session else session.last_command)
+    return " ".join([f"{name}={value}" for name, value in fields.items()]) + "\n"
+
+
+def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
+    query_bytes = sum(len(arg) for args in session.backlog for arg in args)
+    output_bytes = sum(map(len, session.outbox))
+    return {
+        "id": session.id,
+        "addr": session.address,
+        "laddr": session.local_address,
+        "fd": -1,
+        "name": session.name.decode("latin-1"),
+        "age": max(ctx.now_ms - session.created_ms, 0) // 1000,
+        "idle": max(ctx.now_ms - session.last_ms, 0) // 1000,
+        "flags": _flags(session),
+        "db": session.db,
+        "sub": len(session.channels),
+        "psub": len(session.patterns),
+        "ssub": len(session.shard_channels),
+        "multi": -1 if session.transaction is None else len(session.transaction),
+        "watch": len(session.watched),
+        "qbuf": query_bytes,
+        "qbuf-free": 0,
+        "argv-mem": 0,
+        "multi-mem": session.transaction_bytes,
+        "rbs": 0,
+        "rbp": 0,
+        "obl": 0,
+        "oll": len(session.outbox),
+        "omem": output_bytes,
+        "omem-shared": 0,
+        "omem-unshared": output_bytes,
+        "tot-mem": query_bytes + session.transaction_bytes + output_bytes,
+        "events": "rw" if session.outbox else "r",
+        "cmd": command or "NULL",
+        "user": "default" if session.user is None else session.user.name.decode("latin-1"),
+        "redir": -1,
+        "resp": 3 if session.resp3 else 2,
+        "lib-name": session.library_name.decode("latin-1"),
+        "lib-ver": session.library_version.decode("latin-1"),
+        "io-thread": 0,
+        "tot-net-in": 0,
+        "tot-net-out": 0,
+        "tot-cmds": session.commands,
+        "read-events": 0,
+        "avg-pipeline-len-sum": 0,
+        "avg-pipeline-len-cnt": 0,
+    }
+
+
+def _flags(session: Session) -> str:
+    flags = (
+        ("O", session.monitoring),
+        ("P", client_type(session) == "pubsub"),
+        ("x", session.transaction is not None),
+        ("b", session.blocked),
+        ("d", session.watch_broken),
+        ("c", session.closing),
+        ("U", session.address.startswith("/")),
+        ("e", session.no_evict),
+        ("T", session.no_touch),
+    )
+    return "".join([letter for letter, applies in flags if applies]) or "N"

@@ -1,0 +1,190 @@
+"""The connection's own commands: greeting, authentication, protocol, database, farewell.
+
+Also the cluster commands, which a server without cluster answers with one sentence: cluster-aware
+clients fall back on reading it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from anabranch.commands.acl.rules import DEFAULT_USER
+from anabranch.commands.connection.client_names import checked_name
+from anabranch.commands.execution.redaction import redacted
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.commands.transactions.transaction import end_transaction
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, bulk
+from anabranch.resp.values import Map
+from anabranch.version import REDIS_VERSION
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["auth", "echo", "hello", "no_cluster", "ping", "quit_", "reset", "select"]
+
+_WRONGPASS = "WRONGPASS invalid username-password pair or user is disabled."
+_WITHOUT_NEED = (
+    "ERR AUTH <password> called without any password configured for the default user. "
+    "Are you sure your configuration is correct?"
+)
+_HELLO_NOAUTH = (
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
+    "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and "
+    "select the RESP protocol version at the same time"
+)
+_NO_CLUSTER = "ERR This instance has cluster support disabled"
+_PONG = b"+PONG\r\n"
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
+
+
+def ping(ctx: Context, args: list[bytes]) -> bytes:
+    """PING [message]. A RESP2 subscriber gets an array, as all it reads are messages."""
+    if len(args) > 2:
+        raise texts.wrong_arity("ping")
+    session = ctx.session
+    if not session.resp3 and (session.subscriptions or session.shard_channels):
+        return ctx.reply([b"pong", args[1] if len(args) == 2 else b""])
+    return bulk(args[1]) if len(args) == 2 else _PONG
+
+
+def echo(_ctx: Context, args: list[bytes]) -> bytes:
+    """ECHO message."""
+    return bulk(args[1])
+
+
+def quit_(ctx: Context, _args: list[bytes]) -> bytes:
+    """QUIT."""
+    ctx.session.closing = True
+    return OK
+
+
+def select(ctx: Context, args: list[bytes]) -> bytes:
+    """SELECT index."""
+    index = integer(args[1])
+    if not _INT32_MIN <= index <= _INT32_MAX:
+        raise CommandError(
+            f"ERR value is out of range, value must between {_INT32_MIN} and {_INT32_MAX}"
+        )
+    if not 0 <= index < len(ctx.keyspace.databases):
+        raise CommandError(texts.DB_RANGE)
+    ctx.session.db = index
+    ctx.db = ctx.keyspace.databases[index]
+    return OK
+
+
+# -- who is it --------------------------------------------------------------------------------
+
+
+def auth(ctx: Context, args: list[bytes]) -> bytes:
+    """AUTH [username] password."""
+    words = _without_secrets(args)
+    if len(words) > 3:
+        raise CommandError(texts.SYNTAX)
+    if len(words) == 2:
+        if ctx.acl.users[DEFAULT_USER].nopass:
+            raise CommandError(_WITHOUT_NEED)
+        _authenticate(ctx, args, DEFAULT_USER, words[1])
+    else:
+        _authenticate(ctx, args, words[1], words[2])
+    return OK
+
+
+def _without_secrets(args: list[bytes]) -> list[bytes]:
+    """Hide the passwords of a request from all who look at it later; returns what it was."""
+    words = args[:]
+    args[:] = redacted(args)
+    return words
+
+
+def _authenticate(ctx: Context, args: list[bytes], name: bytes, password: bytes) -> None:
+    user = ctx.acl.authenticate(name, password)
+    if user is None:
+        ctx.acl.note_failed_login(ctx, name, args)
+        raise CommandError(_WRONGPASS)
+    ctx.session.user = user
+    ctx.session.refresh()
+
+
+def hello(ctx: Context, args: list[bytes]) -> bytes:
+    """HELLO [protover [AUTH username password] [SETNAME clientname]]."""
+    session = ctx.session
+    resp3 = session.resp3
+    if len(args) > 1:
+        version = integer_or_none(args[1])
+        if version is None:
+            raise CommandError("ERR Protocol version is not an integer or out of range")
+        if version not in (2, 3):
+            raise CommandError("NOPROTO unsupported protocol version")
+        resp3 = version == 3
+    credentials, name = _hello_options(_without_secrets(args))
+    if credentials is not None:
+        _authenticate(ctx, args, *credentials)
+    if session.user is None:
+        raise CommandError(_HELLO_NOAUTH)
+    if name is not None:
+        session.name = name
+    session.resp3 = ctx.resp3 = resp3
+    session.refresh()
+    return ctx.reply(
+        Map(
+            {
+                b"server": b"redis",
+                b"version": REDIS_VERSION,
+                b"proto": 3 if resp3 else 2,
+                b"id": session.id,
+                b"mode": b"standalone",
+                b"role": b"master",
+                b"modules": [],
+            }
+        )
+    )
+
+
+def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes | None]:
+    credentials = None
+    name = None
+    index = 2
+    while index < len(args):
+        word = args[index].lower()
+        following = len(args) - index - 1
+        if word == b"auth" and following >= 2:
+            credentials = (args[index + 1], args[index + 2])
+            index += 3
+        elif word == b"setname" and following >= 1:
+            name = checked_name(args[index + 1], "Client names")
+            index += 2
+        else:
+            raise CommandError(b"ERR Syntax error in HELLO option '%b'" % args[index])
+    return credentials, name
+
+
+def reset(ctx: Context, _args: list[bytes]) -> bytes:
+    """RESET: as if the connection had just been made, except for what its library said."""
+    session = ctx.session
+    end_transaction(ctx, session)
+    ctx.channels.forget(session)
+    dispatcher = ctx.dispatcher
+    dispatcher.monitors.pop(session, None)
+    if not dispatcher.monitors:
+        dispatcher.guarded_by.discard("monitor")
+    session.monitoring = False
+    session.user = ctx.acl.initial_user()
+    session.name = b""
+    session.reply_mode = "on"
+    session.reply_skip = False
+    session.no_evict = session.no_touch = False
+    session.db = 0
+    session.resp3 = False
+    session.refresh()
+    ctx.enter(session, ctx.now_ms)
+    return b"+RESET\r\n"
+
+
+# -- no cluster -------------------------------------------------------------------------------
+
+
+def no_cluster(_ctx: Context, _args: list[bytes]) -> NoReturn:
+    """READONLY, READWRITE, ASKING, CLUSTER: standalone servers refuse them."""
+    raise CommandError(_NO_CLUSTER)

@@ -1,0 +1,1 @@
+"""Running a request: sessions, the context of a command, dispatch, work in slices."""

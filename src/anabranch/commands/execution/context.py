@@ -1,0 +1,304 @@
+"""What a command function is handed: the session, the keyspace, the time, and ways to act.
+
+One context per region, re-pointed at each request. Commands read state through the ``lookup``
+family, which hides keys past their deadline, and change it through :meth:`Context.emit` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from anabranch.commands.execution.session import Session
+from anabranch.commands.execution.slicing import Sliced
+from anabranch.commands.execution.spreading import spread
+from anabranch.commands.request import texts
+from anabranch.effects import kinds
+from anabranch.effects.apply import apply, numbers_of
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
+from anabranch.effects.events import Event, events_of
+from anabranch.effects.merge_stream import shared_stream
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.keyspace.waiters import Waiter
+from anabranch.resp.encode import encode
+from anabranch.scheduling import Steps, in_one_go
+from anabranch.stream.entry_id import SEQ_BITS
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.rules import AclRegistry
+    from anabranch.commands.execution.dispatch import Dispatcher
+    from anabranch.commands.execution.host import Clock, Host
+    from anabranch.commands.pubsub.channels import Channels
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.database import Database
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.metrics.stats import Stats
+    from anabranch.region.region import Region
+    from anabranch.replication.inquiry import Inquiry
+
+__all__ = ["Context"]
+
+_COUNTED_MAX = 1000
+_COUNTING_NS_MAX = 3_000_000
+
+
+class Context:
+    """Everything a command may see and do."""
+
+    def __init__(
+        self,
+        *,
+        keyspace: Keyspace,
+        settings: Settings,
+        acl: AclRegistry,
+        channels: Channels,
+        stats: Stats,
+        clock: Clock,
+        host: Host,
+        sessions: dict[int, Session],
+    ) -> None:
+        self.keyspace = keyspace
+        self.replica = keyspace.replica  # with several regions
+        self.settings = settings
+        self.acl = acl
+        self.channels = channels
+        self.stats = stats
+        self.clock = clock
+        self.host = host
+        self.sessions = sessions  # every connection by its client ID
+        self.dispatcher: Dispatcher  # set by the dispatcher itself
+        self.region: Region  # set by the region itself; for administration (slow log, unpause)
+        # Of what is added at once: other regions take no longer batches.
+        self.added_bytes_max = 1 << 62 if self.replica is None else SENT_ENTRIES_BYTES_MAX
+        self.record: Callable[[kinds.Effect], None] | None = None  # for the log
+        self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
+        # blocked until more of the log is on the disk, here or in other regions, or applied there
+        self.safety_waiters: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
+        # blocked until something is found out that takes more than one message
+        self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
+        # blocked until our vector covers theirs
+        self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
+        self._nobody = Session(0, None, "", "")
+        self.session = self._nobody  # until somebody asks for something
+        self.db: Database
+        self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
+        self.resp3 = False
+        self.in_exec = False
+        self.waiter: Waiter | None = None  # set while a blocked command runs again
+        self.changes = 0  # what INFO calls rdb_changes_since_last_save
+        self.now_id = 0  # the first ID of this millisecond
+        self.clock_refusal = ""  # why our clock makes no IDs; empty as a rule
+        self.id_heads_ms = -1  # of the newest ID written out, see XADD
+        self.id_heads: list[bytes | None] = []
+        self.notify_flags = 0  # keyspace event classes in force, see effects/events.py
+
+    def enter(self, session: Session, now_ms: int) -> None:
+        """Point the context at a connection."""
+        self.session = session
+        self.db = self.keyspace.databases[session.db]
+        self.resp3 = session.resp3
+        if now_ms != self.now_ms:
+            self.set_time(now_ms)
+
+    def leave(self, session: Session) -> None:
+        """The connection is gone: do not keep its session until the next one comes."""
+        if self.session is session:
+            self.session = self._nobody
+
+    def set_time(self, now_ms: int) -> None:
+        """The time of day for what follows."""
+        self.now_ms = now_ms
+        self.now_id = now_ms << SEQ_BITS
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def lookup(self, key: bytes) -> Value | None:
+        """The value of a key of the selected database; a key past its deadline is removed."""
+        db = self.db
+        if db.deadlines and key in db.deadlines:
+            self.expire_if_due(db, key)
+        return db.values.get(key)
+
+    def expire_if_due(self, db: Database, key: bytes) -> None:
+        """Remove a key whose deadline has passed."""
+        deadline = db.deadlines.get(key)
+        if deadline is not None and deadline <= self.now_ms:
+            self.stats.expired_keys += 1
+            self.emit(kinds.Delete(db.index, key, True))
+
+    def lookup_in(self, db: Database, key: bytes) -> Value | None:
+        """The same for another database."""
+        self.expire_if_due(db, key)
+        return db.values.get(key)
+
+    def read(self, key: bytes) -> Value | None:
+        """A look-up that counts in keyspace_hits / keyspace_misses (read commands)."""
+        value = self.lookup(key)
+        if value is None:
+            self.miss(key)
+        else:
+            self.stats.keyspace_hits += 1
+            if not self.session.no_touch:
+                value.accessed_ms = self.now_ms
+        return value
+
+    def miss(self, key: bytes) -> None:
+        """A read command did not find its key."""
+        self.stats.keyspace_misses += 1
+        if self.notify_flags:
+            self.channels.notify(self.notify_flags, "m", "keymiss", self.db.index, key)
+
+    def stream(self, key: bytes) -> Stream | None:
+        """The stream of a key for a writing command, None when missing."""
+        value = self.lookup(key)
+        if value is None:
+            return None
+        if type(value) is not Stream:
+            raise CommandError(texts.WRONGTYPE)
+        if not self.session.no_touch:
+            value.accessed_ms = self.now_ms
+        return value
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """The stream of a key for a reading command, None when missing."""
+        value = self.read(key)
+        if value is not None and type(value) is not Stream:
+            raise CommandError(texts.WRONGTYPE)
+        return value
+
+    # -- acting -------------------------------------------------------------------------------
+
+    def emit(self, effect: kinds.Effect) -> None:
+        """Apply a decided change, record it, and publish its keyspace events."""
+        replica = self.replica
+        if replica is None:
+            events = self._events(effect)
+            self._apply(effect)
+            if self.record is not None:
+                self.record(effect)
+        else:
+            replica.begin_own()
+            events = self._events(effect)
+            for each in spread(self, effect):
+                if each.local:
+                    self._apply(each)
+                else:
+                    replica.begin_own()
+                    self._apply(each)
+                    replica.finish(numbers_of(each))
+                    self.session.written = replica.own, replica.vector[replica.own]
+                if self.record is not None:
+                    self.record(each)
+        if events:
+            self.publish(events)
+
+    def carry_out(self, effect: kinds.Effect) -> None:
+        """Apply a change that another region decided, and publish its keyspace events."""
+        events = self._events(effect) if self.settings.notify_remote_effects else ()
+        self._apply(effect)
+        if events:
+            self.publish(events)
+
+    def _events(self, effect: kinds.Effect) -> Sequence[Event]:
+        """What to publish of a change; that depends on what was there before it."""
+        return events_of(self.keyspace, effect) if self.notify_flags else ()
+
+    def _apply(self, effect: kinds.Effect) -> None:
+        if self.before is not None:
+            self.before(effect)
+        apply(self.keyspace, effect)
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Tell subscribers of keyspace events, later if it must not be told of a key now."""
+        withheld = self.dispatcher.withheld
+        for kind, event, db, key in events:
+            if withheld is not None and withheld.touched().includes(db, key):
+                withheld.events.append((kind, event, db, key))
+            else:
+                self.channels.notify(self.notify_flags, kind, event, db, key)
+
+    def create_stream(self, key: bytes) -> Stream:
+        """Bind a key that does not exist to a new empty stream.
+
+        With several regions the first addition does that; until then nobody can see the stream.
+        """
+        if self.replica is not None:
+            known = self.db.remembered.get(key)
+            if known is not None and not known.is_forgettable:
+                # What others set for the key that was deleted here does not concern the new one.
+                self.emit(kinds.Delete(self.db.index, key, True))
+            return shared_stream(self.keyspace, self.db.index, key)
+        settings = self.settings
+        self.emit(
+            kinds.CreateStream(
+                self.db.index,
+                key,
+                settings.stream_idmp_duration,
+                settings.stream_idmp_maxsize,
+                self.keyspace.incarnations.next,
+            )
+        )
+        stream = self.db.values[key]
+        assert type(stream) is Stream
+        return stream
+
+    def block(
+        self,
+        keys: Sequence[bytes],
+        args: list[bytes],
+        deadline_ms: int,
+        wants: Callable[[Value | None], bool],
+        timeout_reply: bytes,
+        *,
+        fails_without_key: bool = False,
+        recheck_ms: int = 0,
+    ) -> None:
+        """Make the connection wait for keys; the command function then returns None.
+
+        ``args`` is what runs again when a key is signalled (``$`` already resolved). A command
+        that runs again and calls this once more keeps its place and its deadline.
+        """
+        waiters = self.keyspace.waiters
+        if self.waiter is not None:
+            if recheck_ms:
+                waiters.recheck_at(self.waiter, recheck_ms)
+            return
+        if deadline_ms and self.clock.now_us() % 1000:
+            deadline_ms += 1  # the present was rounded down, and nobody is let go too early
+        session = self.session
+        index = self.db.index
+        waiter = Waiter(
+            session,
+            args,
+            [(index, key) for key in dict.fromkeys(keys)],
+            deadline_ms,
+            wants,
+            timeout_reply,
+            fails_without_key=fails_without_key,
+        )
+        waiter.recheck_ms = recheck_ms
+        session.waiter = waiter
+        waiters.add(waiter)
+
+    def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
+        """Have work done that may take long, while others are served; what a function returns.
+
+        The generator yields after each short step and returns the reply. Its own connection waits.
+        See :mod:`anabranch.commands.execution.slicing`.
+        """
+        if self.in_exec or self.waiter is not None:
+            parts: list[bytes] | None = in_one_go(steps)
+        else:
+            parts = Sliced(self.region, self.session, args, steps).begin()
+        return None if parts is None else b"".join(parts)
+
+    def count_memory(self) -> None:
+        """Measure what changed of late, for who asks how much is used."""
+        self.keyspace.account.settle(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
+
+    def reply(self, value: Any) -> bytes:
+        """Any reply value in the connection's protocol."""
+        return encode(value, self.resp3)

@@ -1,0 +1,287 @@
+"""The one door for requests: find, gate, call, account.
+
+``find`` maps the raw name to an :class:`Entry`. While a session is *plain* and the server
+*unguarded* (nobody monitors, nothing is paused, no memory limit) a request goes straight to its
+function; otherwise :meth:`Dispatcher.guarded` walks the gates in Redis's order: authentication,
+ACL, memory, subscriber mode, pause, MULTI queueing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request import texts
+from anabranch.commands.transactions.transaction import end_transaction, queue
+from anabranch.errors import CommandError
+from anabranch.metrics.stats import CommandStats
+from anabranch.resp.encode import error
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.session import Session
+    from anabranch.commands.execution.withheld import Withheld
+    from anabranch.commands.request.spec import Command, CommandFunction
+
+__all__ = ["Dispatcher", "Entry", "RequestRefused"]
+
+_SUBSCRIBER_COMMANDS = frozenset(
+    "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
+)
+_NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
+_PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
+
+
+class RequestRefused(CommandError):
+    """A request turned away before its command ran: it counts as rejected, not as a call."""
+
+
+class Entry(CommandStats):
+    """A command of this server: its row, its function, its figures."""
+
+    __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
+
+    def __init__(self, command: Command) -> None:
+        super().__init__()
+        self.command = command
+        self.function: CommandFunction | None = command.function
+        self.low = abs(command.arity)
+        self.high = command.arity if command.arity >= 0 else 1 << 31
+        if command.subcommands:  # no count fits: the dispatcher must look at the second word
+            self.low, self.high = 1 << 31, 0
+        self.subcommands: dict[bytes, Entry] = {}
+        # Works on streams only: it cannot change who the client is, nor what it may do next.
+        self.is_tame = command.group == "stream"
+
+
+class Dispatcher:
+    """The command table of one server, with its figures."""
+
+    def __init__(self, commands: Iterable[Command], context: Context) -> None:
+        self.context = context
+        context.dispatcher = self
+        self.entries: dict[bytes, Entry] = {}
+        self.guarded_by: set[str] = set()  # reasons why nobody may skip the gates
+        self.monitors: dict[Session, None] = {}
+        self.pause_until_ms = 0
+        self.pause_writes_only = False
+        self.postponed: dict[Session, None] = {}
+        self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
+        self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
+        self.withheld: Withheld | None = None  # what cannot be read, while the disk is in trouble
+        for command in commands:
+            self._add(command)
+
+    def _add(self, command: Command) -> None:
+        entry = Entry(command)
+        for sub in command.subcommands.values():
+            entry.subcommands[sub.name.encode()] = Entry(sub)
+        name = command.name.encode()
+        assert name not in self.entries, f"two rows for {command.name}"
+        self.entries[name] = self.entries[name.upper()] = entry
+
+    def all_entries(self) -> Iterator[Entry]:
+        """Every command and sub-command once."""
+        for name, entry in self.entries.items():
+            if name == entry.command.name.encode():
+                yield entry
+                yield from entry.subcommands.values()
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def find(self, args: list[bytes]) -> Entry | None:
+        """The command or sub-command a request names, None when unknown; checks no arity.
+
+        A container without (known) sub-command gives the container itself.
+        """
+        entry = self.entries.get(args[0]) or self.entries.get(args[0].lower())
+        if entry is not None and entry.subcommands and len(args) > 1:
+            sub = entry.subcommands.get(args[1]) or entry.subcommands.get(args[1].lower())
+            return sub or entry
+        return entry
+
+    def resolve(self, args: list[bytes]) -> Entry:
+        """The same for execution: raises the unknown-command and arity errors."""
+        entry = self.find(args)
+        if entry is None:
+            raise CommandError(_unknown_command(args))
+        command = entry.command
+        if entry.subcommands:
+            if len(args) > 1:
+                raise CommandError(
+                    b"ERR unknown subcommand '%b'. Try %b HELP."
+                    % (texts.shown(args[1])[:128], command.name.upper().encode())
+                )
+            if entry.function is None:
+                raise texts.wrong_arity(command.full_name)
+            return entry
+        if not entry.low <= len(args) <= entry.high:
+            raise texts.wrong_arity(command.full_name)
+        return entry
+
+    # -- gating -------------------------------------------------------------------------------
+
+    def guarded(self, entry: Entry, args: list[bytes]) -> bytes | None:
+        """Run a request through every gate; same result as the command function's.
+
+        Raises :class:`CommandError` like it; ``entry.rejected`` counts refusals before the call.
+        """
+        ctx = self.context
+        session = ctx.session
+        command = entry.command
+        try:
+            self.admit(session, command, args)
+        except CommandError as refusal:
+            raise self.refused(entry, refusal) from None
+        if self.pauses(command):
+            session.backlog.appendleft(args)
+            self.postponed[session] = None
+            return None
+        if session.transaction is not None and command.name not in _NEVER_QUEUED:
+            if "no_multi" in command.flags:
+                raise self.refused(
+                    entry, CommandError("ERR Command not allowed inside a transaction")
+                )
+            return queue(session, command, args)
+        assert entry.function is not None
+        try:
+            return entry.function(ctx, args)
+        finally:
+            if self.monitors and not command.skips_monitor:
+                self.feed_monitors(session, args)
+
+    def pauses(self, command: Command) -> bool:
+        """Whether a CLIENT PAUSE holds back this command at present."""
+        return (
+            self.pause_until_ms > 0
+            and (not self.pause_writes_only or command.is_write or command.name == "exec")
+            and command.full_name not in _PAUSE_EXEMPT
+        )
+
+    def admit(self, session: Session, command: Command, args: list[bytes]) -> None:
+        """Raise what stands against running a request now; a blocked one is asked for each time."""
+        ctx = self.context
+        if session.user is None:
+            if not command.is_noauth:
+                raise CommandError("NOAUTH Authentication required.")
+        elif not session.user.is_unrestricted and not command.is_noauth:
+            ctx.acl.check(ctx, session, command, args)
+        refusal = self.write_refusal
+        if refusal is not None and (
+            command.is_write
+            or (
+                command.name == "exec"
+                and any(each.is_write for each, _ in session.transaction or ())
+            )
+        ):
+            raise CommandError(refusal)
+        if self.withheld is not None and (session.transaction is None or command.name == "exec"):
+            self.withheld.check(session, command, args)
+        if command.is_denyoom and "maxmemory" in self.guarded_by and self.memory_exceeded():
+            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+        if (
+            not session.resp3
+            and session.subscriptions + len(session.shard_channels)
+            and command.name not in _SUBSCRIBER_COMMANDS
+        ):
+            raise CommandError(
+                f"ERR Can't execute '{command.full_name}': only (P|S)SUBSCRIBE / "
+                "(P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            )
+
+    def memory_exceeded(self) -> bool:
+        """Whether commands that add data are refused.
+
+        A region keeps a share of its memory for what the others may add until they hear of it.
+        """
+        settings = self.context.settings
+        limit = settings.maxmemory
+        if self.context.replica is not None:
+            limit -= limit * settings.replication_oom_threshold_percent // 100
+        return 0 < limit < self.used_memory()
+
+    @property
+    def write_refusal(self) -> str | None:
+        """What writing commands are told; None if they are welcome."""
+        return next(iter(self._write_refusals.values()), None)
+
+    def refuse_writes(self, reason: str, text: str) -> None:
+        """Answer every writing command with this error, until :meth:`allow_writes`."""
+        self._write_refusals[reason] = text
+        self.guarded_by.add(reason)
+
+    def allow_writes(self, reason: str) -> None:
+        """This is no reason any more."""
+        self._write_refusals.pop(reason, None)
+        self.guarded_by.discard(reason)
+
+    def refused(self, entry: Entry | None, refusal: CommandError) -> RequestRefused:
+        """Account for a request that will not be run; returns what the client is told.
+
+        An open MULTI cannot run any more; an EXEC that is refused itself ends it at once.
+        """
+        session = self.context.session
+        if entry is not None:
+            entry.rejected += 1
+            if entry.command.name == "exec":
+                end_transaction(self.context, session)
+                reason = refusal.text.removeprefix(b"ERR ")
+                return RequestRefused(b"EXECABORT Transaction discarded because of: " + reason)
+        if session.transaction is not None:
+            session.transaction_error = "previous errors."
+        return RequestRefused(refusal.text)
+
+    def feed_monitors(self, session: Session, args: list[bytes]) -> None:
+        """Show a request to every MONITOR connection."""
+        now_us = self.context.clock.now_us()
+        line = b"+%d.%06d [%d %b] %b\r\n" % (
+            now_us // 1_000_000,
+            now_us % 1_000_000,
+            session.db,
+            session.address.encode(),
+            b" ".join(map(quoted, args)),
+        )
+        for monitor in self.monitors:
+            monitor.outbox.append(line)
+            self.context.channels.pending[monitor] = None
+
+    # -- accounting ---------------------------------------------------------------------------
+
+    def failed(self, refusal: CommandError) -> bytes:
+        """The error reply, counted."""
+        line = error(refusal.text)
+        self.context.stats.count_error(line[1:-2])
+        return line
+
+
+def _unknown_command(args: list[bytes]) -> bytes:
+    """Name and as many arguments as fit in about 128 bytes, as Redis shows them."""
+    shown = b""
+    for arg in args[1:]:
+        if len(shown) >= 128:
+            break
+        shown += b"'%b' " % texts.shown(arg)[: 128 - len(shown)]
+    text = b"ERR unknown command '%b'" % texts.shown(args[0])[:128]
+    if len(args) > 1:
+        text += b", with args beginning with: " + shown
+    return text
+
+
+_ESCAPES = {
+    0x5C: b"\\\\",
+    0x22: b'\\"',
+    0x0A: b"\\n",
+    0x0D: b"\\r",
+    0x09: b"\\t",
+    0x07: b"\\a",
+    0x08: b"\\b",
+}
+_QUOTED = [
+    _ESCAPES.get(code) or (bytes([code]) if 32 <= code < 127 else b"\\x%02x" % code)
+    for code in range(256)
+]
+
+
+def quoted(data: bytes) -> bytes:
+    r"""An argument as MONITOR prints it: in double quotes, binary as ``\xHH``."""
+    return b'"' + b"".join([_QUOTED[code] for code in data]) + b'"'

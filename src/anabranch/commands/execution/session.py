@@ -1,0 +1,94 @@
+"""The state of one connection, without the connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.rules import User
+    from anabranch.commands.execution.slicing import Sliced
+    from anabranch.commands.request.spec import Command
+    from anabranch.keyspace.replica import Dot
+    from anabranch.keyspace.waiters import Waiter
+
+__all__ = ["Session"]
+
+
+class Session:
+    """What the server remembers of one client.
+
+    Replies and pushes are appended to ``outbox``; whoever drives the region writes them out.
+    ``plain`` is true while nothing special applies (authenticated, unrestricted user, no MULTI,
+    no RESP2 subscription, replies on): the dispatcher then skips all gates. Call
+    :meth:`refresh` after changing anything it depends on.
+    """
+
+    def __init__(self, session_id: int, user: User | None, address: str, local: str) -> None:
+        self.id = session_id
+        self.address = address  # "ip:port" of the client, or the socket path
+        self.local_address = local
+        self.user = user  # None until authenticated
+        self.db = 0
+        self.resp3 = False
+        self.name = b""
+        self.library_name = b""
+        self.library_version = b""
+        self.outbox: list[bytes] = []
+        self.backlog: deque[list[bytes]] = deque()  # requests that wait behind a blocked one
+        self.waiter: Waiter | None = None
+        self.sliced: Sliced | None = None  # of the first request of the backlog, under way
+        # transactions
+        self.transaction: list[tuple[Command, list[bytes]]] | None = None
+        self.transaction_bytes = 0  # about how many bytes of memory its requests take
+        self.transaction_error: str | None = None
+        self.watched: set[tuple[int, bytes]] = set()
+        self.watch_broken = False
+        # publish/subscribe
+        self.channels: set[bytes] = set()
+        self.patterns: set[bytes] = set()
+        self.shard_channels: set[bytes] = set()
+        # CLIENT REPLY: "on", "off", or "skip" for the next request
+        self.reply_mode = "on"
+        self.reply_skip = False
+        self.monitoring = False
+        self.no_evict = False
+        self.no_touch = False
+        self.created_ms = 0
+        self.last_ms = 0  # last request
+        self.last_command = ""
+        self.commands = 0
+        self.written: Dot | None = None  # its latest effect that goes to other regions
+        self.stalled = False  # the client does not read what it is sent
+        self.delayed = False  # until those are served whom its last request woke
+        self.closing = False  # close once the outbox is written
+        self.connection: Any = None  # the transport side, opaque to the core
+        self.plain = False
+        self.refresh()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a command of this connection is waiting for a key."""
+        return self.waiter is not None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the client is on this machine: loopback, or a Unix socket."""
+        return self.address.startswith(("127.", "[::1]:", "[::ffff:127.", "/"))
+
+    @property
+    def subscriptions(self) -> int:
+        """Channels and patterns, as the subscribe replies count them."""
+        return len(self.channels) + len(self.patterns)
+
+    def refresh(self) -> None:
+        """Recompute ``plain``."""
+        self.plain = (
+            self.user is not None
+            and self.user.is_unrestricted
+            and self.transaction is None
+            and (self.resp3 or not (self.channels or self.patterns or self.shard_channels))
+            and self.reply_mode == "on"
+            and not self.reply_skip
+            and not self.monitoring
+        )

@@ -1,0 +1,125 @@
+"""Requests that take several slices of time: others are served between one slice and the next.
+
+A command function whose work may take long hands it to :meth:`Context.in_slices` as a generator
+that returns the reply in pieces. What fits into the slice of time that the connection has is done
+at once. If something is left, the request stays the first of the connection's backlog, so what was
+sent behind it waits, and the generator goes on in the queue of the scheduler. Nothing is cut inside
+a transaction, for a command that was blocked, and where nobody drives turns (tests, the simulator):
+there all is done at once.
+
+Whoever hands over work sees to its one consistent moment. Commands that read take a frozen view in
+their first step. Commands that write prepare outside the keyspace and change it in their last step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.dispatch import Entry
+    from anabranch.commands.execution.session import Session
+    from anabranch.region.region import Region
+    from anabranch.scheduling import Steps
+
+__all__ = ["Sliced"]
+
+
+class Sliced:
+    """One request that is under way, and how far it has come."""
+
+    __slots__ = ("_args", "_entry", "_region", "_session", "_spent_ns", "_steps")
+
+    def __init__(
+        self, region: Region, session: Session, args: list[bytes], steps: Steps[list[bytes]]
+    ) -> None:
+        entry = region.dispatcher.find(args)
+        assert entry is not None
+        self._region = region
+        self._session = session
+        self._entry: Entry = entry
+        self._args = args
+        self._steps = steps
+        self._spent_ns = 0
+
+    def begin(self) -> list[bytes] | None:
+        """Do what fits into the slice that the connection has: the reply, or None if more is left.
+
+        Raises what the command raises.
+        """
+        region, session = self._region, self._session
+        began_ns = region.clock.ticks_ns()
+        parts = self._go_on()
+        if parts is None:
+            self._spent_ns = region.clock.ticks_ns() - began_ns
+            session.sliced = self
+            session.backlog.appendleft(self._args)
+            region.scheduler.add(self.go_on)
+        return parts
+
+    def _go_on(self) -> list[bytes] | None:
+        """Step until the slice is over; the reply, or None if more is left."""
+        is_over = self._region.scheduler.is_over
+        try:
+            next(self._steps)
+            while not is_over():
+                next(self._steps)
+        except StopIteration as end:
+            parts: list[bytes] = end.value
+            return parts
+        return None
+
+    def go_on(self) -> bool:
+        """Do what fits into another slice. A :data:`anabranch.scheduling.Work`."""
+        region, session = self._region, self._session
+        if session.closing:
+            self.cancel()
+            return False
+        dispatcher = region.dispatcher
+        if dispatcher.pauses(self._entry.command):
+            dispatcher.postponed[session] = None
+            return False
+        now_ms = region.clock.now_us() // 1000
+        session.last_ms = now_ms
+        region.context.enter(session, now_ms)
+        began_ns = region.clock.ticks_ns()
+        try:
+            # Rules may have changed since it began, as they may for commands that block.
+            dispatcher.admit(session, self._entry.command, self._args)
+            parts = self._go_on()
+        except CommandError as refusal:
+            self._entry.failed += 1
+            parts = [dispatcher.failed(refusal)]
+        except Exception as mistake:  # a bug of ours: answer, log, live on
+            parts = [region.mistake(self._entry, self._args, mistake)]
+        self._spent_ns += region.clock.ticks_ns() - began_ns
+        if parts is None:
+            return True
+        self._end(parts)
+        return False
+
+    def _end(self, parts: list[bytes]) -> None:
+        region, session, entry = self._region, self._session, self._entry
+        self._steps.close()
+        session.sliced = None
+        session.backlog.popleft()
+        region.say(session, entry, *parts)
+        entry.total_ns += self._spent_ns
+        entry.histogram[self._spent_ns.bit_length()] += 1
+        region.slow(session, entry, self._args, self._spent_ns)
+        session.commands += 1
+        region.stats.commands_processed += 1
+        region.channels.pending[session] = None
+        if region.keyspace.ready and not region.waking.is_under_way:
+            region.waking.serve()
+
+    def resume(self) -> None:
+        """Go on after a pause; nothing happens if it does already."""
+        self._region.scheduler.add(self.go_on)
+
+    def cancel(self) -> None:
+        """Nobody wants the reply any more."""
+        self._region.scheduler.remove(self.go_on)
+        self._steps.close()
+        self._session.sliced = None

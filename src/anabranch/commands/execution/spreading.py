@@ -1,0 +1,370 @@
+"""What a command's decision means where several regions write.
+
+Commands decide alike with one region and with several, and say so in the same effects. Those that
+name entries by ID or position, move whole values, or depend on what other regions may be doing are
+said here in terms that every region carries out alike: entries by the numbers of the effects that
+added them, values as new entries. Each effect is applied before the next is thought of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands.execution.adopting import groups_again
+from anabranch.effects import kinds
+from anabranch.effects.codec import SENT_IDS_MAX
+from anabranch.effects.merge_stream import known_stream
+from anabranch.effects.restoring import value_of
+from anabranch.errors import CommandError
+from anabranch.scheduling import in_one_go
+from anabranch.stream.block import Block
+from anabranch.stream.counters import counted_read
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.renumbering import Renumbering, check_ids, renamed
+from anabranch.stream.shared_group import Creation, SharedGroup
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["spread"]
+
+RUN_ENTRIES_MAX = 1000
+RUN_BYTES_MAX = 1 << 20
+"""Entries that are written again with one effect: behind so many it ends with their block."""
+
+_STREAMS_ONLY = (
+    "ERR Active-Active keeps streams only: this command would make a value of another type"
+)
+_NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
+
+
+def spread(ctx: Context, effect: kinds.Effect) -> Iterable[kinds.Effect]:
+    """The effects that say to all regions what a command has decided."""
+    function = _SPREAD.get(type(effect))
+    return (effect,) if function is None else function(ctx, effect)
+
+
+def _stream(ctx: Context, db: int, key: bytes) -> Stream:
+    value = ctx.keyspace.databases[db].values[key]
+    assert type(value) is Stream
+    return value
+
+
+# -- entries ----------------------------------------------------------------------------------
+
+
+def _add(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+    """Positions go on where they were; a new log's begin at the number of this effect."""
+    replica = ctx.replica
+    assert replica is not None
+    value = ctx.keyspace.databases[effect.db].values.get(effect.key)
+    position = 0 if value is None else value.local.next_position
+    if not position:
+        remembered = ctx.keyspace.databases[effect.db].remembered.get(effect.key)
+        position = 0 if remembered is None else remembered.local.next_position
+    effect.position = position or replica.vector.get(replica.own, 0) + 1
+    yield effect
+
+
+def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
+    """All entries with these IDs, whoever wrote them."""
+    stream = _stream(ctx, effect.db, effect.key)
+    ranges: dict[int, Ranges] = {}
+    newest: dict[int, tuple[int, int]] = {}
+    for entry_id in effect.ids:
+        for origin, block, index in stream.find_all(entry_id):
+            assert block.numbers is not None
+            number = block.numbers[index]
+            ranges.setdefault(origin, Ranges()).add(number - 1, number)
+            newest[origin] = max(newest.get(origin, (0, 0)), (number, entry_id))
+    yield kinds.RemoveNumbers(
+        effect.db,
+        effect.key,
+        [(origin, numbers.flat()) for origin, numbers in ranges.items()],
+        [(origin, *pair) for origin, pair in newest.items()] if effect.counted else [],
+        effect.dereferenced,
+        effect.trimmed,
+    )
+
+
+def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
+    """Everything of an origin up to the newest entry that goes; all of that was seen here."""
+    logs = _stream(ctx, effect.db, effect.key).shared_logs
+    yield kinds.RemoveNumbers(
+        effect.db,
+        effect.key,
+        [(origin, [0, logs[origin].number_below(place)]) for origin, place in effect.below],
+        [],
+        dereferenced=False,
+        trimmed=True,
+    )
+
+
+def _dereference(ctx: Context, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
+    """No more of them at a time than another region takes."""
+    for at in range(0, len(effect.ids), SENT_IDS_MAX):
+        yield kinds.Dereference(effect.db, effect.key, effect.ids[at : at + SENT_IDS_MAX])
+
+
+def _set_last_id(ctx: Context, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
+    """Counters only rise; the command has seen to it."""
+    stream = _stream(ctx, effect.db, effect.key)
+    if effect.entries_added is not None:
+        effect.entries_added -= stream.entries_added
+    yield effect
+
+
+def _configure(ctx: Context, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
+    assert ctx.replica is not None
+    effect.stamp_ms = ctx.replica.stamp(ctx.now_ms)
+    yield effect
+
+
+def _remember(ctx: Context, effect: kinds.Remember) -> Iterator[kinds.Effect]:
+    effect.yields = ctx.settings.idmp_conflict == "collapse"
+    yield effect
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+    """Entries are done with: say so where a run of deliveries is complete up to there."""
+    yield effect
+    stream = _stream(ctx, effect.db, effect.key)
+    group = stream.groups[effect.group]
+    assert isinstance(group, SharedGroup)
+    ranges = group.grown_runs(stream.shared_logs)
+    if ranges:
+        logs = stream.shared_logs
+        yield kinds.Settle(
+            effect.db,
+            effect.key,
+            effect.group,
+            list(group.creations),
+            ranges,
+            max(
+                (logs[origin].id_upto(high) for origin, _, high in ranges if origin in logs),
+                default=0,
+            ),
+        )
+
+
+def _deliver(ctx: Context, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
+    return iter((effect,)) if effect.pending else _then_settle(ctx, effect)
+
+
+def _create_group(ctx: Context, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
+    """Regions differ in what they have: how far ENTRIESREAD is off what is counted holds in all."""
+    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+    if effect.entries_read is not None and stream is not None:
+        assert ctx.replica is not None
+        group = SharedGroup(0)
+        group.creations[ctx.replica.dot] = Creation(ctx.replica.context_now(), effect.start)
+        group.place(stream.shared_logs)
+        effect.offset = effect.entries_read - counted_read(stream, group)
+    yield effect
+
+
+# -- keys -------------------------------------------------------------------------------------
+
+
+def _delete(ctx: Context, effect: kinds.Delete) -> Iterator[kinds.Effect]:
+    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+    assert stream is not None
+    effect.positions = [(origin, log.next_position) for origin, log in stream.logs.items()]
+    yield effect
+
+
+def _clear(ctx: Context, db: int, key: bytes) -> Iterator[kinds.Effect]:
+    """Nothing is left under a key: no value, and nothing that others set for one deleted here."""
+    database = ctx.keyspace.databases[db]
+    known = database.remembered.get(key)
+    if key in database.values:
+        yield from _delete(ctx, kinds.Delete(db, key, expired=False))
+    elif known is not None and not known.is_forgettable:
+        yield from _delete(ctx, kinds.Delete(db, key, expired=True))
+
+
+def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
+    """What is known is deleted key by key; the rest of the effect is for what is not known."""
+    for database in ctx.keyspace.databases:
+        if effect.db is None or effect.db == database.index:
+            for key in [*database.values, *database.remembered]:
+                yield from _clear(ctx, database.index, key)
+    yield effect
+
+
+def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
+    """Entries move, groups do not: others may be using them under the old name."""
+    source = _stream(ctx, effect.db, effect.key)
+    check_ids(source)
+    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _clear(ctx, effect.target_db, effect.target)
+    with_groups = effect.db != effect.target_db  # MOVE
+    yield from _written_again(
+        ctx, effect.target_db, effect.target, source, deadline, with_groups=with_groups
+    )
+    yield from _clear(ctx, effect.db, effect.key)
+
+
+def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
+    source = _stream(ctx, effect.db, effect.key)
+    check_ids(source)
+    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _clear(ctx, effect.target_db, effect.target)
+    yield from _written_again(
+        ctx, effect.target_db, effect.target, source, deadline, with_groups=True
+    )
+
+
+def _restore(ctx: Context, effect: kinds.Restore) -> Iterator[kinds.Effect]:
+    source = ctx.keyspace.prepared
+    if source is None:
+        source = in_one_go(value_of(effect))
+    if not isinstance(source, Stream):
+        raise CommandError(_STREAMS_ONLY)
+    yield from _clear(ctx, effect.db, effect.key)
+    yield from _written_again(ctx, effect.db, effect.key, source, effect.at_ms, with_groups=True)
+
+
+def _written_again(
+    ctx: Context,
+    db: int,
+    key: bytes,
+    source: Stream,
+    deadline: int | None,
+    *,
+    with_groups: bool,
+) -> Iterator[kinds.Effect]:
+    """A stream under another name: entries with their IDs, counters, tags, deadline, groups.
+
+    Within one log IDs ascend: entries with equal IDs get others (:class:`Renumbering`).
+    """
+    renumbering = Renumbering()
+    producers = source.producers
+    tags = [
+        (pid, iid, entry_id, at_ms)
+        for pid, table in producers.tables.items()
+        for iid, (entry_id, at_ms) in table.items()
+    ]
+    limits = (producers.duration_s, producers.maxsize)
+    counters = (source.last_id, source.entries_added, source.max_deleted_id)
+    records = list(source.ledger.records.items())
+    for run in _runs(db, key, source, renumbering):
+        yield from _add(ctx, run)
+    last_id, entries_added, max_deleted_id = counters
+    made = ctx.keyspace.databases[db].values.get(key)
+    surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
+    last_id = max(last_id, renumbering.last)
+    yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
+    settings = ctx.settings
+    if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
+        yield from _configure(ctx, kinds.ConfigureProducers(db, key, *limits))
+    for tag in tags:
+        yield from _remember(ctx, kinds.Remember(db, key, *tag))
+    for pid, record in records:
+        yield kinds.Accept(db, key, pid, *record)
+    if deadline is not None:
+        yield kinds.Expire(db, key, deadline)
+    made = _stream(ctx, db, key)
+    accepted = producers.iids_added - made.producers.iids_added
+    if accepted or producers.duplicates:
+        yield kinds.CountDuplicate(db, key, producers.duplicates, accepted)
+    if with_groups:
+        yield from groups_again(db, key, source, made, renumbering)
+
+
+def _runs(db: int, key: bytes, source: Stream, renumbering: Renumbering) -> Iterator[kinds.AddRun]:
+    run = _Run()
+    for origin, (block, low, high) in list(source.spans_by_region()):
+        given = renumbering.take(origin, block, low, high)
+        for ids, data, sizes in _pieces(block, low, high, given):
+            run.add(ids, data, sizes, block)
+            if len(run.ids) >= RUN_ENTRIES_MAX or run.size >= RUN_BYTES_MAX:
+                yield run.effect(db, key)
+                run = _Run()
+    if run.ids:
+        yield run.effect(db, key)
+
+
+def _pieces(
+    block: Block, low: int, high: int, given: Sequence[int]
+) -> Iterator[tuple[Sequence[int], bytes, list[int]]]:
+    """IDs, bytes and sizes of the entries of a span, together unless they are large or renamed."""
+    sizes = block.sizes(low, high)
+    if given[0] == block.ids[low] and sum(sizes) < RUN_BYTES_MAX:
+        yield given, block.slice(low, high), sizes
+        return
+    for index, entry_id in enumerate(given, low):
+        fragment = block.fragment(index)
+        if entry_id != block.ids[index]:
+            fragment = renamed(fragment, entry_id)
+        yield [entry_id], fragment, [len(fragment)]
+
+
+class _Run:
+    """Entries that are written again, as columns."""
+
+    __slots__ = ("data", "ids", "opens", "size", "sizes", "weights")
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.data: list[bytes] = []
+        self.sizes: list[int] = []
+        self.size = 0
+        self.weights: list[int] = []
+        self.opens: list[int] = []
+
+    def add(self, ids: Sequence[int], data: bytes, sizes: list[int], block: Block) -> None:
+        """Neighbouring entries of a block, whose node they are to share if there is room."""
+        slots = block.slots
+        count = len(self.ids)
+        opens_at = self.opens[-1] + slots if self.opens else 0
+        self.opens += range(max(opens_at, count), count + len(ids), slots)
+        self.ids += ids
+        self.data.append(data)
+        self.sizes += sizes
+        self.size += len(data)
+        self.weights += [block.weight // slots] * len(ids)
+
+    def effect(self, db: int, key: bytes) -> kinds.AddRun:
+        data = b"".join(self.data)
+        return kinds.AddRun(db, key, self.ids, data, self.sizes, self.weights, self.opens)
+
+
+# -- what does not occur ----------------------------------------------------------------------
+
+
+def _refuse_swap(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+    raise CommandError(_NO_SWAP)
+
+
+def _refuse(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+    raise CommandError(_STREAMS_ONLY)
+
+
+_SPREAD: dict[type[kinds.Effect], Callable[[Context, Any], Iterator[kinds.Effect]]] = {
+    kinds.Add: _add,
+    kinds.AddRun: _add,
+    kinds.Remove: _remove,
+    kinds.Trim: _trim,
+    kinds.Dereference: _dereference,
+    kinds.SetLastId: _set_last_id,
+    kinds.ConfigureProducers: _configure,
+    kinds.Remember: _remember,
+    kinds.Acknowledge: _then_settle,
+    kinds.CreateGroup: _create_group,
+    kinds.Deliver: _deliver,
+    kinds.Delete: _delete,
+    kinds.Flush: _flush,
+    kinds.Rename: _rename,
+    kinds.Copy: _copy,
+    kinds.Restore: _restore,
+    kinds.Swap: _refuse_swap,
+    kinds.SetString: _refuse,
+    kinds.Push: _refuse,
+    kinds.AddMembers: _refuse,
+}

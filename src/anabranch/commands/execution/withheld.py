@@ -1,0 +1,104 @@
+"""Reads that are refused because a crash would take back what they would tell.
+
+While the disk does not take what was done, commands that read a key which was changed by it get an
+error; all other keys are served. See docs/persistence.md and decision 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from anabranch.commands.request import texts
+from anabranch.commands.request.key_extraction import has_keys, keys_of
+from anabranch.effects.events import Event
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.session import Session
+    from anabranch.commands.request.spec import Command
+    from anabranch.effects.touched import Touched
+    from anabranch.keyspace.database import Database
+
+__all__ = ["Withheld"]
+
+_OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
+"""They tell of all keys, beside those that the table says read and that name no key."""
+
+_OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
+"""They tell how many effects this region has applied of each origin, for clients to act upon."""
+
+_OF_USERS: Final = frozenset({"acl|dryrun", "acl|getuser", "acl|list", "acl|users"})
+_OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|list"})
+_SHOWN_MAX: Final = 128
+
+
+class Withheld:
+    """What must not be told at present, and what clients hear instead."""
+
+    def __init__(self, touched: Callable[[], Touched]) -> None:
+        """``touched`` is what must not be told."""
+        self.touched = touched
+        self._refusal = ""
+        self._until = ""
+        self.events: list[Event] = []
+        """Keyspace events of such keys, to be published when it can be told of them."""
+        self.refused = 0
+        """Reads so far."""
+
+    def say(self, refusal: str, until: str) -> None:
+        """The reason now: what writing commands are answered, and when it can be read again."""
+        self._refusal = refusal
+        self._until = until
+
+    def check(self, session: Session, command: Command, args: list[bytes]) -> None:
+        """Refuse a command that would tell of it."""
+        touched = self.touched()
+        if command.name == "exec":  # it tells whether keys have changed
+            self.check_keys(session.watched)
+            return
+        keys = [key for key, flags in keys_of(command, args) if flags != "not_key"]
+        self.check_keys((session.db, key) for key in keys)
+        name = command.full_name
+        reads_all = name in _OF_ALL_KEYS or (
+            "readonly" in command.flags
+            and (has_keys(command) or "keyspace" in command.categories)
+            and name != "ab.info"  # which tells figures of the process, as INFO does
+        )
+        if touched.any_key and reads_all and not keys:
+            self._refuse(b"Changes of keys are")
+        if touched.numbers and name in _OF_NUMBERS:
+            self._refuse(b"Some of what this region has applied is")
+        if touched.users and name in _OF_USERS:
+            self._refuse(b"Changes of users are")
+        if touched.members and name in _OF_MEMBERS:
+            self._refuse(b"Changes of the list of regions are")
+
+    def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
+        """Refuse to tell of keys if it must not be told of one of them."""
+        touched = self.touched()
+        for db, key in places:
+            if touched.includes(db, key):
+                self._refuse(b"The last change of key '%b' is" % texts.shown(key)[:_SHOWN_MAX])
+
+    def _refuse(self, changes: bytes) -> None:
+        self.refused += 1
+        reason, until = self._refusal.encode(), self._until.encode()
+        parts = (reason, b". ", changes, b" not on the disk: this cannot be read until ", until)
+        raise CommandError(b"".join(parts))
+
+    def hides_some_of(self, db: int) -> bool:
+        """Whether there may be keys in a database that it cannot be told of."""
+        touched = self.touched()
+        return touched.includes_all_of(db) or any(each == db for each, _ in touched.keys)
+
+    def keys_left(self, database: Database) -> tuple[int, int]:
+        """How many keys of a database it can be told of, and how many of them have a deadline."""
+        touched = self.touched()
+        if touched.includes_all_of(database.index):
+            return 0, 0
+        hidden = [key for db, key in touched.keys if db == database.index]
+        return (
+            len(database.values) - sum(key in database.values for key in hidden),
+            len(database.deadlines) - sum(key in database.deadlines for key in hidden),
+        )

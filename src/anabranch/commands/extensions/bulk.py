@@ -1,0 +1,428 @@
+"""AB.OFFSETS, AB.EXPORT, AB.IMPORT, AB.LEDGER: streams by position, many entries at a time.
+
+For readers that take a stream as a table (the Spark source) and writers that bring whole batches
+exactly once (its sink). Reading ships blocks as they are kept, with their arrays, so it copies
+memory and looks at no entry. The forms of the payloads are in docs/bulk.md.
+
+A position counts the entries that a region ever added to a key, from the stream's incarnation on.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import zstandard
+
+from anabranch.commands.extensions.bulk_limit import Limit
+from anabranch.commands.extensions.bulk_rows import added, content_of, rows_of
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.commands.stream.options import settle_trim, trim_stream, trim_threshold
+from anabranch.effects import kinds
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.stream.block import Block
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
+from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.regional_id import MODULUS, automatic_id
+from anabranch.stream.stream import Stream
+from anabranch.stream.trimming import TrimRule
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.keyspace.values import Value
+
+__all__ = ["export", "import_", "ledger", "offsets"]
+
+EXPORT_BYTES_DEFAULT: Final = 1 << 20
+"""What one AB.EXPORT copies: a millisecond or so in which nobody else is served."""
+
+EXPORT_BYTES_MAX: Final = 8 << 20
+"""More is not copied at once, whatever MAXBYTES asks for: compressed it takes some 20 ms."""
+
+IMPORT_ROWS_MAX: Final = 10_000
+"""Rows of one AB.IMPORT, which are added as one: they take some 15 ms."""
+
+_PACKING: Final = 3
+"""Bytes of blocks that have to be packed first count so many times more: they take as long."""
+
+_WORD_BYTES: Final = 8
+"""Of an ID in :class:`PackedIds`."""
+
+_VERSION: Final = 2
+_NONE, _ZSTD = 0, 1
+_CODECS: Final = {b"NONE": _NONE, b"ZSTD": _ZSTD}
+_HEADER: Final = struct.Struct("<BBHIQ")
+_CHUNK: Final = struct.Struct("<IBBBBqQQQ")
+_PACKED, _PLAIN = 0, 1
+_HAS_POSITIONS: Final = 1
+_SWAP: Final = sys.byteorder != "little"
+
+_compress: Final = zstandard.ZstdCompressor(level=1).compress
+
+_TOO_MANY_ROWS: Final = (
+    f"ERR the payload has more than {IMPORT_ROWS_MAX} rows: bring it in several commands"
+)
+_TOO_LONG: Final = (
+    f"ERR the payload has more than {SENT_ENTRIES_BYTES_MAX} bytes, which other regions do not "
+    "take at once: bring it in several commands"
+)
+_NO_CODEC: Final = "ERR unknown codec, it is NONE or ZSTD"
+_EXHAUSTED: Final = "ERR The stream has exhausted the last possible ID, unable to add more items"
+
+
+# -- where streams stand ----------------------------------------------------------------------
+
+
+def offsets(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.OFFSETS [BLOCK ms AFTER total] [FROM vector LIMIT n] STREAMS key [key ...]."""
+    at = 1
+    block_ms: int | None = None
+    after = 0
+    if args[at].upper() == b"BLOCK" and len(args) > at + 3:
+        block_ms = integer(args[at + 1])
+        if block_ms < 0:
+            raise CommandError("ERR timeout is negative")
+        if args[at + 2].upper() != b"AFTER":
+            raise CommandError(texts.SYNTAX)
+        after = integer(args[at + 3])
+        at += 4
+    limit: Limit | None = None
+    if at + 3 < len(args) and args[at].upper() == b"FROM":
+        if args[at + 2].upper() != b"LIMIT":
+            raise CommandError(texts.SYNTAX)
+        limit = Limit(args[at + 1], integer(args[at + 3]))
+        at += 4
+    if at + 1 >= len(args) or args[at].upper() != b"STREAMS":
+        raise CommandError(texts.SYNTAX)
+    keys = args[at + 1 :]
+    total = 0
+    rows: list[list[list[object]] | None] = []
+    streams = [ctx.read_stream(key) for key in keys]
+    for stream in streams:
+        if stream is None:
+            rows.append(None)
+            continue
+        regions = [_region_row(stream, region) for region in sorted(stream.logs)]
+        total += sum(stream.incarnation + log.next_position for log in stream.logs.values())
+        rows.append(regions)
+    if limit is not None:
+        _bound(streams, rows, limit)
+    reply = ctx.reply(rows)
+    if block_ms is None or total != after or ctx.in_exec:
+        return reply
+    if ctx.waiter is not None:
+        ctx.waiter.timeout_reply = reply
+    deadline_ms = ctx.now_ms + block_ms if block_ms else 0
+    ctx.block(keys, args, deadline_ms, _any_change, reply)
+    return None
+
+
+def _any_change(_value: Value | None) -> bool:
+    return True
+
+
+def _region_row(stream: Stream, region: int) -> list[object]:
+    log = stream.logs[region]
+    base = stream.incarnation
+    first = log.next_position
+    if log.tail is not None:
+        block = log.blocks[0]
+        first = block.position(block.first_live())
+    last_id = stream.last_id if region == LOCAL_REGION else log.last_id
+    return [
+        _name_of(region),
+        base + log.base,
+        base + first,
+        base + log.next_position,
+        text(last_id),
+        log.length,
+        base + max(log.trimmed, log.base),
+    ]
+
+
+def _bound(
+    streams: Sequence[Stream | None], rows: Sequence[list[list[Any]] | None], limit: Limit
+) -> None:
+    """Add to each row how far a reader gets, and what is there for it."""
+    logs = [
+        {}
+        if stream is None
+        else {_name_of(each): (stream.incarnation, log) for each, log in stream.logs.items()}
+        for stream in streams
+    ]
+    for some, found in zip(rows, limit.reaches(logs), strict=True):
+        for row in some or ():
+            reach = found[row[0]]
+            below = row[4] if reach.until == row[3] else text(reach.until_id)
+            row += [reach.until, below, reach.left, reach.kept, text(reach.before_id)]
+
+
+def _name_of(origin: int) -> bytes:
+    """A region's number, with its epoch if that is not the first: ``1``, ``1.2``."""
+    if origin == LOCAL_REGION:
+        return b""
+    epoch = epoch_of(origin)
+    return b"%d.%d" % (region_of(origin), epoch) if epoch else b"%d" % origin
+
+
+def _log_of(stream: Stream, name: bytes) -> RegionLog | None:
+    for region, log in stream.logs.items():
+        if _name_of(region) == name:
+            return log
+    return None
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def export(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.EXPORT key region from to [MAXBYTES n] [CODEC none|zstd]."""
+    low, high = integer(args[3]), integer(args[4])
+    bytes_max, codec = _export_options(args)
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    log = _log_of(stream, args[2])
+    base = stream.incarnation
+    pack = _CHUNK.pack
+    parts: list[bytes | array[int]] = [b"", b""]
+    size = arrays = packing = chunks = 0  # bytes of fragments, of what is beside them, to be packed
+    reached = low
+    if log is not None:
+        reached = max(low, min(high, base + log.next_position))
+        for block, first, stop in log.spans_positioned(low - base, high - base):
+            if size + packing >= bytes_max and chunks:
+                reached = base + block.position(first)
+                break
+            chunks += 1
+            ids = block.ids
+            if (
+                type(ids) is PackedIds
+                and stop - first == len(ends := block.ends)
+                and block.positions is None
+                and not _SWAP
+            ):  # all of a block as it is, which is nearly all of what is read: no calls for that
+                data = block.data
+                width = ends.itemsize
+                size += len(data)
+                arrays += stop * (_WORD_BYTES + width)
+                position = base + block.first_position
+                parts += (
+                    pack(stop, _PACKED, width, 0, 0, ids.base_ms, position, 0, len(data)),
+                    ids.words,
+                    ends,
+                    data,
+                )
+                continue
+            to_pack = block.parts is not None and not block.is_open
+            chunk = _chunk(block, first, stop, base)
+            size += len(chunk[-1])
+            arrays += sum(map(len, chunk[1:-1]))
+            packing += len(chunk[-1]) * _PACKING if to_pack else 0
+            parts += chunk
+    length = chunks * _CHUNK.size + arrays + size
+    if codec == _ZSTD:
+        smaller = _compress(b"".join(parts))
+        if len(smaller) < length:
+            parts[2:] = [smaller]
+            length = len(smaller)
+        else:
+            codec = _NONE
+    parts[0] = b"$%d\r\n" % (_HEADER.size + length)
+    parts[1] = _HEADER.pack(_VERSION, codec, 0, chunks, max(reached, 0))
+    parts.append(b"\r\n")
+    return b"".join(parts)
+
+
+def _export_options(args: list[bytes]) -> tuple[int, int]:
+    """How many bytes, and the number of the codec."""
+    bytes_max, codec = EXPORT_BYTES_DEFAULT, _NONE
+    for at in range(5, len(args), 2):
+        word = args[at].upper()
+        if word == b"MAXBYTES" and at + 1 < len(args):
+            bytes_max = min(integer(args[at + 1]), EXPORT_BYTES_MAX)
+        elif word == b"CODEC" and at + 1 < len(args):
+            found = _CODECS.get(args[at + 1].upper())
+            if found is None:
+                raise CommandError(_NO_CODEC)
+            codec = found
+        else:
+            raise CommandError(texts.SYNTAX)
+    return bytes_max, codec
+
+
+def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
+    """Header, arrays and fragments of one stretch, as the block keeps them."""
+    block.seal()  # what is read once will be read again; leaves an open block as it is
+    ids = block.ids
+    if isinstance(ids, PackedIds):
+        form, base_ms = _PACKED, ids.base_ms
+        arrays = [_little(ids.words[low:high])]
+    else:
+        form, base_ms = _PLAIN, 0
+        some = ids[low:high]
+        arrays = [
+            _little(array("q", [entry_id >> SEQ_BITS for entry_id in some])),
+            _little(array("Q", [entry_id & MAX_SEQ for entry_id in some])),
+        ]
+    flags = 0
+    if block.positions is not None:
+        flags = _HAS_POSITIONS
+        start = base + block.first_position
+        positions = [start + offset for offset in block.positions[low:high]]
+        arrays.append(_little(array("Q", positions)))
+    ends = block.end_offsets()
+    if not isinstance(ends, array):
+        ends = array("Q", ends)
+    data = block.slice(low, high)
+    arrays.append(_little(ends[low:high]))
+    header = _CHUNK.pack(
+        high - low,
+        form,
+        ends.itemsize,
+        flags,
+        0,
+        base_ms,
+        base + block.position(low),
+        ends[low - 1] if low else 0,
+        len(data),
+    )
+    return [header, *arrays, data]
+
+
+def _little(numbers: array[int]) -> bytes:
+    if _SWAP:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+class _Producer:
+    """PRODUCER pid BATCH b EXPECT n [CRC c]."""
+
+    def __init__(self, pid: bytes, batch: int, expected: int, crc: int | None) -> None:
+        self.pid = pid
+        self.batch = batch
+        self.expected = expected
+        self.crc = crc
+
+    def fits(self, known: Accepted) -> bool:
+        """Whether what is in is what it goes on from."""
+        return self.expected == known.rows and self.crc in (None, known.crc)
+
+
+def import_(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.IMPORT key [PRODUCER pid BATCH b EXPECT n [CRC c]] [MAXLEN | MINID ...] payload."""
+    key, payload = args[1], args[-1]
+    producer, rule = _import_options(ctx, args)
+    ends, data = content_of(payload)
+    if len(ends) > IMPORT_ROWS_MAX:
+        raise CommandError(_TOO_MANY_ROWS)
+    if len(data) > ctx.added_bytes_max:
+        raise CommandError(_TOO_LONG)
+    rows = rows_of(ends, data) if ends else None
+    stream = ctx.stream(key)
+    known = None
+    if producer is not None:
+        known = _standing(stream, producer)
+        if producer.batch < known.batch:
+            return ctx.reply([-1, known.rows, known.crc])
+        if not producer.fits(known):
+            return ctx.reply([0, known.rows, known.crc])
+    if rows is None:
+        return ctx.reply([1, known.rows if known else 0, known.crc if known else 0])
+    if stream is None:
+        stream = ctx.create_stream(key)
+    ids = _new_ids(ctx, stream, len(rows))
+    if ids[-1] > MAX_ID:
+        raise CommandError(_EXHAUSTED)
+    limits = _limits(ctx)
+    tail = stream.local.tail
+    newest = (limits[0], 0) if tail is None else (tail.slots, tail.weight)
+    ctx.emit(added(rows, ctx.db.index, key, ids, newest, limits))
+    ctx.changes += len(rows)
+    count, crc = len(rows), 0
+    if producer is not None and known is not None:
+        count += known.rows
+        crc = crc32(data, known.crc)
+        ctx.emit(
+            kinds.Accept(ctx.db.index, key, producer.pid, producer.batch, count, crc, ctx.now_ms)
+        )
+    if rule.maxlen is not None or rule.minid is not None:
+        trim_stream(ctx, key, rule)
+    return ctx.reply([1, count, crc, text(ids[0]), text(ids[-1])])
+
+
+def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
+    """Consecutive IDs; where several regions write, consecutive ones of this region."""
+    if ctx.replica is None:
+        first = max(ctx.now_id, stream.last_id + 1)
+        return range(first, first + count)
+    if ctx.clock_refusal:
+        raise CommandError(ctx.clock_refusal)
+    first = automatic_id(ctx.replica.own, ctx.now_ms, stream.last_id)
+    return range(first, first + count * MODULUS, MODULUS)
+
+
+def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, TrimRule]:
+    producer = None
+    rule = TrimRule()
+    at = 2
+    last = len(args) - 1  # the payload, whatever it looks like
+    while at < last:
+        word = args[at].upper()
+        if word == b"PRODUCER" and producer is None and at + 5 < last:
+            if args[at + 2].upper() != b"BATCH" or args[at + 4].upper() != b"EXPECT":
+                raise CommandError(texts.SYNTAX)
+            if not args[at + 1]:
+                raise CommandError("ERR producer ID must be non-empty")
+            crc = None
+            numbers = [integer(args[at + 3]), integer(args[at + 5])]
+            if at + 7 < last and args[at + 6].upper() == b"CRC":
+                crc = integer(args[at + 7])
+                numbers.append(crc)
+            if min(numbers) < 0:
+                raise CommandError("ERR value is out of range, must be positive")
+            producer = _Producer(args[at + 1], numbers[0], numbers[1], crc)
+            at += 2 * len(numbers) + 2
+        elif word in (b"MAXLEN", b"MINID") and at + 1 < last:
+            at = trim_threshold(rule, word, args, at)
+        else:
+            raise CommandError(texts.SYNTAX)
+    settle_trim(rule, None, ctx.settings.stream_node_max_entries, required=False)
+    return producer, rule
+
+
+def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
+    """The record of a producer, seen from the batch it brings."""
+    record = None if stream is None else stream.ledger.records.get(producer.pid)
+    if record is None or record.batch < producer.batch:
+        return Accepted(producer.batch, 0, 0, 0)
+    return record
+
+
+def _limits(ctx: Context) -> tuple[int, int]:
+    """How many entries a node may have, and how heavy it may be."""
+    settings = ctx.settings
+    return settings.stream_node_max_entries or 1 << 62, settings.stream_node_max_bytes or 1 << 62
+
+
+def ledger(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.LEDGER key."""
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    return ctx.reply([[pid, *record] for pid, record in stream.ledger.records.items()])

@@ -1,0 +1,57 @@
+"""Which region a command means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import Replica
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.host import Regions
+
+__all__ = ["cluster", "member", "once_other", "other"]
+
+_ALONE = (
+    "ERR this server is on its own: region-id makes it a region of an Active-Active cluster, "
+    "from its start on"
+)
+
+
+def cluster(ctx: Context) -> tuple[Replica, Regions]:
+    """What we know of all regions, and our links to them; CommandError if there are none."""
+    regions = ctx.host.regions
+    if regions is None or ctx.replica is None:
+        raise CommandError(_ALONE)
+    return ctx.replica, regions
+
+
+def member(replica: Replica, raw: bytes) -> int:
+    """The number of a member, from its number or its name; CommandError if there is none."""
+    word = raw.decode("utf-8", "replace")
+    for number, known in replica.members.items():
+        if word in {str(number), known.name}:
+            return number
+    raise CommandError(b"ERR No region is called '%b'" % texts.shown(raw)[:128])
+
+
+def other(replica: Replica, raw: bytes) -> int:
+    """The same; not ourselves."""
+    number = member(replica, raw)
+    if number == replica.region:
+        raise CommandError("ERR This is the region you are talking to: name another one")
+    return number
+
+
+def once_other(replica: Replica, raw: bytes) -> int:
+    """The same, or a region that was removed: by its number, or the name it had."""
+    word = raw.decode("utf-8", "replace")
+    for number in replica.removed:
+        if number not in replica.members and word in {
+            str(number),
+            replica.former_names.get(number),
+        }:
+            return number
+    return other(replica, raw)

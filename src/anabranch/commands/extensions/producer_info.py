@@ -1,0 +1,72 @@
+"""AB.PRODUCERS: what a stream remembers of each producer, and what was accepted more than once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.resp.values import Map
+from anabranch.stream.entry_id import text
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.shared import Dot, Tag
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["producers"]
+
+_ALONE: Dot = (0, 0)
+
+
+def producers(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.PRODUCERS key."""
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    records = _records(stream)
+    names = sorted({*stream.producers.tables, *records})
+    return ctx.reply([_producer(stream, name, records.get(name, {})) for name in names])
+
+
+def _records(stream: Stream) -> dict[bytes, dict[Dot, Accepted]]:
+    """The ledger, with records beside each other that regions made without knowing of another."""
+    if stream.shared is not None:
+        return stream.shared.accepted
+    return {pid: {_ALONE: record} for pid, record in stream.ledger.records.items()}
+
+
+def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> Map:
+    table = stream.producers.tables.get(pid, {})
+    times = [recorded_ms for _, recorded_ms in table.values()]
+    tags = {} if stream.shared is None else stream.shared.tags.get(pid, {})
+    return Map(
+        [
+            ("producer", pid),
+            ("iids", len(table)),
+            ("oldest-ms", min(times, default=None)),
+            ("newest-ms", max(times, default=None)),
+            (
+                "conflicts",
+                [
+                    [iid, [_accepted(stream, dot, found[dot]) for dot in sorted(found)]]
+                    for iid, found in tags.items()
+                    if len(found) > 1
+                ],
+            ),
+            (
+                "batches",
+                [[region_of(dot[0]), epoch_of(dot[0]), *records[dot]] for dot in sorted(records)],
+            ),
+        ]
+    )
+
+
+def _accepted(stream: Stream, dot: Dot, tag: Tag) -> list[Any]:
+    """One of several entries for the same idempotent ID: by whom, which, when, and is it there."""
+    origin, _ = dot
+    log = stream.logs.get(origin)
+    is_live = log is not None and log.find(tag.entry_id) is not None
+    return [region_of(origin), epoch_of(origin), text(tag.entry_id), tag.at_ms, int(is_live)]

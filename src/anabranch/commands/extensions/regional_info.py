@@ -1,0 +1,282 @@
+"""AB.INFO, AB.LAG, AB.DIGEST: where regions and groups stand, and whether regions agree."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.keyspace.agreement import agreement_digest, preparing
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.resp.encode import ZERO, integer
+from anabranch.resp.values import Map
+from anabranch.scheduling import Steps
+from anabranch.stream.counters import exact_lag
+from anabranch.stream.entry_id import text
+from anabranch.stream.group import Group
+from anabranch.stream.numbering import number_of
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.renumbering import counted
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, Dot, Mark
+from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.shared_log import SharedLog
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["digest", "equal_ids", "info", "lag"]
+
+
+def _origin(origin: int) -> list[int]:
+    """An origin as region and epoch; with one region both are 0."""
+    return [region_of(origin), epoch_of(origin)]
+
+
+def _rows(vector: Mapping[int, int]) -> list[list[int]]:
+    """``[region, epoch, number]`` of each origin, by region."""
+    return sorted([*_origin(origin), number] for origin, number in vector.items())
+
+
+# -- AB.INFO ----------------------------------------------------------------------------------
+
+
+def info(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.INFO [key]."""
+    if len(args) == 1:
+        return ctx.reply(_region(ctx))
+    stream = ctx.read_stream(args[1])
+    is_there = stream is not None
+    if stream is None:  # what is remembered of a deleted key
+        stream = ctx.db.remembered.get(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    marks = ctx.keyspace.marks_of(ctx.db.index, args[1])
+    return ctx.reply(
+        Map(
+            [
+                ("exists", int(is_there)),
+                ("length", stream.length),
+                ("last-generated-id", text(stream.last_id)),
+                ("entries-added", stream.entries_added),
+                ("max-deleted-entry-id", text(stream.max_deleted_id)),
+                ("origins", [_log(stream, origin) for origin in stream.ranked()]),
+                ("mark-count", len(marks)),
+                ("marks", [_mark(dot, marks[dot]) for dot in sorted(marks)]),
+                ("held-back-by", _held_back_by(ctx, marks)),
+                ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
+                ("ledger-records", len(stream.ledger.records)),
+            ]
+        )
+    )
+
+
+def _region(ctx: Context) -> Map:
+    replica = ctx.replica
+    if replica is None:
+        region, epoch = 0, 0
+        vector: Mapping[int, int] = {}
+        stable: Mapping[int, int] = {}
+        members: list[int] = []
+        marked = marks = unstable = held = held_bytes = 0
+        oldest = None
+    else:
+        region, epoch = _origin(replica.own)
+        vector, stable = replica.vector, replica.stable
+        members = sorted(replica.members)
+        marked = len(replica.marked)
+        of_keys = [ctx.keyspace.marks_of(*place) for place in replica.marked]
+        marks = len(replica.flushes) + sum(map(len, of_keys))
+        held, held_bytes = len(replica.conflicts), replica.conflicts.size
+        unstable, oldest = len(replica.unstable_marks), replica.oldest_mark
+    return Map(
+        [
+            ("region", region),
+            ("epoch", epoch),
+            ("members", members),
+            ("vector", _rows(vector)),
+            ("stable", _rows(stable)),
+            ("marked-keys", marked),
+            ("mark-count", marks),
+            ("unstable-mark-count", unstable),
+            ("oldest-mark", None if oldest is None else [*_origin(oldest[0]), oldest[1]]),
+            ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
+            ("held-tags", held),
+            ("held-tag-bytes", held_bytes),
+        ]
+    )
+
+
+def _held_back_by(ctx: Context, marks: Iterable[Dot]) -> list[int]:
+    """The regions whose disks may lack an effect that left one of these marks."""
+    effects: dict[int, int] = {}
+    for origin, number in marks:
+        effects[origin] = max(number, effects.get(origin, 0))
+    regions = ctx.host.regions
+    return regions.holding_back(effects) if effects and regions is not None else []
+
+
+def _log(stream: Stream, origin: int) -> Map:
+    log = stream.logs[origin]
+    region, epoch = _origin(origin)
+    base = stream.incarnation
+    first_position, first_number = base + log.next_position, 0
+    if log.tail is not None:
+        block = log.blocks[0]
+        index = block.first_live()
+        first_position = base + block.position(index)
+        first_number = number_of(stream, block, index)
+    newest_id, newest_number, floor = _ends(stream, log)
+    return Map(
+        [
+            ("region", region),
+            ("epoch", epoch),
+            ("live", log.length),
+            ("first-position", first_position),
+            ("next-position", base + log.next_position),
+            ("first-number", first_number),
+            ("last-number", newest_number),
+            ("last-id", text(newest_id)),
+            ("floor", floor),
+        ]
+    )
+
+
+def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
+    """ID and number of the newest entry, live or not, and the number up to which all was deleted.
+
+    Nothing was deleted below a floor of 0.
+    """
+    if isinstance(log, SharedLog):
+        return log.newest_id, log.newest_number, log.floor
+    newest_number = stream.incarnation + log.next_position if log.next_position else 0
+    return stream.last_id, newest_number, stream.incarnation
+
+
+def _mark(dot: Dot, mark: Mark) -> list[Any]:
+    """Whose effect it is, and which groups it beats that it did not know of."""
+    if mark is ALL_GROUPS:
+        what, group = "delete", b""
+    elif mark is NO_GROUP:
+        what, group = "expire", b""
+    else:
+        assert isinstance(mark, bytes)
+        what, group = "destroy", mark
+    return [*_origin(dot[0]), dot[1], what, group]
+
+
+def _group(name: bytes, group: Group) -> Map:
+    creations: list[list[Any]] = []
+    acknowledged: dict[int, Ranges] = defaultdict(Ranges)
+    delivered: Mapping[int, Ranges] = {}
+    runs: list[list[int]] = []
+    if isinstance(group, SharedGroup):
+        creations = [
+            [*_origin(origin), number, b"$" if start is None else text(start)]
+            for (origin, number), (_, start, _) in sorted(group.creations.items())
+        ]
+        for by_origin in group.acknowledged.values():
+            for origin, ranges in by_origin.items():
+                acknowledged[origin].update(ranges)
+        delivered = group.delivered
+        runs = [
+            [*_origin(origin), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
+            for origin, some in sorted(group.runs.items())
+            for run in some
+        ]
+    return Map(
+        [
+            ("name", name),
+            ("pending", group.pending_count),
+            ("creations", creations),
+            ("ack-ranges", sum(map(len, acknowledged.values()))),
+            ("acknowledged", _intervals(acknowledged)),
+            ("delivered", _intervals(delivered)),
+            ("runs", runs),
+        ]
+    )
+
+
+def _intervals(by_origin: Mapping[int, Ranges]) -> list[list[int]]:
+    """``[region, epoch, first, last]`` of each interval of numbers."""
+    return [
+        [*_origin(origin), low + 1, high]
+        for origin, ranges in sorted(by_origin.items())
+        for low, high in ranges
+    ]
+
+
+# -- AB.LAG -----------------------------------------------------------------------------------
+
+
+def lag(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.LAG key [group ...]."""
+    stream = ctx.read_stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    rows = []
+    for name in args[2:] or sorted(stream.groups):
+        group = stream.groups.get(name)
+        if group is None:
+            raise CommandError(
+                b"NOGROUP No such consumer group '%b' for key name '%b'"
+                % (texts.shown(name), texts.shown(args[1]))
+            )
+        by_region = _by_region(exact_lag(stream, group).items())
+        rows.append(
+            Map(
+                [
+                    ("name", name),
+                    ("lag", sum(by_region.values())),
+                    ("regions", [list(each) for each in sorted(by_region.items())]),
+                ]
+            )
+        )
+    return ctx.reply(rows)
+
+
+def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
+    found: dict[int, int] = defaultdict(int)
+    for origin, count in counts:
+        found[region_of(origin)] += count
+    return found
+
+
+# -- AB.DIGEST --------------------------------------------------------------------------------
+
+
+def digest(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.DIGEST key [key ...]."""
+    return ctx.in_slices(args, _digest(ctx, args))
+
+
+def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    """What full blocks say is found out before; all digests are of the moment of the last step."""
+    for key in args[1:]:
+        value = ctx.db.values.get(key)
+        if isinstance(value, Stream):
+            yield from preparing(value)
+    found: list[str | None] = []
+    for key in args[1:]:
+        stream = ctx.read_stream(key)
+        if stream is None:
+            found.append(None)
+        else:
+            found.append(f"{agreement_digest(stream, ctx.db.deadlines.get(key)):032x}")
+    return [ctx.reply(found)]
+
+
+# -- AB.EQUALIDS ------------------------------------------------------------------------------
+
+
+def equal_ids(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.EQUALIDS key."""
+    stream = ctx.read_stream(args[1])
+    return ZERO if stream is None else ctx.in_slices(args, _equal_ids(stream))
+
+
+def _equal_ids(stream: Stream) -> Steps[list[bytes]]:
+    return [integer((yield from counted(stream)))]

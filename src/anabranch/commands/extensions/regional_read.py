@@ -1,0 +1,168 @@
+"""AB.READ, AB.COUNT, AB.TOKEN, AB.WAITFOR: reading where entries of other regions come late.
+
+A reader that remembers one ID misses what arrives later with a lower one. AB.READ remembers how
+far it has read *each* origin instead: its cursor is a vector, and is good in every region. The
+same vector says what a region has applied, so a client can carry it (AB.TOKEN) to another region
+and wait there until that has caught up (AB.WAITFOR).
+
+On a server of its own positions stand in for the numbers of effects (see ``stream/numbering.py``);
+a cursor is then good for its key only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.commands.stream.options import interval_end, interval_start
+from anabranch.commands.stream.read_request import (
+    ReplyBudget,
+    parse_read,
+    timeout_argument,
+)
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import includes, region_of
+from anabranch.keyspace.values import Value
+from anabranch.keyspace.vector_token import read_token, write_token
+from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
+from anabranch.stream.group import LOCAL_REGION
+from anabranch.stream.numbering import newest_position_number, number_of, spans_behind
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["count_", "read", "token", "waitfor"]
+
+_NO_CURSOR = "ERR Invalid cursor: it is 0, $, or what an earlier reply gave"
+_NO_TOKEN = "ERR Invalid token: it is what AB.TOKEN or AB.READ gave"  # noqa: S105
+_ALIEN = "ERR This cursor or token is from a server {} regions, and means nothing here"
+
+
+def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
+    """The vector of a token that can be about us."""
+    try:
+        vector = read_token(raw)
+    except ValueError:
+        raise CommandError(refusal) from None
+    is_alone = ctx.replica is None
+    if any((region_of(origin) == LOCAL_REGION) != is_alone for origin in vector):
+        raise CommandError(_ALIEN.format("with" if is_alone else "without"))
+    return vector
+
+
+def _applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
+    """What this region has seen of a stream by now, and maybe more."""
+    if ctx.replica is not None:
+        return ctx.replica.vector
+    return {} if stream is None else {LOCAL_REGION: newest_position_number(stream)}
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """The reply about one key."""
+
+    key: bytes
+    cursor: bytes
+    chunks: Sequence[bytes] = ()
+    found: int = 0
+
+
+def read(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.READ: entries of several streams that their cursors do not cover; may wait for them."""
+    request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
+    budget = ReplyBudget(request) if request.is_limited else None
+    parts = []
+    for key, raw in zip(request.keys, request.ids, strict=True):
+        stream = ctx.read_stream(key)
+        seen = _applied(ctx, stream) if raw == b"$" else _vector(ctx, raw, _NO_CURSOR)
+        part = _Part(key, write_token(seen))
+        if stream is not None and (budget is None or not budget.exhausted):
+            part = _take(ctx, stream, part, seen, request.count, budget)
+        parts.append(part)
+    reply = _reply(ctx, parts)
+    if request.block_ms is None or ctx.in_exec or any(part.found for part in parts):
+        return reply
+    again = args[: len(args) - len(parts)] + [part.cursor for part in parts]
+    ctx.block(request.keys, again, request.deadline_ms(ctx.now_ms), _is_stream, reply)
+    return None
+
+
+def _take(
+    ctx: Context,
+    stream: Stream,
+    part: _Part,
+    seen: Mapping[int, int],
+    limit: int,
+    budget: ReplyBudget | None,
+) -> _Part:
+    """What a cursor does not cover, within the limits, and the cursor that covers it too."""
+    chunks = []
+    count = 0
+    reached = dict(seen)
+    if budget is not None:
+        budget.begin(part.key)
+    for origin, (block, low, high) in spans_behind(stream, seen):
+        stop = high if limit < 0 else min(high, low + limit - count)
+        if budget is not None:
+            stop = budget.cut(block, low, stop)
+        if stop > low:
+            chunks.append(block.slice(low, stop))
+            count += stop - low
+            reached[origin] = number_of(stream, block, stop - 1)
+        if stop < high:
+            break
+    else:  # that was all: whatever else has been applied here is not there any more
+        for origin, number in _applied(ctx, stream).items():
+            reached[origin] = max(number, reached.get(origin, 0))
+    return _Part(part.key, write_token(reached), chunks, count) if count else part
+
+
+def _reply(ctx: Context, parts: Sequence[_Part]) -> bytes:
+    """``[[key, cursor, [entries]], ...]``, or a map of ``[cursor, entries]`` in RESP3."""
+    out = [map_header(len(parts), resp3=True) if ctx.resp3 else array_header(len(parts))]
+    for key, cursor, chunks, found in parts:
+        out += (
+            bulk(key) + array_header(2) if ctx.resp3 else array_header(3) + bulk(key),
+            bulk(cursor),
+            array_header(found),
+            *chunks,
+        )
+    return b"".join(out)
+
+
+def _is_stream(value: Value | None) -> bool:
+    """A blocked reader keeps waiting while its key is missing or of another type."""
+    return type(value) is Stream
+
+
+def count_(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.COUNT key start end."""
+    start, end = interval_start(args[2]), interval_end(args[3])
+    stream = ctx.read_stream(args[1])
+    return integer(0 if stream is None else stream.count(start, end))
+
+
+# -- what was applied -------------------------------------------------------------------------
+
+
+def token(ctx: Context, _args: list[bytes]) -> bytes:
+    """AB.TOKEN: all that this region has applied."""
+    return bulk(write_token({} if ctx.replica is None else ctx.replica.vector))
+
+
+def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
+    """AB.WAITFOR token milliseconds."""
+    wanted = _vector(ctx, args[1], _NO_TOKEN)
+    timeout_ms = timeout_argument(args[2], ctx.now_ms)
+    if ctx.replica is None or includes(ctx.replica.vector, wanted):
+        return OK
+    nothing = null(ctx.resp3)
+    if ctx.in_exec:
+        return nothing
+    ctx.block([], args, ctx.now_ms + timeout_ms if timeout_ms else 0, _is_stream, nothing)
+    if ctx.session.waiter is not None:
+        ctx.vector_waiters[ctx.session.waiter] = wanted
+    return None

@@ -1,0 +1,241 @@
+"""AB.PEERS, AB.REGION, AB.LINK: the other regions of a cluster, and the links to them.
+
+How far regions are apart and why, who is a member, and faults on purpose, to see what an
+application does when regions lose each other.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands.extensions.members import cluster, member, once_other
+from anabranch.commands.request import texts
+from anabranch.commands.server.debug import check_allowed
+from anabranch.errors import CommandError
+from anabranch.keyspace.replica import Replica, epoch_of, region_of
+from anabranch.resp.encode import OK
+from anabranch.resp.values import Map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.host import LinkFault
+    from anabranch.replication.peer import PeerFigures
+
+__all__ = ["link", "peers", "region_features", "region_list", "region_remove"]
+
+_NOT_ITSELF = "ERR A region cannot remove itself: ask another one"
+
+
+# -- AB.PEERS ---------------------------------------------------------------------------------
+
+
+def peers(ctx: Context, _args: list[bytes]) -> bytes:
+    """AB.PEERS."""
+    _, regions = cluster(ctx)
+    faults, expiries = regions.faults, regions.expiries()
+    return ctx.reply(
+        [
+            _peer(peer, faults.get(peer.region), expiries.get(peer.region))
+            for peer in regions.peers()
+        ]
+    )
+
+
+def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Map:
+    counters = peer.counters
+    return Map(
+        [
+            ("region", peer.region),
+            ("name", peer.name),
+            ("state", peer.state),
+            ("fault", "" if fault is None else _shown(fault)),
+            ("via", peer.via),
+            ("relays-for", [[region_of(each), epoch_of(each)] for each in peer.relayed_for]),
+            ("lag-effects", peer.lag_effects),
+            ("lag-bytes", peer.lag_bytes),
+            ("lag-ms", _ms(peer.lag_seconds)),
+            ("durable-lag-effects", peer.durable_lag_effects),
+            ("receive-lag-effects", peer.receive_lag_effects),
+            ("receive-lag-ms", _ms(peer.receive_lag_seconds)),
+            ("round-trip-us", _us(peer.round_trip_ms)),
+            ("skew-us", _us(peer.skew_ms)),
+            ("connected-ms", _whole(peer.connected_ms)),
+            ("last-row-ms", _whole(peer.row_age_ms)),
+            ("feature-level", peer.feature_level),
+            ("certificate-expires", expires),
+            ("differing-keys", peer.differing_keys),
+            ("in-flight-keys", peer.in_flight_keys),
+            ("compared-ms", _whole(peer.compared_ms)),
+            ("window-used-bytes", peer.window_used_bytes),
+            ("held-batches", peer.held_count),
+            ("held-bytes", peer.held_bytes),
+            ("held-oldest-ms", round(peer.held_oldest_ms)),
+            ("sent-bytes", counters.sent_bytes),
+            ("received-bytes", counters.received_bytes),
+            ("sent-raw-bytes", counters.sent_raw_bytes),
+            ("received-raw-bytes", counters.received_raw_bytes),
+            ("connects", counters.connects),
+            ("fetches", counters.fetches),
+            ("served-fetches", counters.served_fetches),
+            ("relayed-bytes", counters.relayed_bytes),
+            ("duplicates", counters.duplicates),
+            ("checksum-errors", counters.checksum_errors),
+            ("full-catch-ups", counters.full_catch_ups),
+            ("partial-catch-ups", counters.partial_catch_ups),
+            ("last-catch-up", counters.catch_up_cause),
+            ("last-refusal", peer.refusal),
+        ]
+    )
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _us(ms: float | None) -> int | None:
+    return None if ms is None else round(ms * 1000)
+
+
+def _shown(fault: LinkFault) -> str:
+    """What AB.LINK has done to a link, in its own words."""
+    words = []
+    if fault.paused:
+        words.append("pause")
+    if fault.delay_ms or fault.jitter_ms:
+        words.append(f"delay {fault.delay_ms:g} {fault.jitter_ms:g}")
+    if fault.loss:
+        words.append(f"loss {fault.loss * 100:g}")
+    if fault.rate:
+        words.append(f"rate {fault.rate:g}")
+    return ", ".join(words)
+
+
+# -- AB.REGION --------------------------------------------------------------------------------
+
+
+def region_list(ctx: Context, _args: list[bytes]) -> bytes:
+    """AB.REGION LIST: members, then those that were removed."""
+    replica, regions = cluster(ctx)
+    states = {peer.region: peer.state for peer in regions.peers()}
+    states[replica.region] = "myself"
+    rows = [
+        _member(replica, number, states.get(number, "unreachable"))
+        for number in sorted(replica.members)
+    ]
+    rows += [
+        _member(replica, number, "removed")
+        for number in sorted(replica.removed)
+        if number not in replica.members
+    ]
+    return ctx.reply(rows)
+
+
+def _member(replica: Replica, number: int, state: str) -> Map:
+    member = replica.members.get(number)
+    origins = [each for each in (replica.own, *replica.vector) if region_of(each) == number]
+    return Map(
+        [
+            ("region", number),
+            ("name", replica.former_names.get(number, "") if member is None else member.name),
+            ("address", "" if member is None else f"{member.host}:{member.port}"),
+            ("epoch", epoch_of(max(origins, default=0))),
+            ("state", state),
+        ]
+    )
+
+
+def region_remove(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.REGION REMOVE region [FORCE]."""
+    replica, regions = cluster(ctx)
+    force = len(args) == 4 and args[3].lower() == b"force"
+    if len(args) > 3 and not force:
+        raise CommandError(texts.SYNTAX)
+    number = member(replica, args[2])
+    if number == replica.region:
+        raise CommandError(_NOT_ITSELF)
+    regions.remove_member(number, force=force)
+    return OK
+
+
+def region_features(ctx: Context, _args: list[bytes]) -> bytes:
+    """AB.REGION FEATURES: what all understand, and who understands least."""
+    replica, regions = cluster(ctx)
+    levels = regions.feature_levels()
+    low, high = min(levels.values()), max(levels.values())
+    rows: list[Any] = []
+    for number, level in sorted(levels.items()):
+        member = replica.members.get(number)
+        name = "" if member is None else member.name
+        rows.append(Map([("region", number), ("name", name), ("feature-level", level)]))
+    behind = [number for number, level in sorted(levels.items()) if level == low < high]
+    return ctx.reply(Map([("feature-level", low), ("held-back-by", behind), ("regions", rows)]))
+
+
+# -- AB.LINK ----------------------------------------------------------------------------------
+
+
+def link(ctx: Context, args: list[bytes]) -> bytes:
+    """AB.LINK region PAUSE | RESUME | DELAY ms [jitter] | LOSS percent | RATE bytes."""
+    check_allowed(ctx, "AB.LINK")
+    replica, regions = cluster(ctx)
+    number = once_other(replica, args[1])
+    known = _FAULTS.get(args[2].lower())
+    if known is None:
+        raise CommandError(texts.SYNTAX)
+    change, fewest, most = known
+    values = [_number(raw) for raw in args[3:]]
+    if not fewest <= len(values) <= most:
+        raise CommandError(texts.SYNTAX)
+    change(regions.fault(number), *values)
+    regions.faults_changed()
+    return OK
+
+
+def _number(raw: bytes) -> float:
+    try:
+        value = float(raw)
+    except ValueError:
+        raise CommandError("ERR value is not a valid float") from None
+    if not isfinite(value) or value < 0:
+        raise CommandError("ERR value is out of range, must be positive")
+    return value
+
+
+def _pause(fault: LinkFault) -> None:
+    fault.paused = True
+
+
+def _resume(fault: LinkFault) -> None:
+    fault.paused = False
+    fault.delay_ms = fault.jitter_ms = fault.loss = fault.rate = 0.0
+
+
+def _delay(fault: LinkFault, ms: float, jitter_ms: float = 0.0) -> None:
+    fault.delay_ms, fault.jitter_ms = ms, jitter_ms
+
+
+def _loss(fault: LinkFault, percent: float) -> None:
+    if percent > 100:
+        raise CommandError("ERR value is out of range, must be at most 100")
+    fault.loss = percent / 100
+
+
+def _rate(fault: LinkFault, bytes_per_second: float) -> None:
+    fault.rate = bytes_per_second
+
+
+_FAULTS: dict[bytes, tuple[Callable[..., None], int, int]] = {
+    b"pause": (_pause, 0, 0),
+    b"resume": (_resume, 0, 0),
+    b"delay": (_delay, 1, 2),
+    b"loss": (_loss, 1, 1),
+    b"rate": (_rate, 1, 1),
+}
+"""What changes a fault, and the fewest and most numbers it takes."""

@@ -1,0 +1,136 @@
+"""Databases as a whole: KEYS, SCAN, DBSIZE, RANDOMKEY, SWAPDB, FLUSHDB, FLUSHALL.
+
+Keys past their deadline do not exist for any of them, whether they have been removed or not.
+"""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer as integer_argument
+from anabranch.commands.request.arguments import integer_or_none
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.pattern import compile_glob
+from anabranch.resp.encode import OK, bulk, integer, null
+
+__all__ = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb"]
+
+_INVALID_CURSOR = "ERR invalid cursor"
+_CURSOR_MAX = (1 << 64) - 1
+_CURSOR_DIGITS_MAX = 20
+_PAGE_DEFAULT = 10
+_REAPED_MAX = 1000
+"""Keys past their deadline that DBSIZE removes before it counts; more wait for the background."""
+
+
+def keys(ctx: Context, args: list[bytes]) -> bytes:
+    """All keys that match a pattern."""
+    db = ctx.db
+    pattern = args[1]
+    found = list(db.values)
+    if pattern != b"*":
+        matches = compile_glob(pattern)
+        found = [key for key in found if matches(key)]
+    deadlines = db.deadlines
+    if deadlines.first_due(ctx.now_ms) is not None:
+        now_ms = ctx.now_ms
+        found = [key for key in found if deadlines.get(key, now_ms + 1) > now_ms]
+    return ctx.reply(found)
+
+
+def scan(ctx: Context, args: list[bytes]) -> bytes:
+    """One page of an iteration over all keys."""
+    cursor = _cursor(args[1])
+    count = _PAGE_DEFAULT
+    matches = None
+    type_name = None
+    for index in range(2, len(args), 2):
+        word = args[index].upper()
+        if index + 1 == len(args):
+            raise CommandError(texts.SYNTAX)
+        raw = args[index + 1]
+        if word == b"COUNT":
+            count = integer_argument(raw)
+            if count < 1:
+                raise CommandError(texts.SYNTAX)
+        elif word == b"MATCH":
+            matches = None if raw == b"*" else compile_glob(raw)
+        elif word == b"TYPE":
+            type_name = raw.lower()
+        else:
+            raise CommandError(texts.SYNTAX)
+    cursor, candidates = ctx.db.order.page(cursor, count)
+    found = []
+    for key in candidates:
+        if matches is not None and not matches(key):
+            continue
+        value = ctx.lookup(key)
+        if value is not None and (type_name is None or value.type_name == type_name):
+            found.append(key)
+    return ctx.reply([b"%d" % cursor, found])
+
+
+def _cursor(raw: bytes) -> int:
+    if not raw.isdigit() or len(raw) > _CURSOR_DIGITS_MAX or int(raw) > _CURSOR_MAX:
+        raise CommandError(_INVALID_CURSOR)
+    return int(raw)
+
+
+def dbsize(ctx: Context, args: list[bytes]) -> bytes:
+    """The number of keys of the selected database."""
+    db = ctx.db
+    for _ in range(_REAPED_MAX):
+        key = db.deadlines.first_due(ctx.now_ms)
+        if key is None or ctx.lookup(key) is not None:
+            break
+    return integer(len(db.values))
+
+
+def randomkey(ctx: Context, args: list[bytes]) -> bytes:
+    """Some key of the selected database."""
+    while True:
+        key = ctx.db.order.any_key(ctx.host.random_below)
+        if key is None:
+            return null(ctx.resp3)
+        if ctx.lookup(key) is not None:  # else it was past its deadline, and is gone now
+            return bulk(key)
+
+
+def swapdb(ctx: Context, args: list[bytes]) -> bytes:
+    """Exchange the contents of two databases."""
+    first = integer_or_none(args[1])
+    if first is None:
+        raise CommandError("ERR invalid first DB index")
+    second = integer_or_none(args[2])
+    if second is None:
+        raise CommandError("ERR invalid second DB index")
+    count = len(ctx.keyspace.databases)
+    if not (0 <= first < count and 0 <= second < count):
+        raise CommandError(texts.DB_RANGE)
+    if first != second:
+        ctx.emit(kinds.Swap(first, second))
+    ctx.changes += 1
+    return OK
+
+
+def flushdb(ctx: Context, args: list[bytes]) -> bytes:
+    """Remove all keys of the selected database."""
+    _check_flush_mode(args)
+    ctx.changes += len(ctx.db.values)
+    ctx.emit(kinds.Flush(ctx.db.index))
+    return OK
+
+
+def flushall(ctx: Context, args: list[bytes]) -> bytes:
+    """Remove all keys of all databases."""
+    _check_flush_mode(args)
+    ctx.changes += sum(len(db.values) for db in ctx.keyspace.databases)
+    ctx.emit(kinds.Flush(None))
+    return OK
+
+
+def _check_flush_mode(args: list[bytes]) -> None:
+    # Both words are taken and mean the same: memory is given back before the reply.
+    if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"ASYNC", b"SYNC")):
+        raise CommandError(texts.SYNTAX)

@@ -1,0 +1,161 @@
+"""Values as opaque payloads: DUMP and RESTORE."""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer as integer_argument
+from anabranch.effects import kinds
+from anabranch.effects.restoring import value_of
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
+from anabranch.rdb.payload import encode_payload, encode_stream_payload
+from anabranch.resp.encode import OK, null
+from anabranch.scheduling import Steps, in_one_go
+from anabranch.stream.imaging import FrozenImage
+from anabranch.stream.stream import Stream
+
+__all__ = ["dump", "payload_of", "restore"]
+
+_BUSY = "BUSYKEY Target key name already exists."
+_BAD_CHECKSUM = "ERR DUMP payload version or checksum are wrong"
+_BAD_FORMAT = "ERR Bad data format"
+_BAD_TTL = "ERR Invalid TTL value, must be >= 0"
+_BAD_IDLETIME = "ERR Invalid IDLETIME value, must be >= 0"
+_BAD_FREQ = "ERR Invalid FREQ value, must be >= 0 and <= 255"
+_FREQ_MAX = 255
+_MS_MAX = (1 << 63) - 1
+
+
+def payload_of(value: Value) -> bytes:
+    """A value as DUMP writes it."""
+    return b"".join(in_one_go(_payload_steps(value)))
+
+
+def _payload_steps(value: Value) -> Steps[list[bytes]]:
+    """The same in short steps and in pieces, all of one moment: that of the first step."""
+    if not isinstance(value, Stream):
+        return [_small_payload(value)]
+    frozen = FrozenImage(value)
+    try:
+        return (yield from encode_stream_payload(frozen.image, frozen.nodes(), frozen.pending()))
+    finally:
+        frozen.release()
+
+
+def _small_payload(value: Value) -> bytes:
+    if isinstance(value, StringValue):
+        return encode_payload(value.data)
+    if isinstance(value, ListValue):
+        return encode_payload(list(value.items))
+    assert isinstance(value, SetValue)
+    return encode_payload(value.members)
+
+
+def dump(ctx: Context, args: list[bytes]) -> bytes | None:
+    """The payload of a key."""
+    value = ctx.read(args[1])
+    return null(ctx.resp3) if value is None else ctx.in_slices(args, _dump(value))
+
+
+def _dump(value: Value) -> Steps[list[bytes]]:
+    parts = yield from _payload_steps(value)
+    parts[0] = b"$%d\r\n%b" % (sum(map(len, parts)), parts[0])
+    parts[-1] += b"\r\n"
+    return parts
+
+
+class _Options:
+    """What stands behind the payload of a RESTORE."""
+
+    __slots__ = ("absolute", "idle_s", "replace")
+
+    def __init__(self, words: list[bytes]) -> None:
+        self.replace = False
+        self.absolute = False
+        self.idle_s = 0
+        eviction_option = b""  # IDLETIME and FREQ belong to different policies
+        index = 0
+        while index < len(words):
+            word = words[index].upper()
+            index += 1
+            if word == b"REPLACE":
+                self.replace = True
+            elif word == b"ABSTTL":
+                self.absolute = True
+            elif (
+                word in (b"IDLETIME", b"FREQ")
+                and index < len(words)
+                and eviction_option in (b"", word)
+            ):
+                eviction_option = word
+                self._eviction(word, integer_argument(words[index]))
+                index += 1
+            else:
+                raise CommandError(texts.SYNTAX)
+
+    def _eviction(self, word: bytes, value: int) -> None:
+        if word == b"IDLETIME":
+            if value < 0:
+                raise CommandError(_BAD_IDLETIME)
+            self.idle_s = value
+        elif not 0 <= value <= _FREQ_MAX:  # checked, but nobody counts how often keys are used
+            raise CommandError(_BAD_FREQ)
+
+
+def restore(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Bind a key to the value of a payload."""
+    options = _Options(args[4:])
+    _refuse_taken(ctx, args[1], options)
+    if integer_argument(args[2]) < 0:
+        raise CommandError(_BAD_TTL)
+    return ctx.in_slices(args, _restore(ctx, args, options))
+
+
+def _refuse_taken(ctx: Context, key: bytes, options: _Options) -> Value | None:
+    """What the key is bound to; an error if it is to stay."""
+    existing = ctx.lookup(key)
+    if existing is not None and not options.replace:
+        raise CommandError(_BUSY)
+    return existing
+
+
+def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[bytes]]:
+    """Make the value outside the keyspace; the last step binds the key."""
+    key = args[1]
+    at_ms = integer_argument(args[2])
+    settings = ctx.settings
+    effect = kinds.Restore(
+        ctx.db.index,
+        key,
+        args[3],
+        None,
+        ctx.now_ms,
+        settings.stream_idmp_duration,
+        settings.stream_idmp_maxsize,
+    )
+    try:
+        value = yield from value_of(effect)
+    except PayloadChecksumError:
+        raise CommandError(_BAD_CHECKSUM) from None
+    except PayloadFormatError:
+        raise CommandError(_BAD_FORMAT) from None
+    existing = _refuse_taken(ctx, key, options)  # again: time may have passed
+    if at_ms and not options.absolute:
+        at_ms = min(at_ms + ctx.now_ms, _MS_MAX)
+    if at_ms and at_ms <= ctx.now_ms:  # born dead
+        if existing is not None:
+            ctx.emit(kinds.Delete(effect.db, key, False))
+            ctx.changes += 1
+        return [OK]
+    effect.at_ms = at_ms or None
+    effect.incarnation = ctx.keyspace.incarnations.above(existing)
+    ctx.keyspace.prepared = value
+    try:
+        ctx.emit(effect)
+    finally:
+        ctx.keyspace.prepared = None
+    ctx.db.values[key].accessed_ms = ctx.now_ms - options.idle_s * 1000
+    ctx.changes += 1
+    return [OK]

@@ -1,0 +1,228 @@
+"""Keys one by one, whatever they hold: DEL, EXISTS, TOUCH, TYPE, RENAME, COPY, MOVE, OBJECT.
+
+What concerns whole databases stands in ``databases.py``, deadlines in ``expiry.py``, payloads in
+``dump.py``.
+"""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer as integer_argument
+from anabranch.commands.request.arguments import integer_or_none
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
+
+__all__ = [
+    "copy",
+    "database_index",
+    "delete",
+    "exists",
+    "move",
+    "object_encoding",
+    "object_freq",
+    "object_idletime",
+    "object_refcount",
+    "peek",
+    "rename",
+    "renamenx",
+    "touch",
+    "type_of",
+]
+
+_SAME_OBJECTS = "ERR source and destination objects are the same"
+_NO_LFU = (
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. "
+    "Please note that when switching between policies at runtime LRU and LFU data "
+    "will take some time to adjust."
+)
+_EMBEDDED_MAX = 44  # Redis keeps strings up to this length beside their header
+_PACKED_LIST_BYTES_MAX = 8192
+_PACKED_SET_MAX = 128
+_INTEGER_SET_MAX = 512
+_PACKED_MEMBER_MAX = 64
+_INT32_MAX = (1 << 31) - 1
+
+
+def peek(ctx: Context, key: bytes) -> Value | None:
+    """A look-up that counts as reading but not as using (TYPE, EXISTS, TTL)."""
+    value = ctx.lookup(key)
+    if value is None:
+        ctx.miss(key)
+    else:
+        ctx.stats.keyspace_hits += 1
+    return value
+
+
+def database_index(ctx: Context, raw: bytes) -> int:
+    """The number of an existing database."""
+    index = integer_argument(raw)
+    if not -_INT32_MAX <= index <= _INT32_MAX:
+        raise CommandError(texts.NOT_INTEGER)
+    if not 0 <= index < len(ctx.keyspace.databases):
+        raise CommandError(texts.DB_RANGE)
+    return index
+
+
+def delete(ctx: Context, args: list[bytes]) -> bytes:
+    """DEL and UNLINK: remove keys; returns how many there were."""
+    removed = 0
+    for key in args[1:]:
+        if ctx.lookup(key) is not None:
+            ctx.emit(kinds.Delete(ctx.db.index, key, False))
+            removed += 1
+    ctx.changes += removed
+    return integer(removed)
+
+
+def exists(ctx: Context, args: list[bytes]) -> bytes:
+    """How many of the keys exist, repetitions counted."""
+    return integer(sum(peek(ctx, key) is not None for key in args[1:]))
+
+
+def touch(ctx: Context, args: list[bytes]) -> bytes:
+    """Set the access time of keys; returns how many exist."""
+    return integer(sum(ctx.read(key) is not None for key in args[1:]))
+
+
+def type_of(ctx: Context, args: list[bytes]) -> bytes:
+    """The name of a key's type."""
+    value = peek(ctx, args[1])
+    return b"+%b\r\n" % (b"none" if value is None else value.type_name)
+
+
+def rename(ctx: Context, args: list[bytes]) -> bytes:
+    """Move value and deadline to another key, whatever that held."""
+    if ctx.lookup(args[1]) is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    if args[1] != args[2]:
+        _move(ctx, args[1], ctx.db.index, args[2])
+    return OK
+
+
+def renamenx(ctx: Context, args: list[bytes]) -> bytes:
+    """Move value and deadline to another key that does not exist."""
+    if ctx.lookup(args[1]) is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    if ctx.lookup(args[2]) is not None:
+        return ZERO
+    _move(ctx, args[1], ctx.db.index, args[2])
+    return ONE
+
+
+def _move(ctx: Context, key: bytes, target_db: int, target: bytes) -> None:
+    # A target past its deadline goes first, with the event of its own.
+    replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
+    incarnation = ctx.keyspace.incarnations.above(replaced)
+    ctx.emit(kinds.Rename(ctx.db.index, key, target_db, target, incarnation))
+    ctx.changes += 1
+
+
+def copy(ctx: Context, args: list[bytes]) -> bytes:
+    """Bind another key to an independent copy of a value."""
+    index = ctx.db.index
+    replace = False
+    position = 3
+    while position < len(args):
+        word = args[position].upper()
+        if word == b"REPLACE":
+            replace = True
+        elif word == b"DB" and position + 1 < len(args):
+            position += 1
+            index = database_index(ctx, args[position])
+        else:
+            raise CommandError(texts.SYNTAX)
+        position += 1
+    key, target = args[1], args[2]
+    if key == target and index == ctx.db.index:
+        raise CommandError(_SAME_OBJECTS)
+    if ctx.read(key) is None:
+        return ZERO
+    replaced = ctx.lookup_in(ctx.keyspace.databases[index], target)
+    if replaced is not None and not replace:
+        return ZERO
+    incarnation = ctx.keyspace.incarnations.above(replaced)
+    ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
+    ctx.changes += 1
+    return ONE
+
+
+def move(ctx: Context, args: list[bytes]) -> bytes:
+    """Move a key to another database that has no such key."""
+    key = args[1]
+    index = database_index(ctx, args[2])
+    if index == ctx.db.index:
+        raise CommandError(_SAME_OBJECTS)
+    if ctx.lookup(key) is None:
+        return ZERO
+    if ctx.lookup_in(ctx.keyspace.databases[index], key) is not None:
+        return ZERO
+    _move(ctx, key, index, key)
+    return ONE
+
+
+# -- OBJECT -----------------------------------------------------------------------------------
+
+
+def _inspected(ctx: Context, key: bytes) -> Value | None:
+    """A look-up that counts but neither touches nor tells of a missing key."""
+    value = ctx.lookup(key)
+    if value is None:
+        ctx.stats.keyspace_misses += 1
+    else:
+        ctx.stats.keyspace_hits += 1
+    return value
+
+
+def _encoding(value: Value) -> bytes:
+    """What Redis would call the way it keeps such a value."""
+    if isinstance(value, StringValue):
+        if integer_or_none(value.data) is not None:
+            return b"int"
+        return b"embstr" if len(value.data) <= _EMBEDDED_MAX else b"raw"
+    if isinstance(value, ListValue):
+        size = sum(map(len, value.items))
+        return b"listpack" if size < _PACKED_LIST_BYTES_MAX else b"quicklist"
+    if isinstance(value, SetValue):
+        members = value.members
+        if len(members) <= _INTEGER_SET_MAX and all(
+            integer_or_none(member) is not None for member in members
+        ):
+            return b"intset"
+        if len(members) <= _PACKED_SET_MAX and max(map(len, members)) <= _PACKED_MEMBER_MAX:
+            return b"listpack"
+        return b"hashtable"
+    return value.type_name
+
+
+def object_encoding(ctx: Context, args: list[bytes]) -> bytes:
+    """The name of the internal representation."""
+    value = _inspected(ctx, args[2])
+    return null(ctx.resp3) if value is None else bulk(_encoding(value))
+
+
+def object_refcount(ctx: Context, args: list[bytes]) -> bytes:
+    """Always 1: values are not shared."""
+    return null(ctx.resp3) if _inspected(ctx, args[2]) is None else ONE
+
+
+def object_idletime(ctx: Context, args: list[bytes]) -> bytes:
+    """Seconds since the key was last used."""
+    value = _inspected(ctx, args[2])
+    if value is None:
+        return null(ctx.resp3)
+    if not value.accessed_ms:  # made, copied or loaded, and not used since: time runs from now
+        value.accessed_ms = ctx.now_ms
+    return integer(max(0, ctx.now_ms - value.accessed_ms) // 1000)
+
+
+def object_freq(ctx: Context, args: list[bytes]) -> bytes:
+    """Nothing is evicted, so nobody counts how often a key is used."""
+    if _inspected(ctx, args[2]) is None:
+        return null(ctx.resp3)
+    raise CommandError(_NO_LFU)
+
+
+# -- rows -------------------------------------------------------------------------------------

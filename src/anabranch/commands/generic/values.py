@@ -1,0 +1,39 @@
+"""Looking up the small values beside streams: strings, lists and sets.
+
+Clients, frameworks and test suites use them beside streams: locks, counters, small queues.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
+
+__all__ = ["peek_as", "read_as", "write_as"]
+
+Small = TypeVar("Small", StringValue, ListValue, SetValue)
+
+
+def peek_as(value: Value | None, kind: type[Small]) -> Small | None:
+    """A value that was looked up already, None when missing; of this type or an error."""
+    if value is None:
+        return None
+    if not isinstance(value, kind):
+        raise CommandError(texts.WRONGTYPE)
+    return value
+
+
+def read_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
+    """The value of a key for a reading command, None when missing; of this type or an error."""
+    return peek_as(ctx.read(key), kind)
+
+
+def write_as(ctx: Context, key: bytes, kind: type[Small]) -> Small | None:
+    """The same for a writing command."""
+    value = peek_as(ctx.lookup(key), kind)
+    if value is not None and not ctx.session.no_touch:
+        value.accessed_ms = ctx.now_ms
+    return value

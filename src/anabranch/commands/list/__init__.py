@@ -1,0 +1,1 @@
+"""Lists: LPUSH, LPOP, BLPOP, LMOVE and their kin."""

@@ -1,0 +1,130 @@
+"""Lists that are waited for, and items that move between lists: BLPOP, BRPOP, LMOVE and kin."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.generic.values import peek_as, write_as
+from anabranch.commands.list.lists import take
+from anabranch.commands.request import texts
+from anabranch.commands.request.spec import CommandFunction
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import ListValue, Value
+from anabranch.resp.encode import bulk, null, null_array
+
+__all__ = ["blmove", "brpoplpush", "lmove", "rpoplpush", "take_first"]
+
+_TIMEOUT_NOT_FLOAT = "ERR timeout is not a float or out of range"
+_TIMEOUT_MAX_MS = (1 << 63) - 1
+_DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+_ENDS = {b"LEFT": False, b"RIGHT": True}  # whether it is the tail
+
+
+def _timeout_ms(raw: bytes) -> int:
+    """A timeout in seconds with fractions; 0 waits for ever."""
+    if not _DECIMAL.fullmatch(raw):
+        raise CommandError(_TIMEOUT_NOT_FLOAT)
+    seconds = float(raw)
+    if seconds < 0:
+        raise CommandError("ERR timeout is negative")
+    if seconds * 1000 > _TIMEOUT_MAX_MS:
+        raise CommandError("ERR timeout is out of range")
+    return ceil(seconds * 1000)
+
+
+def _is_list(value: Value | None) -> bool:
+    return isinstance(value, ListValue)
+
+
+def _wait(ctx: Context, keys: list[bytes], args: list[bytes], timeout_ms: int) -> None:
+    """Wait until one of some keys has a list; returns as a command that blocks does."""
+    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
+    ctx.block(keys, args, deadline_ms, _is_list, null_array(ctx.resp3))
+
+
+def take_first(*, tail: bool) -> CommandFunction:
+    """BLPOP or BRPOP."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes | None:
+        timeout_ms = _timeout_ms(args[-1])
+        keys = args[1:-1]
+        for key in keys:
+            if ctx.waiter is not None and not _is_list(ctx.lookup(key)):
+                continue  # what is no list when the wait ends does not concern the waiting
+            value = write_as(ctx, key, ListValue)
+            if value is not None:
+                return ctx.reply([key, *take(ctx, key, value, 1, tail=tail)])
+        if ctx.in_exec:
+            return null_array(ctx.resp3)
+        _wait(ctx, keys, args, timeout_ms)
+        return None
+
+    return run
+
+
+def _end(raw: bytes) -> bool:
+    tail = _ENDS.get(raw.upper())
+    if tail is None:
+        raise CommandError(texts.SYNTAX)
+    return tail
+
+
+def _move(
+    ctx: Context, source: bytes, target: bytes, *, from_tail: bool, to_tail: bool
+) -> bytes | None:
+    """Move an item; None if there is no source."""
+    value = write_as(ctx, source, ListValue)
+    if value is None:
+        return None
+    peek_as(ctx.lookup(target), ListValue)
+    item = value.items[-1 if from_tail else 0]
+    db = ctx.db.index
+    # In this order a list of one item that is moved onto itself is never empty.
+    ctx.emit(kinds.Push(db, target, [item], tail=to_tail))
+    ctx.emit(kinds.Pop(db, source, 1, from_tail))
+    ctx.changes += 1
+    return bulk(item)
+
+
+def lmove(ctx: Context, args: list[bytes]) -> bytes:
+    """Move an item from one end of a list to one of another."""
+    from_tail, to_tail = _end(args[3]), _end(args[4])
+    moved = _move(ctx, args[1], args[2], from_tail=from_tail, to_tail=to_tail)
+    return null(ctx.resp3) if moved is None else moved
+
+
+def rpoplpush(ctx: Context, args: list[bytes]) -> bytes:
+    """LMOVE from the tail to the head."""
+    moved = _move(ctx, args[1], args[2], from_tail=True, to_tail=False)
+    return null(ctx.resp3) if moved is None else moved
+
+
+def _move_or_wait(
+    ctx: Context, args: list[bytes], *, from_tail: bool, to_tail: bool
+) -> bytes | None:
+    timeout_ms = _timeout_ms(args[-1])
+    source = args[1]
+    moved = None
+    if ctx.waiter is None or _is_list(ctx.lookup(source)):
+        moved = _move(ctx, source, args[2], from_tail=from_tail, to_tail=to_tail)
+    if moved is None:
+        if ctx.in_exec:
+            return null(ctx.resp3)
+        _wait(ctx, [source], args, timeout_ms)
+    return moved
+
+
+def blmove(ctx: Context, args: list[bytes]) -> bytes | None:
+    """LMOVE that waits for an item."""
+    from_tail, to_tail = _end(args[3]), _end(args[4])
+    return _move_or_wait(ctx, args, from_tail=from_tail, to_tail=to_tail)
+
+
+def brpoplpush(ctx: Context, args: list[bytes]) -> bytes | None:
+    """RPOPLPUSH that waits for an item."""
+    return _move_or_wait(ctx, args, from_tail=True, to_tail=False)

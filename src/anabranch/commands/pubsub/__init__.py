@@ -1,0 +1,1 @@
+"""Publish/subscribe: SUBSCRIBE, PUBLISH, PUBSUB."""

@@ -1,0 +1,112 @@
+"""Publish/subscribe: who listens to which channel or pattern, and keyspace notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.keyspace.pattern import Matcher, compile_glob
+from anabranch.resp.encode import encode
+from anabranch.resp.values import Push
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.session import Session
+
+__all__ = ["Channels", "event_flags"]
+
+_CLASSES = "Kg$lszhxeEtmdnoc"  # bit positions of our own choosing
+_BITS = {letter: 1 << index for index, letter in enumerate(_CLASSES)}
+_TARGETS = _BITS["K"] | _BITS["E"]
+_ALL = "g$lshztxed"  # what "A" stands for: neither m nor n
+
+
+def event_flags(letters: str) -> int | None:
+    """The classes of a ``notify-keyspace-events`` value as bits; None for an invalid letter.
+
+    0 unless K or E and at least one class are given: then nothing is ever sent.
+    """
+    flags = 0
+    for letter in letters:
+        for each in _ALL if letter == "A" else letter:
+            if each not in _BITS:
+                return None
+            flags |= _BITS[each]
+    if not flags & _TARGETS or not flags & ~_TARGETS:
+        return 0
+    return flags
+
+
+class Channels:
+    """Subscriptions of all connections."""
+
+    def __init__(self) -> None:
+        self.channels: dict[bytes, dict[Session, None]] = {}
+        self.patterns: dict[bytes, dict[Session, None]] = {}
+        self._matchers: dict[bytes, Matcher] = {}  # of the patterns, compiled once
+        self.shards: dict[bytes, dict[Session, None]] = {}
+        self.pending: dict[Session, None] = {}  # sessions with messages to write out
+
+    def send(self, sessions: Iterable[Session], message: list[object]) -> int:
+        """Put a push message behind what the connections are about to get; returns how many."""
+        frames: list[bytes | None] = [None, None]  # one for each protocol
+        count = 0
+        for session in sessions:
+            frame = frames[session.resp3]
+            if frame is None:
+                frame = frames[session.resp3] = encode(Push(message), session.resp3)
+            session.outbox.append(frame)
+            self.pending[session] = None
+            count += 1
+        return count
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Deliver to subscribers of the channel, then of matching patterns; returns how many."""
+        count = self.send(self.channels.get(channel, ()), [b"message", channel, message])
+        for pattern, sessions in self.patterns.items():
+            if self._matchers[pattern](channel):
+                count += self.send(sessions, [b"pmessage", pattern, channel, message])
+        return count
+
+    def learn(self, patterns: Iterable[bytes]) -> None:
+        """Patterns that somebody will listen to; CommandError, and none is, if one is too long."""
+        known = self._matchers
+        self._matchers |= {each: compile_glob(each) for each in patterns if each not in known}
+
+    def leave(
+        self, registry: dict[bytes, dict[Session, None]], names: Iterable[bytes], session: Session
+    ) -> None:
+        """A connection does not listen to names any more; it may not have listened to some."""
+        for name in names:
+            listeners = registry.get(name)
+            if listeners is None or session not in listeners:
+                continue
+            if len(listeners) > 1:
+                del listeners[session]
+                continue
+            del registry[name]
+            if registry is self.patterns:
+                del self._matchers[name]
+
+    def publish_shard(self, channel: bytes, message: bytes) -> int:
+        """Deliver to shard subscribers of the channel."""
+        return self.send(self.shards.get(channel, ()), [b"smessage", channel, message])
+
+    def notify(self, flags: int, kind: str, event: str, db: int, key: bytes) -> None:
+        """Publish a keyspace event if its class is in force."""
+        if not flags & _BITS[kind]:
+            return
+        if flags & _BITS["K"]:
+            self.publish(b"__keyspace@%d__:%b" % (db, key), event.encode())
+        if flags & _BITS["E"]:
+            self.publish(b"__keyevent@%d__:%b" % (db, event.encode()), key)
+
+    def forget(self, session: Session) -> None:
+        """A connection is gone."""
+        for registry, names in (
+            (self.channels, session.channels),
+            (self.patterns, session.patterns),
+            (self.shards, session.shard_channels),
+        ):
+            self.leave(registry, names, session)
+            names.clear()
+        self.pending.pop(session, None)

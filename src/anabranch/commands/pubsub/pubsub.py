@@ -1,0 +1,151 @@
+"""Publish/subscribe: SUBSCRIBE and its kin, PUBLISH, PUBSUB.
+
+Shard channels (SSUBSCRIBE, SPUBLISH) are channels of a name space of their own; there is one
+shard.
+"""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.execution.session import Session
+from anabranch.commands.request.help import wrong_subcommand
+from anabranch.commands.request.spec import CommandFunction
+from anabranch.keyspace.pattern import compile_glob
+from anabranch.resp.encode import encode, integer
+from anabranch.resp.values import Push
+
+__all__ = [
+    "PATTERNS",
+    "SHARDS",
+    "Kind",
+    "active",
+    "numbers",
+    "numpat",
+    "publish",
+    "spublish",
+    "subscriber",
+    "unsubscriber",
+]
+
+_Registry = dict[bytes, dict[Session, None]]
+
+
+class Kind:
+    """One of the three sorts of subscription: words, registry, and the session's own set."""
+
+    __slots__ = ("leave", "own", "registry", "verb")
+
+    def __init__(self, prefix: str, registry: str, own: str) -> None:
+        self.verb = f"{prefix}subscribe".encode()
+        self.leave = f"{prefix}unsubscribe".encode()
+        self.registry = registry
+        self.own = own
+
+    def listeners(self, ctx: Context) -> _Registry:
+        """Who listens to which name."""
+        registry: _Registry = getattr(ctx.channels, self.registry)
+        return registry
+
+    def names(self, session: Session) -> set[bytes]:
+        """What a session listens to."""
+        names: set[bytes] = getattr(session, self.own)
+        return names
+
+    def count(self, session: Session) -> int:
+        """What acknowledgements count: shard channels alone, or channels and patterns."""
+        return len(session.shard_channels) if self is SHARDS else session.subscriptions
+
+
+PATTERNS = Kind("p", "patterns", "patterns")
+SHARDS = Kind("s", "shards", "shard_channels")
+
+
+def _acknowledged(ctx: Context, messages: list[list[object]]) -> bytes:
+    """The acknowledgements as the reply; CLIENT REPLY OFF and SKIP do not silence them."""
+    session = ctx.session
+    session.refresh()
+    data = b"".join([encode(Push(message), session.resp3) for message in messages])
+    if session.reply_mode == "on" and not session.reply_skip:
+        return data
+    session.outbox.append(data)
+    return b""
+
+
+def subscriber(kind: Kind) -> CommandFunction:
+    """SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        session = ctx.session
+        registry = kind.listeners(ctx)
+        own = kind.names(session)
+        messages: list[list[object]] = []
+        if kind is PATTERNS:
+            ctx.channels.learn(args[1:])  # which refuses one that is too long, and so all
+        for name in args[1:]:
+            own.add(name)
+            registry.setdefault(name, {})[session] = None
+            messages.append([kind.verb, name, kind.count(session)])
+        return _acknowledged(ctx, messages)
+
+    return run
+
+
+def unsubscriber(kind: Kind) -> CommandFunction:
+    """UNSUBSCRIBE, PUNSUBSCRIBE or SUNSUBSCRIBE; without names from everything of the kind."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        session = ctx.session
+        registry = kind.listeners(ctx)
+        own = kind.names(session)
+        messages: list[list[object]] = []
+        for name in args[1:] or sorted(own):
+            if name in own:
+                own.remove(name)
+                ctx.channels.leave(registry, (name,), session)
+            messages.append([kind.leave, name, kind.count(session)])
+        return _acknowledged(ctx, messages or [[kind.leave, None, kind.count(session)]])
+
+    return run
+
+
+def publish(ctx: Context, args: list[bytes]) -> bytes:
+    """Send a message to a channel; returns how many received it."""
+    return integer(ctx.channels.publish(args[1], args[2]))
+
+
+def spublish(ctx: Context, args: list[bytes]) -> bytes:
+    """Send a message to a shard channel; returns how many received it."""
+    return integer(ctx.channels.publish_shard(args[1], args[2]))
+
+
+def active(kind: Kind) -> CommandFunction:
+    """PUBSUB CHANNELS or SHARDCHANNELS: channels somebody listens to."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        if len(args) > 3:
+            raise wrong_subcommand(args)
+        names = list(kind.listeners(ctx))
+        if len(args) == 3:
+            matches = compile_glob(args[2])
+            names = [name for name in names if matches(name)]
+        return ctx.reply(names)
+
+    return run
+
+
+def numbers(kind: Kind) -> CommandFunction:
+    """PUBSUB NUMSUB or SHARDNUMSUB: listeners of the named channels, a flat list."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        registry = kind.listeners(ctx)
+        reply: list[object] = []
+        for name in args[2:]:
+            reply += [name, len(registry.get(name, ()))]
+        return ctx.reply(reply)
+
+    return run
+
+
+def numpat(ctx: Context, args: list[bytes]) -> bytes:
+    """PUBSUB NUMPAT: patterns somebody listens to, each counted once."""
+    return integer(len(ctx.channels.patterns))

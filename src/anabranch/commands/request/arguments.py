@@ -1,0 +1,96 @@
+"""Reading arguments: strict integers, entry IDs, keywords.
+
+Hot commands loop over their argument list themselves; these are the shared leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.scheduling import Steps
+from anabranch.stream import entry_id
+
+__all__ = [
+    "IDS_AT_ONCE",
+    "id_argument",
+    "id_list",
+    "id_list_steps",
+    "integer",
+    "integer_or_none",
+    "natural",
+    "symmetric",
+]
+
+IDS_AT_ONCE = 1000
+"""Entry IDs that are read in one step: under a millisecond."""
+
+_SAFE_DIGITS = 19  # fewer digits cannot overflow
+_INT_MIN = -(1 << 63)
+_INT_MAX = (1 << 63) - 1
+
+
+def integer_or_none(raw: bytes) -> int | None:
+    """A signed 64-bit decimal in canonical form, or None.
+
+    Redis refuses leading zeros, ``+5``, ``-0`` and blanks; so do we.
+    """
+    if raw.isdigit() and len(raw) < _SAFE_DIGITS and raw[0] != 48:  # the everyday number
+        return int(raw)
+    if not raw or len(raw) > 20:
+        return None
+    digits = raw[1:] if raw[0] == 45 else raw
+    if not digits.isdigit() or (digits[0] == 48 and raw != b"0"):
+        return None
+    value = int(raw)
+    return value if _INT_MIN <= value <= _INT_MAX else None
+
+
+def integer(raw: bytes, text: str = texts.NOT_INTEGER) -> int:
+    """The same, raising ``text`` as an error reply."""
+    value = integer_or_none(raw)
+    if value is None:
+        raise CommandError(text)
+    return value
+
+
+def natural(raw: bytes, text: str = texts.NOT_POSITIVE) -> int:
+    """The same for what may not be negative."""
+    value = integer(raw, text)
+    if value < 0:
+        raise CommandError(text)
+    return value
+
+
+def symmetric(raw: bytes) -> int:
+    """The same for what may have its sign turned."""
+    value = integer(raw)
+    if value == _INT_MIN:
+        raise CommandError(texts.NOT_SYMMETRIC)
+    return value
+
+
+def id_list(raw_ids: Sequence[bytes]) -> list[int]:
+    """Several entry IDs; all must be right before anything is done with one."""
+    try:
+        return [entry_id.parse(raw) for raw in raw_ids]
+    except entry_id.InvalidId:
+        raise CommandError(texts.INVALID_ID) from None
+
+
+def id_list_steps(raw_ids: Sequence[bytes]) -> Steps[list[int]]:
+    """The same for very many, in short steps."""
+    ids: list[int] = []
+    for at in range(0, len(raw_ids), IDS_AT_ONCE):
+        ids += id_list(raw_ids[at : at + IDS_AT_ONCE])
+        yield
+    return ids
+
+
+def id_argument(raw: bytes, missing_seq: int = 0) -> int:
+    """An entry ID ``ms`` or ``ms-seq``; everything else is the client's error."""
+    try:
+        return entry_id.parse(raw, missing_seq)
+    except entry_id.InvalidId:
+        raise CommandError(texts.INVALID_ID) from None

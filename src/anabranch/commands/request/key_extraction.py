@@ -1,0 +1,65 @@
+"""Where the keys of a request stand: one answer for COMMAND GETKEYS, ACL checks and everybody else.
+
+A command's row tells it through key specifications. A specification that begins at a keyword is
+found by stepping over the options before it, as XREAD and XREADGROUP read their arguments: a group
+or a consumer may be called like the keyword without hiding the keys from an ACL rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request.spec import Command, KeySpec
+from anabranch.commands.stream.read_request import streams_at
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.dispatch import Dispatcher
+
+__all__ = ["command_of", "has_keys", "key_places", "keys_of"]
+
+_UNKNOWN_USE = "RW access update"  # what a command does to keys that no specification describes
+
+
+def command_of(dispatcher: Dispatcher, args: list[bytes]) -> Command | None:
+    """The row that a whole request names; None for an unknown name or sub-command."""
+    entry = dispatcher.find(args)
+    if entry is None or (entry.subcommands and len(args) > 1):
+        return None
+    return entry.command
+
+
+def has_keys(command: Command) -> bool:
+    """Whether a request of this command can name keys at all."""
+    return bool(command.keys) or command.key_positions is not None
+
+
+def key_places(command: Command, args: list[bytes]) -> list[tuple[int, str]]:
+    """Index of each key in the request, with the flags of its specification."""
+    if command.key_positions is not None:
+        flags = command.keys[0].flags if command.keys else _UNKNOWN_USE
+        return [(index, flags) for index in command.key_positions(args)]
+    return [(index, spec.flags) for spec in command.keys for index in _indices(spec, args)]
+
+
+def keys_of(command: Command, args: list[bytes]) -> list[tuple[bytes, str]]:
+    """The keys themselves, with the flags of their specifications (``RW update``)."""
+    return [(args[index], flags) for index, flags in key_places(command, args)]
+
+
+def _indices(spec: KeySpec, args: list[bytes]) -> Iterator[int]:
+    size = len(args)
+    if isinstance(spec.begin, int):
+        first = spec.begin
+    else:
+        assert spec.begin[0] == "STREAMS", "no command here has another keyword"
+        first = streams_at(args)
+    if not 0 < first < size:
+        return iter(())
+    if spec.last >= 0:
+        last = first + spec.last
+    elif spec.limit > 1:
+        last = first + (size - first) // spec.limit + spec.last
+    else:
+        last = size + spec.last
+    return iter(range(first, min(last, size - 1) + 1, spec.step))

@@ -1,0 +1,97 @@
+"""A row of the command table: what a command is called, takes, does and costs.
+
+``COMMAND``, ACL rules, arity checks, key extraction, the docs and the tests are all made from
+these rows. Adding a command means writing a function and a row in one family file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["Command", "CommandFunction", "KeySpec"]
+
+CommandFunction = Callable[["Context", list[bytes]], "bytes | None"]
+"""Gets the whole request, name first; gives the reply's bytes.
+
+None means: no reply now (the command blocked, or the client asked for silence).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """Where a command's keys stand, as COMMAND INFO describes it.
+
+    ``begin`` is an argument index, or ``(word, start)`` to search a keyword from ``start`` on
+    (negative: from the end). ``last``/``step``/``limit`` follow Redis's range rule: ``last`` is
+    relative to the first key, negative from the end; ``limit`` 2 means half of what is left.
+    """
+
+    flags: str
+    begin: int | tuple[str, int] = 1
+    last: int = 0
+    step: int = 1
+    limit: int = 0
+    notes: str = ""
+
+
+class Command:
+    """One command or sub-command.
+
+    ``arity`` counts the name; negative is a minimum. ``flags`` and ``categories`` are
+    blank-separated words as COMMAND INFO lists them (``write denyoom fast``).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: CommandFunction | None,
+        *,
+        arity: int,
+        flags: str = "",
+        categories: str = "",
+        keys: Sequence[KeySpec] = (),
+        key_positions: Callable[[list[bytes]], list[int]] | None = None,
+        since: str = "1.0.0",
+        group: str = "generic",
+        summary: str = "",
+        complexity: str = "",
+        syntax: str = "",
+        tips: Sequence[str] = (),
+        history: Sequence[tuple[str, str]] = (),
+        subcommands: Iterable[Command] = (),
+    ) -> None:
+        self.name = name  # lower case; a sub-command's own word
+        self.full_name = name  # "xgroup|create" once attached to its container
+        self.function = function
+        self.arity = arity
+        self.flags = frozenset(flags.split())
+        self.categories = frozenset(categories.split())
+        self.flag_words = flags.split()
+        self.category_words = categories.split()
+        self.keys = tuple(keys)
+        self.key_positions = key_positions
+        self.since = since
+        self.group = group
+        self.summary = summary
+        self.complexity = complexity
+        self.syntax = syntax
+        self.tips = tuple(tips)
+        self.history = tuple(history)
+        self.subcommands: dict[bytes, Command] = {}
+        for sub in subcommands:
+            sub.full_name = f"{name}|{sub.name}"
+            self.subcommands[sub.name.encode()] = sub
+        self.is_write = "write" in self.flags
+        self.is_denyoom = "denyoom" in self.flags
+        self.is_noauth = "no_auth" in self.flags
+        self.skips_monitor = bool(self.flags & {"skip_monitor", "admin"})
+        self.skips_slowlog = "skip_slowlog" in self.flags
+
+    def accepts(self, count: int) -> bool:
+        """Whether a request of ``count`` arguments, name included, fits the arity."""
+        return count == self.arity if self.arity >= 0 else count >= -self.arity

@@ -1,0 +1,204 @@
+"""The server as one of several, and odds and ends.
+
+TIME, ROLE, WAIT, WAITAOF, MONITOR, SHUTDOWN, REPLICAOF and its kin, MODULE, LOLWUT.
+There are no read-only replicas; regions replicate as equals. So other regions acknowledge a WAIT,
+and nobody if there are none; the commands that would make this server a replica are refused with a
+sentence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.errors import CommandError
+from anabranch.resp.encode import EMPTY_ARRAY, OK
+from anabranch.resp.values import Verbatim
+from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.keyspace.values import Value
+
+__all__ = [
+    "lolwut",
+    "module_list",
+    "monitor",
+    "no_replicas",
+    "replicaof",
+    "role",
+    "shutdown",
+    "time",
+    "wait",
+    "waitaof",
+]
+
+_NOT_TIMEOUT = "ERR timeout is not an integer or out of range"
+_NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+_NO_REPLICAS = (
+    "ERR this server has no read-only replicas and is nobody's: "
+    "regions replicate as equals (Active-Active)"
+)
+
+
+def time(ctx: Context, _args: list[bytes]) -> bytes:
+    """TIME."""
+    seconds, microseconds = divmod(ctx.clock.now_us(), 1_000_000)
+    return ctx.reply([str(seconds), str(microseconds)])
+
+
+def role(ctx: Context, _args: list[bytes]) -> bytes:
+    """ROLE."""
+    return ctx.reply([b"master", 0, []])
+
+
+# -- waiting for acknowledgements -------------------------------------------------------------
+
+
+def wait(ctx: Context, args: list[bytes]) -> bytes | None:
+    """WAIT numreplicas timeout: replicas are the other regions."""
+    replicas = integer(args[1])
+    timeout_ms = _timeout(args[2])
+    effect = _effect(ctx, args[3:])
+    applied, _ = _acknowledged(ctx, effect)
+    return _wait(
+        ctx, [*args[:3], *effect], ctx.reply(applied), timeout_ms, enough=applied >= replicas
+    )
+
+
+def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
+    """WAITAOF numlocal numreplicas timeout."""
+    local = integer(args[1])
+    if local not in (0, 1):
+        raise CommandError("ERR value is out of range, value must between 0 and 1")
+    replicas = integer(args[2])
+    if replicas < 0:
+        raise CommandError("ERR value is out of range, must be positive")
+    timeout_ms = _timeout(args[3])
+    persistence = ctx.host.persistence
+    if local and not persistence.is_logging:
+        raise CommandError(_NO_AOF)
+    mark = int(args[4]) if ctx.waiter is not None else persistence.mark()
+    effect = _effect(ctx, args[5:])
+    synced = persistence.is_logging and persistence.synced() >= mark
+    _, durable = _acknowledged(ctx, effect)
+    return _wait(
+        ctx,
+        [*args[:4], b"%d" % mark, *effect],
+        ctx.reply([int(synced), durable]),
+        timeout_ms,
+        enough=synced >= local and durable >= replicas,
+    )
+
+
+def _timeout(raw: bytes) -> int:
+    timeout_ms = integer(raw, _NOT_TIMEOUT)
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    return timeout_ms
+
+
+def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
+    """What others must have: what this connection had written last when the command came."""
+    if ctx.waiter is not None:
+        return kept
+    return [b"%d" % each for each in ctx.session.written or ()]
+
+
+def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
+    """How many other regions have applied it, and have it on disk; all have what is nothing."""
+    regions = ctx.host.regions
+    if regions is None:
+        return 0, 0
+    origin, number = map(int, effect) if effect else (0, 0)
+    return regions.acknowledged((origin, number))
+
+
+def _wait(
+    ctx: Context, args: list[bytes], reply: bytes, timeout_ms: int, *, enough: bool
+) -> bytes | None:
+    """Answer, or wait until more is safe; ``args`` is what runs again then."""
+    if enough or ctx.in_exec:
+        return reply
+    if ctx.waiter is not None:
+        ctx.waiter.timeout_reply = reply
+        return None
+    deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
+    ctx.block([], args, deadline_ms, _never, reply)
+    assert ctx.session.waiter is not None
+    ctx.safety_waiters[ctx.session.waiter] = None
+    return None
+
+
+def _never(_value: Value | None) -> bool:
+    """No key ends the wait."""
+    return False
+
+
+# -- watching and stopping --------------------------------------------------------------------
+
+
+def monitor(ctx: Context, _args: list[bytes]) -> bytes:
+    """MONITOR: from now on this connection sees every request."""
+    if ctx.in_exec:
+        raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
+    session = ctx.session
+    session.monitoring = True
+    session.refresh()
+    ctx.dispatcher.monitors[session] = None
+    ctx.dispatcher.guarded_by.add("monitor")
+    return OK
+
+
+def shutdown(ctx: Context, args: list[bytes]) -> None:
+    """SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]: no reply, the connection just ends."""
+    words = [arg.lower() for arg in args[1:]]
+    known = {b"save", b"nosave", b"now", b"force", b"abort"}
+    chosen = set(words)
+    if not chosen <= known or {b"save", b"nosave"} <= chosen:
+        raise CommandError(texts.SYNTAX)
+    if b"abort" in chosen:
+        if len(words) > 1:
+            raise CommandError(texts.SYNTAX)
+        raise CommandError("ERR No shutdown in progress.")
+    save = True if b"save" in chosen else False if b"nosave" in chosen else None
+    ctx.host.shutdown(save=save, now=b"now" in chosen, force=b"force" in chosen)
+
+
+# -- replication as Redis does it -------------------------------------------------------------
+
+
+def replicaof(_ctx: Context, args: list[bytes]) -> bytes:
+    """REPLICAOF host port | NO ONE."""
+    if [arg.lower() for arg in args[1:]] == [b"no", b"one"]:
+        return OK
+    raise CommandError(_NO_REPLICAS)
+
+
+def no_replicas(_ctx: Context, _args: list[bytes]) -> NoReturn:
+    """PSYNC, SYNC, REPLCONF, FAILOVER."""
+    raise CommandError(_NO_REPLICAS)
+
+
+# -- the rest ---------------------------------------------------------------------------------
+
+
+def module_list(_ctx: Context, _args: list[bytes]) -> bytes:
+    """MODULE LIST: there are none."""
+    return EMPTY_ARRAY
+
+
+_RIVER = r"""
+      ___            ___
+  ___/   \__________/   \______
+ /        ____  ___         ___\____
+ \_______/    \/   \_______/
+  \______         ______     _______
+         \_______/      \___/
+"""
+
+
+def lolwut(ctx: Context, _args: list[bytes]) -> bytes:
+    """LOLWUT: a river, its anabranches, and the version."""
+    return ctx.reply(Verbatim(f"{_RIVER}\nAnabranch ver. {__version__}\n"))

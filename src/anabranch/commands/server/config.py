@@ -1,0 +1,177 @@
+"""CONFIG GET, SET, RESETSTAT, REWRITE: settings while the server runs.
+
+``config/runtime.py`` knows the rules; here are the replies, and what a changed setting brings
+about inside the core (``apply``). What it brings about outside (ports, logs, limits of the
+process) is a wish to the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.commands.acl.rules import AclRegistry
+from anabranch.commands.pubsub.channels import event_flags
+from anabranch.commands.request import texts
+from anabranch.config.runtime import NAMES, Refused, change
+from anabranch.errors import CommandError, ConfigError
+from anabranch.keyspace.pattern import compile_glob
+from anabranch.resp.encode import OK
+from anabranch.resp.values import Map
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.config.rows import Row
+
+__all__ = ["apply", "apply_all", "config_get", "config_resetstat", "config_rewrite", "config_set"]
+
+_GLOB_SIGNS = frozenset(b"*?[")
+_NAMES: list[tuple[bytes, Row]] = [(name.encode(), row) for name, row in NAMES.items()]
+
+
+# -- what a setting brings about ----------------------------------------------------------------
+
+
+def _requirepass(ctx: Context) -> None:
+    ctx.acl.set_default_password(ctx.settings.requirepass)
+
+
+def _acl_defaults(ctx: Context) -> None:
+    ctx.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
+
+
+def _notify(ctx: Context) -> None:
+    # Letters of newer classes (arrays, hash fields) are valid; no stream ever causes such events.
+    letters = ctx.settings.notify_keyspace_events.translate(_NO_EVENTS_HERE)
+    ctx.notify_flags = event_flags(letters) or 0
+
+
+_NO_EVENTS_HERE = str.maketrans("", "", "aSTIV")
+
+
+def _slowlog(ctx: Context) -> None:
+    slowlog = ctx.region.slowlog
+    slowlog.set_threshold_us(ctx.settings.slowlog_log_slower_than)
+    slowlog.max_len = ctx.settings.slowlog_max_len
+
+
+def _latency(ctx: Context) -> None:
+    ctx.region.latency.set_threshold_ms(ctx.settings.latency_monitor_threshold)
+
+
+def _memory(ctx: Context) -> None:
+    guards = ctx.dispatcher.guarded_by
+    if ctx.settings.maxmemory:
+        guards.add("maxmemory")
+    else:
+        guards.discard("maxmemory")
+
+
+_EFFECTS: dict[str, Callable[[Context], None]] = {
+    "requirepass": _requirepass,
+    "acl-pubsub-default": _acl_defaults,
+    "notify-keyspace-events": _notify,
+    "slowlog-log-slower-than": _slowlog,
+    "slowlog-max-len": _slowlog,
+    "latency-monitor-threshold": _latency,
+    "maxmemory": _memory,
+}
+
+
+def apply(ctx: Context, name: str) -> None:
+    """Make a changed setting true, inside the core and outside; ConfigError if it cannot be."""
+    effect = _EFFECTS.get(name)
+    if effect is not None:
+        effect(ctx)
+    ctx.host.apply_setting(name)
+
+
+def apply_all(ctx: Context) -> None:
+    """The same inside the core for all settings of a start but the password, which ACL has."""
+    for name, effect in _EFFECTS.items():
+        if name != "requirepass":
+            effect(ctx)
+
+
+# -- commands -----------------------------------------------------------------------------------
+
+
+def config_get(ctx: Context, args: list[bytes]) -> bytes:
+    """CONFIG GET pattern [pattern ...]."""
+    settings = ctx.settings
+    shown: dict[bytes, tuple[bytes, Row]] = {}  # lower-case name -> as typed
+    for pattern in args[2:]:
+        if _GLOB_SIGNS.isdisjoint(pattern):
+            row = NAMES.get(pattern.lower().decode("latin-1"))
+            if row is not None:
+                shown.setdefault(pattern.lower(), (pattern, row))
+            continue
+        matches = compile_glob(pattern, ignore_case=True)
+        for name, row in _NAMES:
+            if matches(name):
+                shown.setdefault(name, (name, row))
+    return ctx.reply(Map([(name, settings.text(row.name)) for name, row in shown.values()]))
+
+
+def config_set(ctx: Context, args: list[bytes]) -> bytes:
+    """CONFIG SET name value [name value ...]: all or none."""
+    if len(args) % 2:
+        raise CommandError(texts.SYNTAX)
+    words = [arg.decode("utf-8", "surrogateescape") for arg in args[2:]]
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    if ctx.in_exec and any(name.lower() == "appendonly" for name, _ in pairs):
+        # The log would begin or end in the middle, with one half of the transaction.
+        raise _failed("appendonly", "not allowed inside a transaction")
+    settings = ctx.settings
+    try:
+        before = change(settings, pairs, protected_allowed=_may_change_protected(ctx))
+    except Refused as refusal:
+        if not refusal.known:
+            raise CommandError(
+                f"ERR Unknown option or number of arguments for CONFIG SET - '{refusal.name}'"
+            ) from None
+        raise _failed(refusal.name, refusal.reason) from None
+    done: list[str] = []
+    for name in before:
+        done.append(name)
+        try:
+            apply(ctx, name)
+        except ConfigError as problem:
+            for other, value in before.items():
+                setattr(settings, other.replace("-", "_"), value)
+            for other in done:
+                apply(ctx, other)
+            raise _failed(name, str(problem)) from None
+    return OK
+
+
+def _failed(name: str, reason: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+def _may_change_protected(ctx: Context) -> bool:
+    allowed = ctx.settings.enable_protected_configs
+    return allowed == "yes" or (allowed == "local" and ctx.session.is_local)
+
+
+def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
+    """CONFIG RESETSTAT."""
+    ctx.stats.reset()
+    for entry in ctx.dispatcher.all_entries():
+        entry.reset()
+    return OK
+
+
+def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
+    """CONFIG REWRITE: the settings of now into the file of the start."""
+    try:
+        ctx.host.rewrite_config([] if ctx.settings.aclfile else _user_lines(ctx))
+    except ConfigError as problem:
+        raise CommandError(f"ERR {problem}") from None
+    return OK
+
+
+def _user_lines(ctx: Context) -> list[list[bytes]]:
+    """Users as the file needs them; not the default user while ``requirepass`` says it all."""
+    implied = AclRegistry(ctx.settings.requirepass, ()).lines()
+    return [line.split(b" ") for line in ctx.acl.lines() if line not in implied]

@@ -1,0 +1,433 @@
+"""INFO: the figures of the server as ``name:value`` lines in sections.
+
+Names are those of Redis, so that exporters and dashboards read them; a figure that has no meaning
+here (replicas, forks, Lua) is given as Redis gives it on a server without them. What the operating
+system knows comes from ``Host.process_info``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.metrics.latency import percentile_usec
+from anabranch.resp.values import Verbatim
+from anabranch.version import REDIS_VERSION, __version__
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["human_bytes", "info"]
+
+_DEADLINES_SAMPLED_MAX = 1000
+"""Deadlines looked at for avg_ttl, per database."""
+
+_Facts = dict[str, Any]
+_Lines = list[tuple[str, object]]
+
+
+def info(ctx: Context, args: list[bytes]) -> bytes:
+    """INFO [section ...]: sections come in a fixed order, each once."""
+    asked = {name.lower().decode("latin-1") for name in args[1:]} or {"default"}
+    names = set(asked)
+    for word, group in _GROUPS.items():
+        if word in asked:
+            names |= group
+    if "replication" in names:
+        names.add("active-active")
+    facts = cast("_Facts", ctx.host.process_info())
+    sections = []
+    for name, section in _SECTIONS.items():
+        if name in names and (name not in _OF_REGIONS or ctx.host.regions is not None):
+            lines = "".join([f"{key}:{value}\r\n" for key, value in section(ctx, facts)])
+            sections.append(f"# {_TITLES.get(name) or name.capitalize()}\r\n{lines}")
+    return ctx.reply(Verbatim("\r\n".join(sections)))
+
+
+def human_bytes(count: float) -> str:
+    """A size as people read it: ``1.16M``."""
+    if count < 1024:
+        return f"{count:.0f}B"
+    for unit in "KMGTP":
+        count /= 1024
+        if count < 1024 or unit == "P":
+            break
+    return f"{count:.2f}{unit}"
+
+
+# -- one function a section -------------------------------------------------------------------
+
+
+def _server(ctx: Context, facts: _Facts) -> _Lines:
+    uptime_s = max(ctx.now_ms - ctx.stats.started_ms, 0) // 1000
+    return [
+        ("redis_version", REDIS_VERSION),
+        ("anabranch_version", __version__),
+        ("redis_git_sha1", "00000000"),
+        ("redis_git_dirty", 0),
+        ("redis_build_id", f"anabranch-{__version__}"),
+        ("redis_mode", "standalone"),
+        ("os", facts.get("os", "unknown")),
+        ("arch_bits", facts.get("arch_bits", 64)),
+        ("python_version", facts.get("python_version", "unknown")),
+        ("compiled", int(bool(facts.get("compiled", False)))),
+        ("multiplexing_api", facts.get("loop", "asyncio")),
+        ("event_loop_tasks", facts.get("event_loop_tasks", 0)),
+        ("process_id", facts.get("pid", 0)),
+        ("run_id", _run_id(facts)),
+        ("tcp_port", facts.get("tcp_port", 0)),
+        ("server_time_usec", ctx.clock.now_us()),
+        ("uptime_in_seconds", uptime_s),
+        ("uptime_in_days", uptime_s // 86400),
+        ("hz", ctx.settings.hz),
+        ("configured_hz", ctx.settings.hz),
+        ("lru_clock", ctx.now_ms // 1000 % (1 << 24)),
+        ("executable", facts.get("executable", "")),
+        ("config_file", facts.get("config_file", "")),
+    ]
+
+
+def _run_id(facts: _Facts) -> str:
+    return str(facts.get("run_id") or "0" * 40)
+
+
+def _clients(ctx: Context, _facts: _Facts) -> _Lines:
+    sessions = ctx.sessions.values()
+    waiters = ctx.keyspace.waiters
+    blocking_keys, on_nokey = waiters.blocking_keys()
+    watched = sum(len(database.watchers) for database in ctx.keyspace.databases)
+    return [
+        ("connected_clients", len(sessions)),
+        ("cluster_connections", 0),
+        ("maxclients", ctx.settings.maxclients),
+        ("client_recent_max_input_buffer", 0),
+        ("client_recent_max_output_buffer", 0),
+        ("blocked_clients", len(waiters.active)),
+        ("tracking_clients", 0),
+        (
+            "pubsub_clients",
+            sum(1 for each in sessions if each.subscriptions or each.shard_channels),
+        ),
+        ("watching_clients", sum(1 for each in sessions if each.watched)),
+        ("clients_in_timeout_table", sum(1 for each in waiters.active if each.deadline_ms)),
+        ("total_watched_keys", watched),
+        ("total_blocking_keys", blocking_keys),
+        ("total_blocking_keys_on_nokey", on_nokey),
+    ]
+
+
+def _memory(ctx: Context, facts: _Facts) -> _Lines:
+    """What data and buffers hold, as ``maxmemory`` counts it; and how large the process is."""
+    ctx.count_memory()
+    used = ctx.dispatcher.used_memory()
+    dataset = ctx.keyspace.account.used_bytes
+    buffers = facts.get("client_buffer_bytes", 0)
+    peak = max(ctx.stats.used_memory_peak, used)
+    resident = facts.get("rss_bytes", 0)
+    startup = min(facts.get("startup_rss_bytes", 0), resident)
+    total = facts.get("total_system_memory", 0)
+    maxmemory = ctx.settings.maxmemory
+    return [
+        ("used_memory", used),
+        ("used_memory_human", human_bytes(used)),
+        ("used_memory_rss", resident),
+        ("used_memory_rss_human", human_bytes(resident)),
+        ("used_memory_peak", peak),
+        ("used_memory_peak_human", human_bytes(peak)),
+        ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
+        ("used_memory_overhead", used - dataset),
+        ("used_memory_startup", startup),
+        ("used_memory_dataset", dataset),
+        ("used_memory_dataset_perc", f"{100 * dataset / max(used, 1):.2f}%"),
+        ("total_system_memory", total),
+        ("total_system_memory_human", human_bytes(total)),
+        ("used_memory_lua", 0),
+        ("used_memory_vm_eval", 0),
+        ("used_memory_lua_human", "0B"),
+        ("used_memory_scripts_eval", 0),
+        ("number_of_cached_scripts", 0),
+        ("number_of_functions", 0),
+        ("number_of_libraries", 0),
+        ("used_memory_vm_functions", 0),
+        ("used_memory_vm_total", 0),
+        ("used_memory_functions", 0),
+        ("used_memory_scripts", 0),
+        ("maxmemory", maxmemory),
+        ("maxmemory_human", human_bytes(maxmemory)),
+        ("maxmemory_policy", ctx.settings.maxmemory_policy),
+        ("mem_fragmentation_ratio", f"{resident / max(used + startup, 1):.2f}"),
+        ("mem_fragmentation_bytes", resident - used - startup),
+        ("mem_not_counted_for_evict", 0),
+        ("mem_replication_backlog", 0),
+        ("mem_clients_slaves", 0),
+        ("mem_clients_normal", buffers),
+        ("mem_aof_buffer", 0),
+        ("mem_allocator", facts.get("allocator", "python")),
+        ("active_defrag_running", 0),
+        ("lazyfree_pending_objects", 0),
+        ("lazyfreed_objects", 0),
+    ]
+
+
+def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
+    return [
+        ("loading", 0),
+        ("async_loading", 0),
+        ("current_cow_peak", 0),
+        ("current_cow_size", 0),
+        ("current_save_keys_processed", 0),
+        ("current_save_keys_total", 0),
+        ("rdb_changes_since_last_save", ctx.changes),
+        *ctx.host.persistence.facts().items(),
+        ("module_fork_in_progress", 0),
+    ]
+
+
+def _stats(ctx: Context, _facts: _Facts) -> _Lines:
+    stats = ctx.stats
+    ctx.region.sample_rates(ctx.now_ms)
+    rates = ctx.region.rates.per_second()
+    return [
+        ("total_connections_received", stats.connections_received),
+        ("total_commands_processed", stats.commands_processed),
+        ("instantaneous_ops_per_sec", round(rates.commands)),
+        ("total_net_input_bytes", stats.net_input_bytes),
+        ("total_net_output_bytes", stats.net_output_bytes),
+        ("total_net_repl_input_bytes", 0),
+        ("total_net_repl_output_bytes", 0),
+        ("instantaneous_input_kbps", f"{rates.input_bytes / 1024:.2f}"),
+        ("instantaneous_output_kbps", f"{rates.output_bytes / 1024:.2f}"),
+        ("instantaneous_input_repl_kbps", "0.00"),
+        ("instantaneous_output_repl_kbps", "0.00"),
+        ("rejected_connections", stats.rejected_connections),
+        ("sync_full", 0),
+        ("sync_partial_ok", 0),
+        ("sync_partial_err", 0),
+        ("expired_subkeys", 0),
+        ("expired_keys", stats.expired_keys),
+        ("expired_stale_perc", "0.00"),
+        ("expired_time_cap_reached_count", 0),
+        ("evicted_keys", 0),
+        ("evicted_clients", 0),
+        ("keyspace_hits", stats.keyspace_hits),
+        ("keyspace_misses", stats.keyspace_misses),
+        ("pubsub_channels", len(ctx.channels.channels)),
+        ("pubsub_patterns", len(ctx.channels.patterns)),
+        ("pubsubshard_channels", len(ctx.channels.shards)),
+        ("latest_fork_usec", 0),
+        ("total_forks", 0),
+        ("migrate_cached_sockets", 0),
+        ("slave_expires_tracked_keys", 0),
+        ("active_defrag_hits", 0),
+        ("active_defrag_misses", 0),
+        ("tracking_total_keys", 0),
+        ("tracking_total_items", 0),
+        ("tracking_total_prefixes", 0),
+        ("unexpected_error_replies", 0),
+        ("total_error_replies", stats.error_replies),
+        ("acl_access_denied_auth", stats.acl_denied_auth),
+        ("acl_access_denied_cmd", stats.acl_denied_cmd),
+        ("acl_access_denied_key", stats.acl_denied_key),
+        ("acl_access_denied_channel", stats.acl_denied_channel),
+    ]
+
+
+def _replication(ctx: Context, facts: _Facts) -> _Lines:
+    return [
+        ("role", "master"),
+        ("connected_slaves", 0),
+        ("master_failover_state", "no-failover"),
+        ("master_replid", _run_id(facts)),
+        ("master_replid2", "0" * 40),
+        ("master_repl_offset", 0),
+        ("second_repl_offset", -1),
+        ("repl_backlog_active", 0),
+        ("repl_backlog_size", 0),
+        ("repl_backlog_first_byte_offset", 0),
+        ("repl_backlog_histlen", 0),
+    ]
+
+
+def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
+    """This region, then each of the others in a line of its own, as Redis shows its replicas."""
+    regions, replica = ctx.host.regions, ctx.replica
+    assert regions is not None
+    assert replica is not None
+    facts = regions.facts()
+    me = replica.members.get(replica.region)
+    lines: _Lines = [
+        ("region", facts.pop("region")),
+        ("region_name", me.name if me is not None else ctx.settings.region_name),
+        *((name, _rounded(value)) for name, value in facts.items()),
+        ("applied", _vector(replica.vector)),
+        ("stable", _vector(replica.stable)),
+        ("marked_keys", len(replica.marked)),
+        ("idmp_collapsed", ctx.stats.idmp_collapsed),
+        ("idmp_conflicts", replica.conflicts.total),
+        ("held_tags", len(replica.conflicts)),
+        ("held_tag_bytes", replica.conflicts.size),
+        ("held_tags_dropped", replica.conflicts.dropped),
+        ("duplicate_ids", ctx.stats.duplicate_ids),
+        ("ids_ahead_ms", ctx.stats.ids_ahead_ms),
+    ]
+    for index, peer in enumerate(regions.peers()):
+        figures = {
+            "region": peer.region,
+            "name": peer.name,
+            "state": peer.state,
+            "lag_effects": peer.lag_effects,
+            "lag_bytes": peer.lag_bytes,
+            "lag_seconds": peer.lag_seconds,
+            "durable_lag_effects": peer.durable_lag_effects,
+            "receive_lag_effects": peer.receive_lag_effects,
+            "receive_lag_seconds": peer.receive_lag_seconds,
+            "round_trip_ms": peer.round_trip_ms,
+            "skew_ms": peer.skew_ms,
+            "held_batches": peer.held_count,
+            "sent_bytes": peer.counters.sent_bytes,
+            "received_bytes": peer.counters.received_bytes,
+        }
+        known = {name: _rounded(value) for name, value in figures.items() if value is not None}
+        text = ",".join(f"{name}={value}" for name, value in known.items())
+        lines.append((f"peer{index}", text))
+    return lines
+
+
+def _rounded(value: object) -> object:
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _vector(vector: Mapping[int, int]) -> str:
+    """``region.epoch=number`` of each origin."""
+    rows = sorted((region_of(each), epoch_of(each), last) for each, last in vector.items())
+    return ",".join(f"{region}.{epoch}={last}" for region, epoch, last in rows)
+
+
+def _crdt(ctx: Context, process: _Facts) -> _Lines:
+    """The same by the names that Redis Enterprise gives what is comparable."""
+    regions, replica = ctx.host.regions, ctx.replica
+    assert regions is not None
+    assert replica is not None
+    facts = regions.facts()
+    lines: _Lines = [
+        ("crdt_guid", facts["cluster_id"]),
+        ("crdt_replica_id", replica.region),
+        ("crdt_replid", _run_id(process)),
+        ("crdt_clock", replica.vector.get(replica.own, 0)),
+        ("crdt_ovc", _vector(replica.vector)),
+        ("crdt_sync_full", facts["full_catch_ups"]),
+        ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
+        ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
+        ("crdt_gc_pending", len(replica.marked)),
+        ("crdt_gc_gvc_min", _vector(replica.stable)),
+    ]
+    for peer in regions.peers():
+        lag = "unknown" if peer.lag_effects is None else peer.lag_effects
+        text = f"name={peer.name},state={peer.state},shards=1,max_ops_lag={lag},min_ops_lag={lag}"
+        lines.append((f"crdt_replica_{peer.region}", text))
+    return lines
+
+
+def _cpu(_ctx: Context, facts: _Facts) -> _Lines:
+    return [
+        ("used_cpu_sys", f"{facts.get('cpu_sys', 0.0):.6f}"),
+        ("used_cpu_user", f"{facts.get('cpu_user', 0.0):.6f}"),
+        ("used_cpu_sys_children", f"{facts.get('cpu_sys_children', 0.0):.6f}"),
+        ("used_cpu_user_children", f"{facts.get('cpu_user_children', 0.0):.6f}"),
+    ]
+
+
+def _nothing(_ctx: Context, _facts: _Facts) -> _Lines:
+    return []
+
+
+def _commandstats(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    for entry in ctx.dispatcher.all_entries():
+        calls = entry.calls
+        if calls or entry.rejected or entry.failed:
+            usec = entry.total_ns // 1000
+            figures = (
+                f"calls={calls},usec={usec},usec_per_call={usec / max(calls, 1):.2f},"
+                f"rejected_calls={entry.rejected},failed_calls={entry.failed}"
+            )
+            lines.append((f"cmdstat_{entry.command.full_name}", figures))
+    return lines
+
+
+def _errorstats(ctx: Context, _facts: _Facts) -> _Lines:
+    errors = ctx.stats.errors
+    return [(f"errorstat_{code}", f"count={errors[code]}") for code in sorted(errors)]
+
+
+def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    if not ctx.settings.latency_tracking:
+        return lines
+    percentiles = [float(word) for word in ctx.settings.latency_tracking_info_percentiles.split()]
+    for entry in ctx.dispatcher.all_entries():
+        if entry.calls:
+            figures = [
+                f"p{percentile:g}={percentile_usec(entry.histogram, percentile):.3f}"
+                for percentile in percentiles
+            ]
+            lines.append((f"latency_percentiles_usec_{entry.command.full_name}", ",".join(figures)))
+    return lines
+
+
+def _cluster(_ctx: Context, _facts: _Facts) -> _Lines:
+    return [("cluster_enabled", 0)]
+
+
+def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
+    lines: _Lines = []
+    withheld = ctx.dispatcher.withheld
+    for database in ctx.keyspace.databases:
+        keys, expires = len(database.values), len(database.deadlines)
+        is_shown = keys > 0
+        if withheld is not None and withheld.hides_some_of(database.index):
+            keys, expires = withheld.keys_left(database)
+            is_shown = True  # or it would tell that nothing is there
+        if is_shown:
+            sample = list(islice(database.deadlines.values(), _DEADLINES_SAMPLED_MAX))
+            left_ms = sum(max(at_ms - ctx.now_ms, 0) for at_ms in sample)
+            figures = (
+                f"keys={keys},expires={expires},"
+                f"avg_ttl={left_ms // max(len(sample), 1)},subexpiry=0"
+            )
+            lines.append((f"db{database.index}", figures))
+    return lines
+
+
+_SECTIONS: dict[str, Callable[[Context, _Facts], _Lines]] = {
+    "server": _server,
+    "clients": _clients,
+    "memory": _memory,
+    "persistence": _persistence,
+    "stats": _stats,
+    "replication": _replication,
+    "active-active": _active_active,
+    "crdt": _crdt,
+    "cpu": _cpu,
+    "modules": _nothing,
+    "commandstats": _commandstats,
+    "errorstats": _errorstats,
+    "latencystats": _latencystats,
+    "cluster": _cluster,
+    "keyspace": _keyspace,
+    "keysizes": _nothing,
+}
+
+_OF_REGIONS = frozenset({"active-active", "crdt"})
+"""Sections that a server of its own does not have."""
+
+_TITLES = {"cpu": "CPU", "active-active": "Active-Active", "crdt": "CRDT"}
+
+_EVERYTHING = frozenset(_SECTIONS)
+_GROUPS = {
+    "default": _EVERYTHING - {"commandstats", "latencystats", "crdt"},
+    "all": _EVERYTHING - {"modules"},
+    "everything": _EVERYTHING,
+}

@@ -1,0 +1,139 @@
+"""MEMORY: what keys and the process cost. Sizes of keys are estimates (``keyspace/memory.py``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.commands.server.info import human_bytes
+from anabranch.errors import CommandError
+from anabranch.keyspace.memory import key_bytes
+from anabranch.resp.encode import OK, null
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.resp.values import Map, Verbatim
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["doctor", "malloc_stats", "purge", "stats", "usage"]
+
+_SAMPLES_DEFAULT = 5
+_NEAR_LIMIT = 0.9
+
+
+def usage(ctx: Context, args: list[bytes]) -> bytes:
+    """MEMORY USAGE key [SAMPLES count]; 0 samples measure everything."""
+    samples = _SAMPLES_DEFAULT
+    options = args[3:]
+    while options:
+        if options[0].lower() != b"samples" or len(options) < 2:
+            raise CommandError(texts.SYNTAX)
+        samples = integer(options[1])
+        if samples < 0:
+            raise CommandError(texts.SYNTAX)
+        options = options[2:]
+    key = args[2]
+    value = ctx.lookup(key)
+    if value is None:
+        return null(ctx.resp3)
+    return integer_reply(key_bytes(key, value, samples))
+
+
+def stats(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY STATS."""
+    facts = _sizes(ctx)
+    keys = sum(len(database.values) for database in ctx.keyspace.databases)
+    used, startup, resident = facts["used"], facts["startup"], facts["resident"]
+    dataset = ctx.keyspace.account.used_bytes
+    fragments = resident - used - startup
+    pairs: list[tuple[str, object]] = [
+        ("peak.allocated", facts["peak"]),
+        ("total.allocated", used),
+        ("startup.allocated", startup),
+        ("replication.backlog", 0),
+        ("clients.slaves", 0),
+        ("clients.normal", facts["buffers"]),
+        ("cluster.links", 0),
+        ("aof.buffer", 0),
+        ("lua.caches", 0),
+        ("functions.caches", 0),
+    ]
+    for database in ctx.keyspace.databases:
+        if database.values:
+            tables = Map(
+                {
+                    "overhead.hashtable.main": database.values.__sizeof__(),
+                    "overhead.hashtable.expires": database.deadlines.__sizeof__(),
+                }
+            )
+            pairs.append((f"db.{database.index}", tables))
+    pairs += [
+        ("overhead.total", used - dataset),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", dataset // keys if keys else 0),
+        ("dataset.bytes", dataset),
+        ("dataset.percentage", 100 * dataset / max(used, 1)),
+        ("peak.percentage", 100 * used / max(facts["peak"], 1)),
+        ("allocator.allocated", used),
+        ("allocator.active", used),
+        ("allocator.resident", resident),
+        ("fragmentation", resident / max(used + startup, 1)),
+        ("fragmentation.bytes", fragments),
+    ]
+    return ctx.reply(Map(pairs))
+
+
+def _sizes(ctx: Context) -> dict[str, int]:
+    facts = ctx.host.process_info()
+    ctx.count_memory()
+    used = ctx.dispatcher.used_memory()
+    resident = _size(facts.get("rss_bytes"))
+    return {
+        "used": used,
+        "peak": max(ctx.stats.used_memory_peak, used),
+        "resident": resident,
+        "peak_resident": max(_size(facts.get("peak_rss_bytes")), resident),
+        "startup": min(_size(facts.get("startup_rss_bytes")), resident),
+        "buffers": _size(facts.get("client_buffer_bytes")),
+        "system": _size(facts.get("total_system_memory")),
+    }
+
+
+def _size(fact: object) -> int:
+    return fact if isinstance(fact, int) else 0
+
+
+def doctor(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY DOCTOR: what an operator should know, in sentences."""
+    facts = _sizes(ctx)
+    maxmemory = ctx.settings.maxmemory
+    findings = []
+    if maxmemory and facts["used"] >= _NEAR_LIMIT * maxmemory:
+        findings.append(
+            f"Data and buffers hold {human_bytes(facts['used'])} of the {human_bytes(maxmemory)} "
+            "that maxmemory allows: writes are, or soon will be, refused. Trim streams or raise it."
+        )
+    if facts["system"] and facts["resident"] >= _NEAR_LIMIT * facts["system"]:
+        findings.append(
+            f"The process uses {human_bytes(facts['resident'])} of the machine's "
+            f"{human_bytes(facts['system'])}: the system may start swapping or end it."
+        )
+    if facts["peak_resident"] > 2 * max(facts["resident"], 1):
+        findings.append(
+            f"At its peak the process used {human_bytes(facts['peak_resident'])}, now "
+            f"{human_bytes(facts['resident'])}: plan for the peak."
+        )
+    text = "\n".join(f"- {finding}" for finding in findings) or "No memory issue was found."
+    return ctx.reply(Verbatim(text + "\n"))
+
+
+def purge(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY PURGE: now rather than when the server rests."""
+    ctx.host.give_back_memory()
+    return OK
+
+
+def malloc_stats(ctx: Context, _args: list[bytes]) -> bytes:
+    """MEMORY MALLOC-STATS."""
+    return ctx.reply(Verbatim("Python's allocator keeps no statistics to show.\n"))

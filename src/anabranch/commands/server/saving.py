@@ -1,0 +1,46 @@
+"""SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF: snapshots of everything.
+
+A snapshot and the log behind it are what a start reads. BGSAVE and BGREWRITEAOF therefore do the
+same: the log before the snapshot is superfluous afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from anabranch.commands.request import texts
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, integer
+from anabranch.resp.values import Status
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["bgrewriteaof", "bgsave", "lastsave", "save"]
+
+
+def save(ctx: Context, _args: list[bytes]) -> bytes:
+    """SAVE: everybody waits."""
+    ctx.host.persistence.save()
+    return OK
+
+
+def bgsave(ctx: Context, args: list[bytes]) -> bytes:
+    """BGSAVE [SCHEDULE]."""
+    schedule = len(args) == 2 and args[1].lower() == b"schedule"
+    if len(args) > 1 and not schedule:
+        raise CommandError(texts.SYNTAX)
+    started = ctx.host.persistence.begin_save(schedule=schedule)
+    return ctx.reply(Status(f"Background saving {'started' if started else 'scheduled'}"))
+
+
+def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
+    """BGREWRITEAOF."""
+    started = ctx.host.persistence.begin_save(rewrite=True)
+    how = "started" if started else "scheduled"
+    return ctx.reply(Status(f"Background append only file rewriting {how}"))
+
+
+def lastsave(ctx: Context, _args: list[bytes]) -> bytes:
+    """LASTSAVE: when the newest snapshot was taken, or the server was started, in Unix time."""
+    return integer(cast(int, ctx.host.persistence.facts()["rdb_last_save_time"]))

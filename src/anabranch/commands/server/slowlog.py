@@ -1,0 +1,41 @@
+"""SLOWLOG: reading and emptying the log of slow requests (``metrics/slowlog.py``)."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request.arguments import integer_or_none
+from anabranch.commands.request.help import wrong_subcommand
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, integer
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["get", "length", "reset"]
+
+_COUNT_DEFAULT = 10
+
+
+def get(ctx: Context, args: list[bytes]) -> bytes:
+    """SLOWLOG GET [count]; -1 asks for all."""
+    if len(args) > 3:
+        raise wrong_subcommand(args)
+    count = integer_or_none(args[2]) if len(args) == 3 else _COUNT_DEFAULT
+    if count is None or count < -1:
+        raise CommandError("ERR count should be greater than or equal to -1")
+    entries = ctx.region.slowlog.entries
+    shown = islice(entries, len(entries) if count == -1 else min(count, len(entries)))
+    return ctx.reply([list(entry) for entry in shown])
+
+
+def length(ctx: Context, _args: list[bytes]) -> bytes:
+    """SLOWLOG LEN."""
+    return integer(len(ctx.region.slowlog.entries))
+
+
+def reset(ctx: Context, _args: list[bytes]) -> bytes:
+    """SLOWLOG RESET."""
+    ctx.region.slowlog.reset()
+    return OK

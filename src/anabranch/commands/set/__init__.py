@@ -1,0 +1,1 @@
+"""Sets: SADD, SREM, SINTER and their kin."""

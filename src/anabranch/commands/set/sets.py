@@ -1,0 +1,155 @@
+"""Sets: members are added, removed, moved, drawn and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.generic.values import peek_as, read_as, write_as
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import natural, symmetric
+from anabranch.commands.request.spec import CommandFunction
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import SetValue
+from anabranch.resp.encode import EMPTY_ARRAY, ONE, ZERO, bulk, integer, null
+from anabranch.resp.values import SetReply
+
+__all__ = [
+    "combined",
+    "sadd",
+    "scard",
+    "sismember",
+    "smembers",
+    "smismember",
+    "smove",
+    "spop",
+    "srandmember",
+    "srem",
+]
+
+
+def _members(value: SetValue | None) -> set[bytes]:
+    return set() if value is None else value.members
+
+
+def sadd(ctx: Context, args: list[bytes]) -> bytes:
+    """Add members to a set; returns how many were new."""
+    known = _members(write_as(ctx, args[1], SetValue))
+    fresh = [member for member in dict.fromkeys(args[2:]) if member not in known]
+    if fresh:
+        ctx.emit(kinds.AddMembers(ctx.db.index, args[1], fresh))
+        ctx.changes += len(fresh)
+    return integer(len(fresh))
+
+
+def _remove(ctx: Context, key: bytes, members: list[bytes], event: str = "srem") -> None:
+    if members:
+        ctx.emit(kinds.RemoveMembers(ctx.db.index, key, members, event))
+        ctx.changes += len(members)
+
+
+def srem(ctx: Context, args: list[bytes]) -> bytes:
+    """Remove members from a set; returns how many were there."""
+    known = _members(write_as(ctx, args[1], SetValue))
+    gone = [member for member in dict.fromkeys(args[2:]) if member in known]
+    _remove(ctx, args[1], gone)
+    return integer(len(gone))
+
+
+def smove(ctx: Context, args: list[bytes]) -> bytes:
+    """Move a member from one set to another."""
+    source, target, member = args[1:]
+    value = ctx.lookup(source)
+    if value is None:
+        return ZERO
+    known = _members(peek_as(value, SetValue))
+    there = _members(peek_as(ctx.lookup(target), SetValue))
+    if member not in known:
+        return ZERO
+    if source != target:
+        _remove(ctx, source, [member])
+        if member not in there:
+            ctx.emit(kinds.AddMembers(ctx.db.index, target, [member]))
+            ctx.changes += 1
+    return ONE
+
+
+def smembers(ctx: Context, args: list[bytes]) -> bytes:
+    """All members of a set."""
+    return ctx.reply(SetReply(sorted(_members(read_as(ctx, args[1], SetValue)))))
+
+
+def scard(ctx: Context, args: list[bytes]) -> bytes:
+    """How many members a set has."""
+    return integer(len(_members(read_as(ctx, args[1], SetValue))))
+
+
+def sismember(ctx: Context, args: list[bytes]) -> bytes:
+    """Whether something is a member of a set."""
+    return ONE if args[2] in _members(read_as(ctx, args[1], SetValue)) else ZERO
+
+
+def smismember(ctx: Context, args: list[bytes]) -> bytes:
+    """Which of some are members of a set."""
+    known = _members(read_as(ctx, args[1], SetValue))
+    return ctx.reply([int(member in known) for member in args[2:]])
+
+
+def combined(combine: Callable[[Any, Any], Any]) -> CommandFunction:
+    """SINTER, SUNION or SDIFF."""
+
+    def run(ctx: Context, args: list[bytes]) -> bytes:
+        sets = [_members(read_as(ctx, key, SetValue)) for key in args[1:]]
+        return ctx.reply(SetReply(sorted(reduce(combine, sets))))
+
+    return run
+
+
+def _drawn(ctx: Context, members: set[bytes], count: int) -> list[bytes]:
+    """So many different members by chance."""
+    left = sorted(members)
+    for at in range(min(count, len(left))):
+        other = at + ctx.host.random_below(len(left) - at)
+        left[at], left[other] = left[other], left[at]
+    return left[:count]
+
+
+def spop(ctx: Context, args: list[bytes]) -> bytes:
+    """Take members out of a set by chance: one, or several."""
+    if len(args) > 3:
+        raise CommandError(texts.SYNTAX)
+    count = None
+    if len(args) == 3:
+        count = natural(args[2])
+    value = write_as(ctx, args[1], SetValue)
+    if value is None:
+        return null(ctx.resp3) if count is None else ctx.reply(SetReply(()))
+    taken = _drawn(ctx, value.members, 1 if count is None else count)
+    _remove(ctx, args[1], taken, "spop")
+    return bulk(taken[0]) if count is None else ctx.reply(SetReply(taken))
+
+
+def srandmember(ctx: Context, args: list[bytes]) -> bytes:
+    """Members of a set by chance; with a negative count the same may come again."""
+    if len(args) > 3:
+        raise CommandError(texts.SYNTAX)
+    count = None
+    if len(args) == 3:
+        count = symmetric(args[2])
+    value = read_as(ctx, args[1], SetValue)
+    if value is None:
+        return null(ctx.resp3) if count is None else EMPTY_ARRAY
+    if count is None:
+        return bulk(_drawn(ctx, value.members, 1)[0])
+    if count >= 0:
+        return ctx.reply(_drawn(ctx, value.members, count))
+    if -count > _REPEATED_MAX:
+        raise CommandError("ERR value is out of range")
+    members = sorted(value.members)
+    return ctx.reply([members[ctx.host.random_below(len(members))] for _ in range(-count)])
+
+
+_REPEATED_MAX = 1_000_000

@@ -1,0 +1,355 @@
+"""XADD: the one command that adds entries."""
+
+from __future__ import annotations
+
+from hiredis import pack_command
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import id_argument
+from anabranch.commands.stream.options import (
+    POLICIES,
+    limit_argument,
+    settle_trim,
+    trim_stream,
+    trim_threshold,
+)
+from anabranch.effects import kinds
+from anabranch.effects.apply_stream import append_entry
+from anabranch.effects.merge_stream import add_to
+from anabranch.errors import CommandError
+from anabranch.resp.encode import bulk, null
+from anabranch.stream.content_id import content_id
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.references import Policy
+from anabranch.stream.regional_id import automatic_id, sequence_in
+from anabranch.stream.stream import Stream
+from anabranch.stream.trimming import TrimRule
+
+__all__ = ["xadd"]
+
+ENTRY_BYTES_MAX = 1 << 30
+"""Redis's limit on the payload of one entry."""
+
+_NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+_ZERO_ID = "ERR The ID specified in XADD must be greater than 0-0"
+_EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
+_TOO_LARGE = "ERR Elements are too large to be stored"
+_FULL_ID = "ERR Full IDs are not accepted while xadd-id-uniqueness-mode is strict; use * or <ms>"
+_IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
+_IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
+
+
+_LENGTH_LINES = [b"\r\n$%d\r\n" % length for length in range(256)]
+"""What stands between an argument and the next one of a given length."""
+
+_SEQUENCE_SIZE = 1024
+_SEQUENCE = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
+_SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one to count from zero
+
+
+class _AddOptions:
+    """What stands between the key and the fields of an XADD."""
+
+    __slots__ = ("fields_at", "given_id", "iid", "ms", "nomkstream", "pid", "policy", "trim")
+
+    def __init__(self) -> None:
+        self.nomkstream = False
+        self.policy: Policy | None = None
+        self.trim: TrimRule | None = None
+        self.pid = b""
+        self.iid = b""  # empty with a pid: derive it from the content
+        self.given_id: int | None = None  # None: automatic
+        self.ms: int | None = None  # ms-*
+        self.fields_at = 0
+
+
+def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
+    """Read options until the ID: the first token that is no option is the ID."""
+    options = _AddOptions()
+    rule = TrimRule()
+    limit: int | None = None
+    index = 2
+    last = len(args) - 1
+    while index <= last:
+        raw = args[index]
+        if raw == b"*":
+            break
+        word = raw.upper()
+        more = last - index
+        if word in (b"MAXLEN", b"MINID") and more:
+            index = trim_threshold(rule, word, args, index)
+        elif word == b"LIMIT" and more:
+            limit = limit_argument(args[index + 1])
+            index += 2
+        elif word == b"NOMKSTREAM":
+            options.nomkstream = True
+            index += 1
+        elif word in POLICIES and options.policy is None:
+            options.policy = POLICIES[word]
+            index += 1
+        elif (word == b"IDMP" and more >= 2) or (word == b"IDMPAUTO" and more):
+            index = _idmp_option(options, word, args, index)
+        else:
+            if raw.endswith(b"-*"):
+                options.ms = id_argument(raw[:-2]) >> SEQ_BITS
+                if b"-" in raw[:-2]:
+                    raise CommandError(texts.INVALID_ID)
+            elif ctx.replica is None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
+                options.given_id = id_argument(raw)
+            elif b"-" not in raw:
+                options.ms = id_argument(raw) >> SEQ_BITS
+            else:
+                options.given_id = id_argument(raw)
+                if ctx.settings.xadd_id_uniqueness_mode == "strict":
+                    raise CommandError(_FULL_ID)
+            break
+    if options.pid and (options.given_id is not None or options.ms is not None):
+        raise CommandError(_IDMP_NOT_AUTO)
+    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
+    if rule.maxlen is not None or rule.minid is not None:
+        rule.policy = options.policy or Policy.KEEPREF
+        options.trim = rule
+    options.fields_at = index + 1
+    return options
+
+
+def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: int) -> int:
+    if options.pid:
+        raise CommandError(_IDMP_TWICE)
+    name = word.decode()
+    options.pid = args[index + 1]
+    if not options.pid:
+        raise CommandError(f"ERR syntax error, {name} requires a non-empty producer ID")
+    if word == b"IDMPAUTO":
+        return index + 2
+    options.iid = args[index + 2]
+    if not options.iid:
+        raise CommandError("ERR syntax error, IDMP requires a non-empty idempotent ID")
+    return index + 3
+
+
+def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
+    """The ID of a new entry above ``last``, by the rules of the form that was given."""
+    if last == MAX_ID:
+        raise CommandError(_EXHAUSTED)
+    if options.given_id is not None:
+        new = options.given_id
+    elif options.ms is None:
+        return max(now_ms << SEQ_BITS, last + 1)
+    elif options.ms != last >> SEQ_BITS:
+        new = options.ms << SEQ_BITS
+    elif last & MAX_SEQ == MAX_SEQ:
+        raise CommandError(_NOT_ABOVE)
+    else:
+        new = last + 1
+    if new <= last:
+        raise CommandError(_NOT_ABOVE)
+    return new
+
+
+def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
+    """The same where several regions write, see :mod:`anabranch.stream.regional_id`."""
+    replica = ctx.replica
+    assert replica is not None
+    if options.given_id is None and options.ms is None:
+        if ctx.clock_refusal:
+            raise CommandError(ctx.clock_refusal)
+        return automatic_id(replica.own, ctx.now_ms, last)
+    if options.given_id is not None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
+        return _next_id(options, last, ctx.now_ms)
+    assert options.ms is not None
+    new = sequence_in(replica.own, options.ms, last)
+    if options.ms < last >> SEQ_BITS or new >> SEQ_BITS != options.ms:
+        raise CommandError(_NOT_ABOVE)
+    return new
+
+
+def _id_head(ms: int, seq_digits: int) -> bytes:
+    """``$length``, millisecond and dash of an ID: the same for many IDs of one millisecond."""
+    prefix = b"%d-" % ms
+    return b"$%d\r\n%b" % (len(prefix) + seq_digits, prefix)
+
+
+# fmt: off
+def _two_fields(head: bytes, words: list[bytes]) -> bytes:
+    _, _, _, a, b, c, d = words
+    line = _LENGTH_LINES
+    return b"".join((
+        b"*2\r\n", head, b"*4",
+        line[len(a)], a, line[len(b)], b,
+        line[len(c)], c, line[len(d)], d, b"\r\n",
+    ))
+
+
+def _three_fields(head: bytes, words: list[bytes]) -> bytes:
+    _, _, _, a, b, c, d, e, f = words
+    line = _LENGTH_LINES
+    return b"".join((
+        b"*2\r\n", head, b"*6",
+        line[len(a)], a, line[len(b)], b,
+        line[len(c)], c, line[len(d)], d,
+        line[len(e)], e, line[len(f)], f, b"\r\n",
+    ))
+# fmt: on
+
+
+_FRAGMENTS = {4: _two_fields, 6: _three_fields}
+"""Entries of a few fields, written without a loop: half the time of ``pack_command``.
+
+An argument too long for the table of lengths raises IndexError.
+"""
+
+
+def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Append an entry; see docs/compatibility.md for the order of checks.
+
+    The most frequent command of all, so it is one function: look-ups and the node limits are
+    written out, and ``XADD key * field value ...`` never meets the options.
+    """
+    key = args[1]
+    now_ms = ctx.now_ms
+    database = ctx.db
+    stream = database.values.get(key)
+    options = None
+    if args[2] == b"*":
+        words = args
+        if not len(args) & 1:
+            raise texts.wrong_arity("xadd")
+        if database.deadlines or type(stream) is not Stream:
+            stream = ctx.stream(key)
+        last = 0 if stream is None else stream.last_id
+        entry_id = ctx.now_id
+        if ctx.replica is not None:
+            if ctx.clock_refusal:
+                raise CommandError(ctx.clock_refusal)
+            entry_id = automatic_id(ctx.replica.own, now_ms, last)
+        elif entry_id <= last:
+            entry_id = last + 1
+            if last == MAX_ID:
+                raise CommandError(_EXHAUSTED)
+    else:
+        options = _add_options(ctx, args)
+        words = args[options.fields_at - 3 :]
+        if len(words) < 5 or not len(words) & 1:
+            raise texts.wrong_arity("xadd")
+        if options.given_id == 0:
+            raise CommandError(_ZERO_ID)
+        stream = ctx.stream(key)
+        if stream is None or options.pid:
+            answer = _answered(ctx, key, stream, options, words[3:])
+            if answer is not None:
+                return answer
+        last = 0 if stream is None else stream.last_id
+        if ctx.replica is None:
+            entry_id = _next_id(options, last, now_ms)
+        else:
+            entry_id = _next_regional_id(ctx, options, last)
+    seq = entry_id - ctx.now_id
+    if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
+        ms = now_ms
+        end = _SEQUENCE[seq]
+    else:
+        ms = entry_id >> SEQ_BITS
+        seq = entry_id & MAX_SEQ
+        end = b"%d\r\n" % seq
+        ctx.stats.ids_ahead_ms = max(ctx.stats.ids_ahead_ms, ms - now_ms)
+    if ms != ctx.id_heads_ms:
+        ctx.id_heads_ms = ms
+        ctx.id_heads = [None] * _SEQUENCE_TEXT_MAX
+    head = ctx.id_heads[len(end)]
+    if head is None:
+        head = ctx.id_heads[len(end)] = _id_head(ms, len(end) - 2)
+    reply = head + end
+    count = len(words) - 3
+    try:
+        if count == 2:
+            a, b = words[3], words[4]
+            line = _LENGTH_LINES
+            fragment = b"".join(
+                (b"*2\r\n", reply, b"*2", line[len(a)], a, line[len(b)], b, b"\r\n")
+            )
+        else:
+            fragment = _FRAGMENTS[count](reply, words)
+    except (KeyError, IndexError):  # many fields, or a long one
+        fragment = b"*2\r\n" + reply + pack_command(tuple(words[3:]))  # type: ignore[arg-type]
+        if len(fragment) > ctx.added_bytes_max:
+            raise CommandError(_TOO_LARGE) from None
+        if stream is not None and not stream.is_due:  # what is long is counted at once
+            ctx.keyspace.account.changed(stream)
+    size = len(fragment) - len(reply)
+    if size > ENTRY_BYTES_MAX and sum(map(len, words[3:])) > ENTRY_BYTES_MAX:
+        raise CommandError(_TOO_LARGE)
+    settings = ctx.settings
+    if stream is None:
+        stream = ctx.create_stream(key)
+    stream.accessed_ms = now_ms
+    # entry_weight() without the call; size counts the four bytes of "*2" before the ID too.
+    weight = size - 8 if count == 2 else (size - 4 * count) >> 1
+    tail = stream.local.tail
+    opens = (
+        tail is None
+        or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
+        or tail.weight + weight >= settings.stream_node_max_bytes > 0
+    )
+    if ctx.before is not None or ctx.notify_flags:
+        ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+    elif ctx.replica is not None:
+        _add_regional(
+            ctx, stream, kinds.Add(database.index, key, entry_id, fragment, weight, opens)
+        )
+    else:
+        append_entry(database, key, stream, entry_id, fragment, weight, opens)
+        if ctx.record is not None:
+            ctx.record(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+    ctx.changes += 1
+    if options is not None:
+        if options.pid:
+            ctx.emit(
+                kinds.Remember(database.index, key, options.pid, options.iid, entry_id, now_ms)
+            )
+        if options.trim is not None:
+            trim_stream(ctx, key, options.trim)
+    return reply
+
+
+def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
+    """What emitting comes to where several regions write, without looking the stream up again."""
+    replica = ctx.replica
+    assert replica is not None
+    replica.begin_own()
+    own, number = replica.own, replica.number
+    effect.position = stream.local.next_position or number
+    add_to(ctx.keyspace, stream, effect)
+    replica.touches.recent[effect.db, effect.key, own] = number
+    replica.vector[own] = number
+    ctx.session.written = own, number
+    if ctx.record is not None:
+        ctx.record(effect)
+
+
+def _answered(
+    ctx: Context,
+    key: bytes,
+    stream: Stream | None,
+    options: _AddOptions,
+    pairs: list[bytes],
+) -> bytes | None:
+    """The reply of an XADD that adds nothing: NOMKSTREAM without a key, or a known producer's ID.
+
+    Settles ``options.iid`` on the way, deriving it from the content for IDMPAUTO.
+    """
+    if stream is None and options.nomkstream:
+        return null(ctx.resp3)
+    if not options.pid:
+        return None
+    if not options.iid:
+        options.iid = content_id(pairs)
+    if stream is None:
+        return None
+    known = stream.producers.find(options.pid, options.iid, ctx.now_ms)
+    if known is None:
+        return None
+    ctx.emit(kinds.CountDuplicate(ctx.db.index, key))
+    ctx.changes += 1
+    return bulk(b"%d-%d" % (known >> SEQ_BITS, known & MAX_SEQ))

@@ -1,0 +1,155 @@
+"""XGROUP: creating, moving and destroying consumer groups and their consumers."""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import id_argument, integer
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, ONE, ZERO
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.group import Group
+from anabranch.stream.stream import Stream
+
+__all__ = ["create", "create_consumer", "delete_consumer", "destroy", "set_id"]
+
+_KEY_NEEDED = (
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to "
+    "use the MKSTREAM option to create an empty stream automatically."
+)
+
+_CREATE_ARGS_MAX = 8
+_SET_ID_ARGS_MAX = 7
+"""More arguments are an option given twice. Redis counts them behind its look at the key."""
+
+
+def _wrong_form(args: list[bytes]) -> CommandError:
+    return CommandError(
+        b"ERR unknown subcommand or wrong number of arguments for '%b'. Try XGROUP HELP." % args[1]
+    )
+
+
+def _start_and_read(args: list[bytes], *, mkstream_allowed: bool) -> tuple[bool, int | None]:
+    """``[MKSTREAM] [ENTRIESREAD n]`` behind the ID: whether to create, and entries-read."""
+    mkstream = False
+    entries_read: int | None = None
+    index = 5
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"MKSTREAM" and mkstream_allowed:
+            mkstream = True
+            index += 1
+        elif word == b"ENTRIESREAD" and index + 1 < len(args):
+            value = integer(args[index + 1])
+            if value < -1:
+                raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
+            entries_read = None if value == -1 else value
+            index += 2
+        else:
+            raise _wrong_form(args)
+    return mkstream, entries_read
+
+
+def _existing_stream(ctx: Context, key: bytes) -> Stream:
+    stream = ctx.stream(key)
+    if stream is None:
+        raise CommandError(_KEY_NEEDED)
+    return stream
+
+
+def _existing_group(ctx: Context, args: list[bytes]) -> tuple[Stream, Group]:
+    stream = _existing_stream(ctx, args[2])
+    group = stream.groups.get(args[3])
+    if group is None:
+        raise CommandError(
+            b"NOGROUP No such consumer group '%b' for key name '%b'"
+            % (texts.shown(args[3]), texts.shown(args[2]))
+        )
+    return stream, group
+
+
+def create(ctx: Context, args: list[bytes]) -> bytes:
+    """XGROUP CREATE."""
+    mkstream, entries_read = _start_and_read(args, mkstream_allowed=True)
+    key, name, raw = args[2], args[3], args[4]
+    stream = ctx.stream(key)
+    if stream is None and not mkstream:
+        raise CommandError(_KEY_NEEDED)
+    if len(args) > _CREATE_ARGS_MAX:
+        raise _wrong_form(args)
+    start: int | None
+    if raw == b"$":
+        # With several regions: whatever this one has not seen, even if its ID is lower.
+        start = None if ctx.replica else 0 if stream is None else stream.last_id
+    else:
+        start = id_argument(raw)
+    if stream is not None and name in stream.groups:
+        raise CommandError("BUSYGROUP Consumer Group name already exists")
+    db = ctx.db.index
+    if stream is None:
+        stream = ctx.create_stream(key)
+    added = stream.entries_added
+    ctx.emit(kinds.CreateGroup(db, key, name, start, _clamped(entries_read, added)))
+    ctx.changes += 1
+    return OK
+
+
+def _clamped(entries_read: int | None, added: int) -> int | None:
+    return None if entries_read is None else min(entries_read, added)
+
+
+def set_id(ctx: Context, args: list[bytes]) -> bytes:
+    """XGROUP SETID; unlike CREATE it takes ``-`` and ``+`` too, as Redis does."""
+    _, entries_read = _start_and_read(args, mkstream_allowed=False)
+    stream, _ = _existing_group(ctx, args)
+    if len(args) > _SET_ID_ARGS_MAX:
+        raise _wrong_form(args)
+    raw = args[4]
+    last_id: int | None
+    if raw == b"$":
+        last_id = None if ctx.replica else stream.last_id
+    elif raw in (b"-", b"+"):
+        last_id = MIN_ID if raw == b"-" else MAX_ID
+    else:
+        last_id = id_argument(raw)
+    ctx.emit(
+        kinds.SetGroup(
+            ctx.db.index, args[2], args[3], last_id, _clamped(entries_read, stream.entries_added)
+        )
+    )
+    ctx.changes += 1
+    return OK
+
+
+def destroy(ctx: Context, args: list[bytes]) -> bytes:
+    """XGROUP DESTROY."""
+    stream = _existing_stream(ctx, args[2])
+    if args[3] not in stream.groups:
+        return ZERO
+    ctx.emit(kinds.DestroyGroup(ctx.db.index, args[2], args[3]))
+    ctx.changes += 1
+    return ONE
+
+
+def create_consumer(ctx: Context, args: list[bytes]) -> bytes:
+    """XGROUP CREATECONSUMER."""
+    _, group = _existing_group(ctx, args)
+    if args[4] in group.consumers:
+        return ZERO
+    ctx.emit(kinds.CreateConsumer(ctx.db.index, args[2], args[3], args[4], ctx.now_ms))
+    ctx.changes += 1
+    return ONE
+
+
+def delete_consumer(ctx: Context, args: list[bytes]) -> bytes:
+    """XGROUP DELCONSUMER; replies how many pending entries were discarded."""
+    _, group = _existing_group(ctx, args)
+    consumer = group.consumers.get(args[4])
+    if consumer is None:
+        return ZERO
+    pending = consumer.pending_count
+    ctx.emit(kinds.DeleteConsumer(ctx.db.index, args[2], args[3], args[4]))
+    ctx.changes += 1
+    return integer_reply(pending)

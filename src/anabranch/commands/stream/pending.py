@@ -1,0 +1,394 @@
+"""The pending entries of a group: XACK, XNACK, XPENDING, XCLAIM, XAUTOCLAIM."""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import (
+    IDS_AT_ONCE,
+    id_argument,
+    id_list,
+    id_list_steps,
+    integer,
+    integer_or_none,
+)
+from anabranch.commands.stream.options import (
+    interval_start,
+    stream_and_group,
+)
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import ZERO, array_header, bulk
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.scheduling import Steps
+from anabranch.stream.entry_id import MAX_ID, InvalidId, parse, text
+from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.pending import PendingEntry
+from anabranch.stream.stream import Stream
+
+__all__ = ["xack", "xautoclaim", "xclaim", "xnack"]
+
+AUTOCLAIM_COUNT = 100
+"""COUNT of XAUTOCLAIM when not given."""
+
+AUTOCLAIM_COUNT_MAX = 1 << 40
+"""More than this Redis cannot allocate room for; nobody can have that many pending entries."""
+
+AUTOCLAIM_ATTEMPTS = 10
+"""Pending entries that XAUTOCLAIM examines for each one it may report."""
+
+
+def xack(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Acknowledge entries; replies how many were pending."""
+    stream = ctx.stream(args[1])
+    group = None if stream is None else stream.groups.get(args[2])
+    if group is None:
+        return ZERO
+    if len(args) > IDS_AT_ONCE:
+        return ctx.in_slices(args, _xack(ctx, args))
+    return _acknowledge(ctx, args, group, id_list(args[3:]))
+
+
+def _xack(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(args[3:])
+    stream = ctx.stream(args[1])
+    group = None if stream is None else stream.groups.get(args[2])
+    return [ZERO if group is None else _acknowledge(ctx, args, group, ids)]
+
+
+def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) -> bytes:
+    acked = group.pending_among(ids)
+    if not acked:
+        return ZERO
+    before = group.pending_count
+    ctx.emit(kinds.Acknowledge(ctx.db.index, args[1], args[2], acked))
+    done = before - group.pending_count  # several regions may have used one ID
+    ctx.changes += done
+    return integer_reply(done)
+
+
+# -- XNACK ------------------------------------------------------------------------------------
+
+
+class _NackOptions:
+    """What XNACK's arguments say."""
+
+    __slots__ = ("force", "ids", "mode", "retry_count")
+
+    def __init__(self) -> None:
+        self.mode = b""
+        self.ids: list[bytes] | None = None
+        self.retry_count: int | None = None
+        self.force = False
+
+
+def _nack_options(args: list[bytes]) -> _NackOptions:
+    options = _NackOptions()
+    options.mode = args[3].upper()
+    if options.mode not in (b"SILENT", b"FAIL", b"FATAL"):
+        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
+    index = 4
+    while index < len(args):
+        word = args[index].upper()
+        more = len(args) - index - 1
+        if word == b"IDS" and more:  # the last of several blocks counts
+            count = integer_or_none(args[index + 1])
+            if count is None or not 0 < count <= (1 << 31) - 1:
+                raise CommandError("ERR numids must be a positive integer")
+            options.ids = args[index + 2 : index + 2 + count]
+            if len(options.ids) < count:
+                raise CommandError("ERR number of IDs doesn't match numids")
+            index += 2 + count
+        elif word == b"RETRYCOUNT" and more:
+            options.retry_count = integer(args[index + 1])
+            if options.retry_count < 0:
+                raise CommandError("ERR Invalid RETRYCOUNT value, must be >= 0")
+            index += 2
+        elif word == b"FORCE":
+            options.force = True
+            index += 1
+        else:
+            raise CommandError(b"ERR Unrecognized XNACK option '%b'" % texts.shown(args[index]))
+    if options.ids is None:
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    return options
+
+
+def _nacked_count(options: _NackOptions, entry: PendingEntry | None) -> int:
+    """The delivery count of a released entry (``entry`` None: made pending by FORCE)."""
+    if options.retry_count is not None:
+        return options.retry_count
+    if options.mode == b"FATAL":
+        return MAX_DELIVERIES
+    if entry is None:
+        return 0
+    return max(entry.delivery_count - 1, 0) if options.mode == b"SILENT" else entry.delivery_count
+
+
+def xnack(ctx: Context, args: list[bytes]) -> bytes:
+    """Give entries back: pending without an owner, first in line for the next CLAIM."""
+    key, name = args[1], args[2]
+    stream, group = stream_and_group(ctx, key, name)
+    options = _nack_options(args)
+    assert options.ids is not None
+    handled = 0
+    for entry_id in id_list(options.ids):
+        for found, entry in stream.claimable(group, entry_id):
+            if entry is not None:
+                region = group.region_of(entry)
+            elif found is not None and options.force:
+                region = found[0]
+            else:
+                continue
+            # One effect per occurrence: a repeated ID moves to the tail, and counts down, again.
+            row = (entry_id, region, 0, _nacked_count(options, entry))
+            ctx.emit(kinds.Assign(ctx.db.index, key, name, None, [row]))
+            handled += 1
+    ctx.changes += handled
+    return integer_reply(handled)
+
+
+# -- XCLAIM -----------------------------------------------------------------------------------
+
+
+class _ClaimOptions:
+    """The options of XCLAIM; None where not given."""
+
+    __slots__ = ("delivery_ms", "force", "justid", "last_id", "retry_count")
+
+    def __init__(self) -> None:
+        self.delivery_ms: int | None = None
+        self.retry_count: int | None = None
+        self.force = False
+        self.justid = False
+        self.last_id = 0
+
+
+def _claim_ids(args: list[bytes]) -> list[int]:
+    """Arguments from the fifth on are IDs until one does not parse; the rest are options."""
+    ids = []
+    for raw in args[5:]:
+        try:
+            ids.append(parse(raw))
+        except InvalidId:
+            break
+    return ids
+
+
+def _claim_options(args: list[bytes], index: int, now_ms: int) -> _ClaimOptions:
+    options = _ClaimOptions()
+    while index < len(args):
+        word = args[index].upper()
+        more = index + 1 < len(args)
+        if word == b"FORCE":
+            options.force = True
+        elif word == b"JUSTID":
+            options.justid = True
+        elif word in (b"IDLE", b"TIME", b"RETRYCOUNT") and more:
+            value = integer(
+                args[index + 1], f"ERR Invalid {word.decode()} option argument for XCLAIM"
+            )
+            if word == b"IDLE":
+                options.delivery_ms = now_ms - value
+            elif word == b"TIME":
+                options.delivery_ms = value
+            else:
+                options.retry_count = value
+            index += 1
+        elif word == b"LASTID" and more:
+            options.last_id = id_argument(args[index + 1])
+            index += 1
+        else:
+            raise CommandError(b"ERR Unrecognized XCLAIM option '%b'" % texts.shown(args[index]))
+        index += 1
+    if options.delivery_ms is not None and not 0 <= options.delivery_ms <= now_ms:
+        options.delivery_ms = now_ms
+    return options
+
+
+def _min_idle(raw: bytes, command: str) -> int:
+    return max(integer(raw, f"ERR Invalid min-idle-time argument for {command}"), 0)
+
+
+def xclaim(ctx: Context, args: list[bytes]) -> bytes:
+    """Take over pending entries by ID."""
+    key, name, consumer = args[1], args[2], args[3]
+    stream, group = stream_and_group(ctx, key, name)
+    min_idle = _min_idle(args[4], "XCLAIM")
+    ids = _claim_ids(args)
+    options = _claim_options(args, 5 + len(ids), ctx.now_ms)
+    db = ctx.db.index
+    if options.last_id > group.last_delivered_id:
+        ctx.emit(kinds.AdvanceGroup(db, key, name, options.last_id))
+        ctx.changes += 1
+    claim = _Claim(ctx, key, stream, name, group, consumer)
+    for entry_id in ids:
+        candidates = stream.claimable(group, entry_id)
+        ghosts = [entry for found, entry in candidates if found is None and entry is not None]
+        if ghosts:  # at once: to forget one may settle the others of this ID
+            ctx.emit(_forgotten(ctx, key, name, group, ghosts))
+            ctx.changes += len(ghosts)
+        for found, entry in candidates:
+            if found is None:
+                continue
+            if entry is None and not options.force:
+                continue
+            if entry is not None and not _is_idle(entry, ctx.now_ms, min_idle):
+                continue
+            before = 1 if entry is None else entry.delivery_count
+            if options.retry_count is not None and options.retry_count >= 0:
+                count = options.retry_count
+            else:
+                count = before if options.justid else min(before + 1, MAX_DELIVERIES)
+            delivery_ms = ctx.now_ms if options.delivery_ms is None else options.delivery_ms
+            claim.take(found, entry_id, delivery_ms, count, justid=options.justid)
+    return claim.reply()
+
+
+def _forgotten(
+    ctx: Context, key: bytes, name: bytes, group: Group, ghosts: list[PendingEntry]
+) -> kinds.Acknowledge:
+    """Entries that do not exist any more are not pending any more."""
+    if ctx.replica is None:
+        ids = [entry.entry_id for entry in ghosts]
+        return kinds.Acknowledge(ctx.db.index, key, name, ids)
+    dots = [(group.region_of(entry), entry.number) for entry in ghosts]
+    return kinds.Acknowledge(ctx.db.index, key, name, [], dots)
+
+
+def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:
+    """Whether an entry may be claimed; a released one always may."""
+    return entry.consumer is None or now_ms - entry.delivery_ms >= min_idle
+
+
+class _Claim:
+    """Entries changing hands within one command, and the reply that lists them."""
+
+    def __init__(
+        self, ctx: Context, key: bytes, stream: Stream, name: bytes, group: Group, consumer: bytes
+    ) -> None:
+        self._ctx = ctx
+        self._key = key
+        self._name = name
+        self._consumer = consumer
+        self._parts: list[bytes] = []
+        db = ctx.db.index
+        if consumer in group.consumers:
+            ctx.emit(kinds.SeeConsumer(db, key, name, consumer, ctx.now_ms, active=False))
+        else:
+            ctx.emit(kinds.CreateConsumer(db, key, name, consumer, ctx.now_ms))
+            ctx.changes += 1
+
+    def take(
+        self, found: tuple[int, object, int], entry_id: int, at_ms: int, count: int, *, justid: bool
+    ) -> None:
+        """Assign one entry to the consumer and list it."""
+        ctx = self._ctx
+        region, block, index = found
+        row = (entry_id, region, at_ms, count)
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, [row]))
+        if not self._parts:
+            ctx.emit(
+                kinds.SeeConsumer(
+                    db, self._key, self._name, self._consumer, ctx.now_ms, active=True
+                )
+            )
+        ctx.changes += 1
+        self._parts.append(bulk(text(entry_id)) if justid else block.fragment(index))  # type: ignore[attr-defined]
+
+    def take_all(self, rows: list[tuple[int, int, int, int]], parts: list[bytes]) -> None:
+        """The same for many that have different IDs: their rows, and what lists them."""
+        ctx = self._ctx
+        if not rows:
+            return
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, self._key, self._name, self._consumer, rows))
+        ctx.emit(
+            kinds.SeeConsumer(db, self._key, self._name, self._consumer, ctx.now_ms, active=True)
+        )
+        ctx.changes += len(rows)
+        self._parts += parts
+
+    def reply(self) -> bytes:
+        """The claimed entries (or their IDs) as an array."""
+        return b"".join([array_header(len(self._parts)), *self._parts])
+
+
+# -- XAUTOCLAIM -------------------------------------------------------------------------------
+
+
+def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
+    """Take over whatever has been idle for long enough, a slice of the pending list at a time."""
+    key, name, consumer = args[1], args[2], args[3]
+    min_idle = _min_idle(args[4], "XAUTOCLAIM")
+    start = interval_start(args[5])
+    count, justid = _autoclaim_options(args)
+    stream, group = stream_and_group(ctx, key, name)
+    claim = _Claim(ctx, key, stream, name, group, consumer)
+    attempts = count * AUTOCLAIM_ATTEMPTS
+    ghosts: list[PendingEntry] = []
+    next_start = 0
+    rows: list[tuple[int, int, int, int]] = []
+    parts: list[bytes] = []
+    window: list[PendingEntry] = []
+    for entry in group.between(start, MAX_ID):  # a copy: claiming changes the lists
+        if len(window) > attempts and entry.entry_id != window[-1].entry_id:
+            break
+        window.append(entry)
+    last_id = -1
+    for entry in window:
+        # Not between entries with one ID: the next call would begin with the first of them again.
+        if entry.entry_id != last_id and (attempts <= 0 or len(rows) + len(ghosts) >= count):
+            next_start = entry.entry_id
+            break
+        last_id = entry.entry_id
+        attempts -= 1
+        found = stream.find_pending(group, entry)
+        if found is None:
+            ghosts.append(entry)
+            continue
+        if not _is_idle(entry, ctx.now_ms, min_idle):
+            continue
+        deliveries = (
+            entry.delivery_count if justid else min(entry.delivery_count + 1, MAX_DELIVERIES)
+        )
+        region, block, index = found
+        rows.append((entry.entry_id, region, ctx.now_ms, deliveries))
+        parts.append(bulk(text(entry.entry_id)) if justid else block.fragment(index))
+    claim.take_all(rows, parts)
+    if ghosts:
+        ctx.emit(_forgotten(ctx, key, name, group, ghosts))
+        ctx.changes += len(ghosts)
+    return b"".join(
+        [
+            b"*3\r\n",
+            bulk(text(next_start)),
+            claim.reply(),
+            ctx.reply([text(entry.entry_id) for entry in ghosts]),
+        ]
+    )
+
+
+def _autoclaim_options(args: list[bytes]) -> tuple[int, bool]:
+    count = AUTOCLAIM_COUNT
+    justid = False
+    index = 6
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"COUNT" and index + 1 < len(args):
+            value = integer_or_none(args[index + 1])
+            if value is None or not 0 < value <= (1 << 63) // 16 - 1:
+                raise CommandError("ERR COUNT must be > 0")
+            if value > AUTOCLAIM_COUNT_MAX:
+                raise CommandError(
+                    "ERR Insufficient memory, failed allocating transient memory, COUNT too high."
+                )
+            count = value
+            index += 2
+        elif word == b"JUSTID":
+            justid = True
+            index += 1
+        else:
+            raise CommandError(texts.SYNTAX)
+    return count, justid

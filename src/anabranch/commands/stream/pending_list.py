@@ -1,0 +1,132 @@
+"""XPENDING: what a group, or one of its consumers, has to acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer
+from anabranch.commands.stream.options import interval_end, interval_start, stream_and_group
+from anabranch.commands.stream.pending_rows import pending_rows, pending_rows_steps
+from anabranch.errors import CommandError
+from anabranch.resp.values import NULL_ARRAY
+from anabranch.scheduling import Steps
+from anabranch.stream.entry_id import text
+from anabranch.stream.frozen_pending import FrozenEntries
+from anabranch.stream.group import Consumer, Group
+from anabranch.stream.pending import PendingEntry
+
+__all__ = ["xpending"]
+
+ROWS_AT_ONCE = 1000
+"""More rows than this are written in several steps."""
+
+
+def xpending(ctx: Context, args: list[bytes]) -> bytes | None:
+    """A summary, or the entries of an ID interval."""
+    if len(args) == 3:
+        _, group = stream_and_group(ctx, args[1], args[2])
+        return ctx.reply(_pending_summary(group))
+    if len(args) < 6 or len(args) > 9:
+        raise CommandError(texts.SYNTAX)
+    at = 3
+    min_idle = 0
+    if args[3].upper() == b"IDLE":
+        min_idle = integer(args[4])
+        if len(args) < 8:
+            raise CommandError(texts.SYNTAX)
+        at = 5
+    count = integer(args[at + 2])
+    start = interval_start(args[at])
+    end = interval_end(args[at + 1])
+    _, group = stream_and_group(ctx, args[1], args[2])
+    holder: Group | Consumer = group
+    if len(args) > at + 3:
+        consumer = group.consumers.get(args[at + 3])
+        if consumer is None:
+            return ctx.reply([])
+        holder = consumer
+    if count > ROWS_AT_ONCE < holder.pending_count:
+        return ctx.in_slices(args, _xpending(holder, start, end, count, ctx.now_ms, min_idle))
+    entries = holder.between(start, end)
+    chosen = _idle_for(entries, ctx.now_ms, min_idle) if min_idle > 0 else entries
+    return pending_rows(_first(chosen, max(count, 0)), _tails_of_xpending(ctx.now_ms))
+
+
+def _xpending(
+    holder: Group | Consumer, start: int, end: int, count: int, now_ms: int, min_idle: int
+) -> Steps[list[bytes]]:
+    """Very many rows, of the moment of the first step."""
+    frozen = FrozenEntries(holder.pending.values(), start, end)
+    try:
+        pieces = frozen.pieces()
+        if min_idle > 0:
+            pieces = (list(_idle_for(piece, now_ms, min_idle)) for piece in pieces)
+        rows = _first_of(pieces, count)
+        return (yield from pending_rows_steps(rows, _tails_of_xpending(now_ms)))
+    finally:
+        frozen.release()
+
+
+def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list[PendingEntry]]:
+    """As :func:`_first`, for pieces."""
+    last_id = -1
+    for piece in pieces:
+        cut = min(count, len(piece))
+        while cut < len(piece) and piece[cut].entry_id == (
+            piece[cut - 1].entry_id if cut else last_id
+        ):
+            cut += 1
+        yield piece[:cut]
+        if cut < len(piece):
+            return
+        count = max(count - cut, 0)
+        last_id = piece[-1].entry_id if piece else last_id
+
+
+def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry]:
+    """The first of them. Those with one ID stay together: the next call begins behind the ID."""
+    last_id = -1
+    for index, entry in enumerate(entries):
+        if index >= count and entry.entry_id != last_id:
+            return
+        last_id = entry.entry_id
+        yield entry
+
+
+def _idle_for(
+    entries: Iterable[PendingEntry], now_ms: int, min_idle: int
+) -> Iterator[PendingEntry]:
+    """Those that nobody touched for so long, and those that are nobody's."""
+    for entry in entries:
+        if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
+            yield entry
+
+
+def _tails_of_xpending(now_ms: int) -> Callable[[PendingEntry], bytes]:
+    def tail(entry: PendingEntry) -> bytes:
+        if entry.consumer is None:
+            return b"$0\r\n\r\n:-1\r\n:%d\r\n" % entry.delivery_count
+        idle_ms = max(now_ms - entry.delivery_ms, 0)
+        name = entry.consumer.name
+        return b"$%d\r\n%b\r\n:%d\r\n:%d\r\n" % (
+            len(name),
+            name,
+            idle_ms,
+            entry.delivery_count,
+        )
+
+    return tail
+
+
+def _pending_summary(group: Group) -> list[object]:
+    first, last = group.first_pending(), group.last_pending()
+    if first is None or last is None:
+        return [0, None, None, NULL_ARRAY]
+    consumers = [
+        [name, b"%d" % consumer.pending_count]
+        for name, consumer in sorted(group.consumers.items())
+        if consumer.pending_count
+    ]
+    return [group.pending_count, text(first.entry_id), text(last.entry_id), consumers]

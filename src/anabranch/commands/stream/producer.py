@@ -1,0 +1,108 @@
+"""Idempotent producers: XCFGSET, XIDMPRECORD, and XIDMP, the spelling of the first design."""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import id_argument, integer
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK
+from anabranch.resp.values import Map
+from anabranch.stream.entry_id import SEQ_BITS
+from anabranch.stream.producer import DURATION_MAX_S, MAXSIZE_MAX
+from anabranch.stream.stream import Stream
+
+__all__ = ["xcfgset", "xidmp_cfgget", "xidmp_cfgset", "xidmprecord"]
+
+
+def _existing(ctx: Context, key: bytes) -> Stream:
+    stream = ctx.stream(key)
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    return stream
+
+
+def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> bytes:
+    """Read ``[DURATION s] [MAXSIZE n]`` with the spelling's prefix, left to right; apply both."""
+    stream = _existing(ctx, key)
+    given: dict[str, int] = {}
+    index = 0
+    while index < len(options):
+        word = options[index].upper()
+        name = {
+            f"{prefix}DURATION".encode(): "DURATION",
+            f"{prefix}MAXSIZE".encode(): "MAXSIZE",
+        }.get(word)
+        if name is None or index + 1 == len(options):
+            raise CommandError(texts.SYNTAX)
+        if name in given:
+            raise CommandError(f"ERR {prefix}{name} specified multiple times")
+        value = integer(options[index + 1])
+        top, unit = (DURATION_MAX_S, "seconds") if name == "DURATION" else (MAXSIZE_MAX, "entries")
+        if not 1 <= value <= top:
+            raise CommandError(f"ERR {prefix}{name} must be between 1 and {top} {unit}")
+        given[name] = value
+        index += 2
+    if not given:
+        raise CommandError("ERR At least one parameter must be specified")
+    producers = stream.producers
+    duration = given.get("DURATION", producers.duration_s)
+    maxsize = given.get("MAXSIZE", producers.maxsize)
+    if (duration, maxsize) != (producers.duration_s, producers.maxsize):
+        ctx.emit(kinds.ConfigureProducers(ctx.db.index, key, duration, maxsize))
+        ctx.changes += 1
+    return OK
+
+
+def xcfgset(ctx: Context, args: list[bytes]) -> bytes:
+    """Change a stream's idempotency limits; a change forgets what it remembers."""
+    return _configure(ctx, args[1], args[2:], "IDMP-")
+
+
+def xidmp_cfgset(ctx: Context, args: list[bytes]) -> bytes:
+    """XCFGSET in its first spelling."""
+    return _configure(ctx, args[2], args[3:], "")
+
+
+def xidmp_cfgget(ctx: Context, args: list[bytes]) -> bytes:
+    """A stream's idempotency limits."""
+    stream = ctx.read_stream(args[2])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    values = {b"DURATION": stream.producers.duration_s, b"MAXSIZE": stream.producers.maxsize}
+    chosen = [raw.upper() for raw in args[3:]]
+    for raw, word in zip(args[3:], chosen, strict=True):
+        if word not in values:
+            raise CommandError(b"ERR Unknown parameter '%b'" % raw)
+    return ctx.reply(
+        Map(
+            [
+                (word.lower(), value)
+                for word, value in values.items()
+                if not chosen or word in chosen
+            ]
+        )
+    )
+
+
+def xidmprecord(ctx: Context, args: list[bytes]) -> bytes:
+    """Attach an idempotent ID to an existing entry (replaying a log)."""
+    key, pid, iid = args[1], args[2], args[3]
+    entry_id = id_argument(args[4])
+    if not pid:
+        raise CommandError("ERR producer ID must be non-empty")
+    if not iid:
+        raise CommandError("ERR idempotent ID must be non-empty")
+    stream = _existing(ctx, key)
+    if stream.find(entry_id) is None:
+        raise CommandError("ERR No such message in stream")
+    known = stream.producers.find(pid, iid, ctx.now_ms)
+    if known == entry_id:
+        return OK
+    if known is not None:
+        raise CommandError("ERR IID already exists for this producer with a different stream ID")
+    inserted_ms = min(entry_id >> SEQ_BITS, ctx.now_ms)
+    ctx.emit(kinds.Remember(ctx.db.index, key, pid, iid, entry_id, inserted_ms))
+    ctx.changes += 1
+    return OK

@@ -1,0 +1,212 @@
+"""Reading entries without a group: XRANGE, XREVRANGE, XREAD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import id_argument, integer
+from anabranch.commands.stream.entries import entries_descending, read_into
+from anabranch.commands.stream.options import interval_end, interval_start
+from anabranch.commands.stream.read_request import (
+    ReadRequest,
+    ReplyBudget,
+    parse_read,
+    read_head,
+    read_reply,
+)
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token, write_token
+from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
+from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.merge import limited
+from anabranch.stream.numbering import spans_behind
+from anabranch.stream.region_log import Span
+from anabranch.stream.stream import Stream
+
+__all__ = ["xrange_", "xread", "xrevrange"]
+
+_ONLY_WITH_GROUP = (
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> "
+    "<consumer> option."
+)
+
+
+def _count(args: list[bytes]) -> int:
+    """COUNT of XRANGE and XREVRANGE: -1 without; 0 stands for every count below one."""
+    count = -1
+    index = 4
+    while index < len(args):
+        if index + 1 == len(args) or args[index].upper() != b"COUNT":
+            raise CommandError(texts.SYNTAX)
+        count = max(integer(args[index + 1]), 0)
+        index += 2
+    return count
+
+
+def _stream(ctx: Context, key: bytes) -> Stream | None:
+    """``ctx.read_stream``, with the usual case written out."""
+    database = ctx.db
+    stream = database.values.get(key)
+    if database.deadlines or type(stream) is not Stream:
+        return ctx.read_stream(key)
+    ctx.stats.keyspace_hits += 1
+    if not ctx.session.no_touch:
+        stream.accessed_ms = ctx.now_ms
+    return stream
+
+
+def xrange_(ctx: Context, args: list[bytes]) -> bytes:
+    """Entries between two IDs, ascending."""
+    start = interval_start(args[2])
+    end = interval_end(args[3])
+    if len(args) == 6 and args[4].upper() == b"COUNT":  # the usual form, without a loop
+        count = max(integer(args[5]), 0)
+    else:
+        count = _count(args)
+    stream = _stream(ctx, args[1])
+    if stream is None:
+        return EMPTY_ARRAY
+    if count == 0:
+        return null_array(ctx.resp3)
+    parts = [b""]
+    parts[0] = array_header(read_into(parts, stream, start, end, count))
+    return b"".join(parts)
+
+
+def xrevrange(ctx: Context, args: list[bytes]) -> bytes:
+    """Entries between two IDs, descending; the high end comes first."""
+    start = interval_start(args[3])
+    end = interval_end(args[2])
+    count = _count(args) if len(args) > 4 else -1
+    stream = _stream(ctx, args[1])
+    if stream is None:
+        return EMPTY_ARRAY
+    if count == 0:
+        return null_array(ctx.resp3)
+    return entries_descending(stream.spans_reversed(start, end, count))
+
+
+def xread(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Entries of several streams beyond an ID each; may wait for them."""
+    if len(args) == 6 and (reply := _read_one(ctx, args)) is not None:
+        return reply
+    request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
+    budget = ReplyBudget(request) if request.is_limited else None
+    served: list[tuple[bytes, list[bytes], int]] = []
+    for at, key in enumerate(request.keys):
+        stream = _stream(ctx, key)
+        raw = request.ids[at]
+        seen: Mapping[int, int] | None = None
+        beyond = 0
+        if len(raw) == 1:
+            beyond = _special(stream, raw)
+        elif ctx.waiter is not None and raw.startswith(TOKEN_PREFIX):
+            seen = read_token(raw)
+        else:
+            beyond = id_argument(raw)
+        if stream is None:
+            ctx.miss(key)  # Redis looks twice, and counts both
+            continue
+        if budget is not None and budget.exhausted:
+            continue  # what follows is not read, but it may still be wrong
+        ctx.stats.keyspace_hits += 1
+        # "+" is the last live entry, whatever COUNT says
+        limit = 1 if raw == b"+" else request.count
+        if budget is None and seen is None:
+            chunks: list[bytes] = []
+            count = read_into(chunks, stream, beyond + 1, MAX_ID, limit)
+        else:
+            if seen is None:
+                spans = stream.spans(beyond + 1, MAX_ID, limit)
+            else:
+                spans = _unseen(stream, seen, limit)
+            chunks, count = (budget or ReplyBudget(request)).take(key, spans)
+        if count:
+            served.append((key, chunks, count))
+    if served:
+        return read_reply(ctx, served)
+    if request.block_ms is None or ctx.in_exec:
+        return null_array(ctx.resp3)
+    if ctx.waiter is None:
+        args = _resolved(ctx, args, request)
+    ctx.block(
+        request.keys,
+        args,
+        request.deadline_ms(ctx.now_ms),
+        _is_stream,
+        null_array(ctx.resp3),
+    )
+    return None
+
+
+def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
+    """``XREAD COUNT count STREAMS key id``, if that finds entries; None: go the long way.
+
+    The usual request, and so quickly answered that reading options would cost as much again.
+    """
+    _, option, raw_count, word, key, raw = args
+    stream = ctx.db.values.get(key)
+    if (
+        type(stream) is not Stream
+        or ctx.db.deadlines
+        or len(raw) == 1  # not an ID
+        or word.upper() != b"STREAMS"
+        or option.upper() != b"COUNT"
+    ):
+        return None
+    try:
+        count = integer(raw_count)
+        start = id_argument(raw) + 1
+    except CommandError:
+        return None
+    parts = [b""]
+    found = read_into(parts, stream, start, MAX_ID, count if count > 0 else -1)
+    if not found:
+        return None
+    ctx.stats.keyspace_hits += 2  # Redis looks twice, and counts both
+    if not ctx.session.no_touch:
+        stream.accessed_ms = ctx.now_ms
+    parts[0] = read_head(ctx, key, found)
+    return b"".join(parts)
+
+
+def _special(stream: Stream | None, raw: bytes) -> int:
+    """The ID to read beyond: ``$`` is the stream's newest ever, ``+`` the one before its last."""
+    if raw == b"$":
+        return 0 if stream is None else stream.last_id
+    if raw == b"+":
+        return 0 if stream is None else stream.last_live_id - 1
+    if raw == b">":
+        raise CommandError(_ONLY_WITH_GROUP)
+    return id_argument(raw)
+
+
+def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
+    """The request as it runs again later: ``$`` means the moment of blocking.
+
+    With several regions that is what this region has seen by then: an entry of another region may
+    come late, with a lower ID than the newest.
+    """
+    ids = []
+    for key, raw in zip(request.keys, request.ids, strict=True):
+        if raw == b"$":
+            stream = ctx.stream(key)
+            if ctx.replica is not None:
+                raw = write_token(ctx.replica.vector)
+            else:
+                raw = text(0 if stream is None else stream.last_id)
+        ids.append(raw)
+    return args[: len(args) - len(ids)] + ids
+
+
+def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
+    """Entries that this region had not seen when the command blocked."""
+    return limited((span for _, span in spans_behind(stream, seen)), limit)
+
+
+def _is_stream(value: Value | None) -> bool:
+    """A blocked XREAD keeps waiting while its key is missing or of another type."""
+    return type(value) is Stream

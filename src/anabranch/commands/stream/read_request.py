@@ -1,0 +1,281 @@
+"""What XREAD, XREADGROUP and AB.READ share: grammar, limits on a reply, the reply's frame."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.errors import CommandError
+from anabranch.resp.encode import array_header, bulk, map_header
+from anabranch.stream.block import Block
+from anabranch.stream.region_log import Span
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = [
+    "ReadRequest",
+    "ReplyBudget",
+    "parse_read",
+    "read_head",
+    "read_reply",
+    "timeout_argument",
+]
+
+_TIME_MAX = (1 << 63) - 1
+
+_NAME_FRAME_BYTES = 16
+"""What a reply spends on headers around a stream's name, about."""
+
+
+class ReadRequest:
+    """A parsed XREAD, XREADGROUP or AB.READ. ``count`` of -1 is unlimited; None means not given.
+
+    Defaults stand in the class: most requests set three attributes, and this is a hot path.
+    """
+
+    count = -1
+    maxcount: int | None = None
+    maxsize: int | None = None
+    is_limited = False  # by MAXCOUNT or MAXSIZE
+    block_ms: int | None = None
+    claim_ms: int | None = None
+    noack = False
+    group: bytes | None = None
+    consumer = b""
+    keys: Sequence[bytes] = ()
+    ids: Sequence[bytes] = ()
+
+    def deadline_ms(self, now_ms: int) -> int:
+        """When a blocked reader gives up; 0 is never."""
+        return now_ms + self.block_ms if self.block_ms else 0
+
+
+def streams_at(args: Sequence[bytes]) -> int:
+    """Index of the first key, by the options' grammar; 0 when there is no STREAMS.
+
+    A group or a consumer may be called STREAMS, so options are stepped over, not searched.
+    """
+    index = 1
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"STREAMS":
+            return index + 1 if index + 1 < len(args) else 0
+        index += _OPTION_WIDTH.get(word, 1)
+    return 0
+
+
+_OPTION_WIDTH = {
+    b"COUNT": 2,
+    b"MAXCOUNT": 2,
+    b"MAXSIZE": 2,
+    b"BLOCK": 2,
+    b"CLAIM": 2,
+    b"GROUP": 3,
+}
+
+
+def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
+    """Read every option and the two lists behind STREAMS."""
+    request = ReadRequest()
+    size = len(args)
+    index = 1
+    while index < size:
+        word = args[index].upper()
+        if word == b"STREAMS" and index + 1 < size:
+            _streams(request, args, index + 1)
+            break
+        if word == b"COUNT" and index + 1 < size:
+            count = integer(args[index + 1])
+            request.count = count if count > 0 else -1
+            index += 2
+            continue
+        if index + _OPTION_WIDTH.get(word, 1) > size:
+            raise CommandError(texts.SYNTAX)
+        if word == b"BLOCK":
+            request.block_ms = timeout_argument(args[index + 1], now_ms)
+        elif word in (b"GROUP", b"NOACK", b"CLAIM"):
+            _group_option(request, word, args, index, grouped=grouped)
+        elif word == b"MAXCOUNT":
+            request.maxcount = _positive(args[index + 1], "MAXCOUNT")
+            request.is_limited = True
+        elif word == b"MAXSIZE":
+            request.maxsize = _positive(args[index + 1], "MAXSIZE")
+            request.is_limited = True
+        else:
+            raise CommandError(texts.SYNTAX)
+        index += _OPTION_WIDTH.get(word, 1)
+    if not request.keys:
+        raise CommandError(texts.SYNTAX)
+    if grouped and request.group is None:
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    if request.maxcount is not None and request.maxcount < request.count:
+        raise CommandError("ERR MAXCOUNT must be greater than or equal to COUNT")
+    return request
+
+
+_PLACES = {
+    "xread": "an ID, '+', or '$'",
+    "xreadgroup": "an ID or '>'",
+    "ab.read": "a cursor or '$'",
+}
+"""What each command takes for each key."""
+
+
+def _streams(request: ReadRequest, args: list[bytes], first: int) -> None:
+    total = len(args) - first
+    if total % 2:
+        name = args[0].decode().lower()
+        raise CommandError(
+            f"ERR Unbalanced '{name}' list of streams: "
+            f"for each stream key {_PLACES[name]} must be specified."
+        )
+    request.keys = args[first : first + total // 2]
+    request.ids = args[first + total // 2 :]
+
+
+def _group_option(
+    request: ReadRequest, word: bytes, args: list[bytes], index: int, *, grouped: bool
+) -> None:
+    if not grouped:
+        raise CommandError(
+            f"ERR The {word.decode()} option is only supported by XREADGROUP. "
+            f"You called {args[0].decode().upper()} instead."
+        )
+    if word == b"NOACK":
+        request.noack = True
+    elif word == b"GROUP":
+        request.group, request.consumer = args[index + 1], args[index + 2]
+    else:
+        idle = integer(args[index + 1], "ERR min-idle-time is not an integer or out of range")
+        if idle < 0:
+            raise CommandError("ERR min-idle-time must be a positive integer")
+        request.claim_ms = idle
+
+
+def _positive(raw: bytes, name: str) -> int:
+    value = integer(raw)
+    if value <= 0:
+        raise CommandError(f"ERR {name} must be a positive integer")
+    return value
+
+
+def timeout_argument(raw: bytes, now_ms: int) -> int:
+    """How long to block, in milliseconds; 0 is for ever."""
+    timeout = integer_or_none(raw)
+    if timeout is None:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout < 0:
+        raise CommandError("ERR timeout is negative")
+    if timeout > _TIME_MAX - now_ms:
+        raise CommandError("ERR timeout is out of range")
+    return timeout
+
+
+class ReplyBudget:
+    """MAXCOUNT and MAXSIZE over one reply.
+
+    MAXSIZE is soft: an entry is left out when the bytes before it reach the limit, but the very
+    first entry of a reply is always given.
+    """
+
+    __slots__ = ("_left", "_maxsize", "_name_bytes", "_produced")
+
+    def __init__(self, request: ReadRequest) -> None:
+        self._left = request.maxcount
+        self._maxsize = request.maxsize
+        self._produced = 0  # 0 until the first entry is given
+        self._name_bytes = 0  # of a stream that has no entry in the reply yet
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no further entry fits."""
+        if self._left is not None and self._left <= 0:
+            return True
+        return self._maxsize is not None and self._produced >= self._maxsize
+
+    def begin(self, key: bytes) -> None:
+        """A stream's part of the reply begins; its name counts once an entry follows."""
+        self._name_bytes = len(key) + _NAME_FRAME_BYTES
+
+    def cut(self, block: Block, low: int, high: int, extra: int = 0) -> int:
+        """How far into ``[low, high)`` the reply may go; counts what it takes.
+
+        ``extra`` bytes are added to each entry.
+        """
+        if self._left is not None:
+            high = min(high, low + max(self._left, 0))
+        ends = block.end_offsets()
+        base = ends[low - 1] if low else 0
+        if self._maxsize is not None and low < high:
+            if self._produced >= self._maxsize:
+                return low
+            bound = base + max(self._maxsize - self._produced - self._name_bytes, 1)
+            fitting = bisect_left(
+                range(low, high), bound, key=lambda index: ends[index] + extra * (index - low + 1)
+            )
+            high = min(high, low + fitting + 1)
+        if low < high:
+            self.spend(ends[high - 1] - base + extra * (high - low), high - low)
+        return high
+
+    def spend(self, size: int, count: int = 1) -> None:
+        """Count entries of ``size`` bytes in all that go into the reply."""
+        self._produced += self._name_bytes + size
+        self._name_bytes = 0
+        if self._left is not None:
+            self._left -= count
+
+    def take(self, key: bytes, spans: Iterable[Span]) -> tuple[list[bytes], int]:
+        """The bytes and number of entries of these spans that fit.
+
+        Entries with one ID stay together, as they do where COUNT cuts.
+        """
+        chunks: list[bytes] = []
+        count = 0
+        last_id = -1
+        self.begin(key)
+        for block, low, high in spans:
+            stop = self.cut(block, low, high)
+            if stop <= low and block.ids[low] == last_id:
+                stop = low + 1
+                self.spend(len(block.fragment(low)))
+            if stop > low:
+                chunks.append(block.slice(low, stop))
+                count += stop - low
+                last_id = block.ids[stop - 1]
+            if stop < high:
+                break
+        return chunks, count
+
+
+def read_head(ctx: Context, key: bytes, count: int) -> bytes:
+    """All that stands before the entries in a reply about one stream."""
+    return b"%b$%d\r\n%b\r\n*%d\r\n" % (
+        b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n",
+        len(key),
+        key,
+        count,
+    )
+
+
+def read_reply(ctx: Context, served: list[tuple[bytes, list[bytes], int]]) -> bytes:
+    """``[[key, [entries]], ...]``, or a map of them in RESP3."""
+    if len(served) == 1:  # the usual case, and a hot path
+        key, chunks, count = served[0]
+        return b"".join([read_head(ctx, key, count), *chunks])
+    parts: list[bytes] = []
+    if ctx.resp3:
+        parts.append(map_header(len(served), resp3=True))
+        for key, chunks, count in served:
+            parts.append(bulk(key) + array_header(count))
+            parts += chunks
+    else:
+        parts.append(array_header(len(served)))
+        for key, chunks, count in served:
+            parts.append(b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(key), key, count))
+            parts += chunks
+    return b"".join(parts)

@@ -1,0 +1,301 @@
+"""XREADGROUP: new entries, a consumer's history, and claiming what others left behind.
+
+Per stream of the request, decided on its own: an explicit ID reads this consumer's pending
+entries; ``>`` first claims (with CLAIM), then delivers new entries. A failing stream fails the
+whole command before anything is delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import id_argument
+from anabranch.commands.stream.read_request import ReadRequest, ReplyBudget, parse_read, read_reply
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.keyspace.values import Value
+from anabranch.resp.encode import bulk, null_array
+from anabranch.stream.counters import entries_read_after
+from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.group import MAX_DELIVERIES, Group
+from anabranch.stream.pending import PendingEntry
+from anabranch.stream.stream import Stream
+
+__all__ = ["xreadgroup"]
+
+_MEANINGLESS = (
+    "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+    "this consumer by specifying a proper ID, or use the > ID to get new messages. The {0} ID "
+    "would just return an empty result set."
+)
+
+_DELIVERY_BYTES = len(b":0\r\n:0\r\n")
+"""What CLAIM adds to a new entry in the reply."""
+
+_Served = list[tuple[bytes, list[bytes], int]]
+_Row = tuple[int, int, int, int]
+
+
+def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Read as a consumer of a group; may wait for new entries."""
+    request = parse_read(args, grouped=True, now_ms=ctx.now_ms)
+    name = request.group
+    assert name is not None
+    plans: list[tuple[bytes, Stream, Group, int | None]] = []  # None: new entries
+    for key, raw in zip(request.keys, request.ids, strict=True):
+        stream = ctx.stream(key)
+        group = None if stream is None else stream.groups.get(name)
+        if stream is None or group is None:
+            raise CommandError(
+                b"NOGROUP No such key '%b' or consumer group '%b' in XREADGROUP with GROUP option"
+                % (texts.shown(key), texts.shown(name))
+            )
+        if raw in (b"$", b"+"):
+            raise CommandError(_MEANINGLESS.format(raw.decode()))
+        beyond = MAX_ID if raw == b">" else id_argument(raw)
+        plans.append((key, stream, group, None if beyond == MAX_ID else beyond))
+    budget = ReplyBudget(request) if request.is_limited else None
+    served: _Served = []
+    for key, stream, group, after in plans:
+        if budget is not None and budget.exhausted:
+            break
+        is_new = _create_consumer(ctx, key, name, group, request.consumer)
+        if after is not None:
+            chunks, count = _history(ctx, key, stream, group, request, after, budget)
+        else:
+            chunks, count = _deliver(ctx, key, stream, group, request, budget)
+        if not is_new and (after is not None or not count):  # a delivery has said it already
+            ctx.emit(
+                kinds.SeeConsumer(
+                    ctx.db.index, key, name, request.consumer, ctx.now_ms, active=False
+                )
+            )
+        if after is None and not count:
+            continue
+        served.append((key, chunks, count))
+    if served:
+        return read_reply(ctx, served)
+    if request.block_ms is None or ctx.in_exec:
+        return null_array(ctx.resp3)
+    ctx.block(
+        request.keys,
+        args,
+        request.deadline_ms(ctx.now_ms),
+        _wants(name, request.consumer, claims=request.claim_ms is not None),
+        null_array(ctx.resp3),
+        fails_without_key=True,
+        recheck_ms=_next_claim(ctx, plans, request),
+    )
+    return None
+
+
+def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | None], bool]:
+    """Whether running again can end the wait, seen from one key that changed.
+
+    A key or group that is gone must be reported, and a group that does not know the consumer (it
+    came with another stream) gets to know it. Otherwise there must be something to read: of many
+    readers of a group only as many run again as there is work for.
+    """
+
+    def wants(value: Value | None) -> bool:
+        if type(value) is not Stream:
+            return True
+        group = value.groups.get(name)
+        if group is None or consumer not in group.consumers:
+            return True
+        return claims or value.has_for(group)
+
+    return wants
+
+
+def _create_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> bool:
+    """Create a consumer on its first read, whether it gets anything or not."""
+    if consumer in group.consumers:
+        return False
+    ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
+    ctx.changes += 1
+    return True
+
+
+# -- history ----------------------------------------------------------------------------------
+
+
+def _history(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    after: int,
+    budget: ReplyBudget | None,
+) -> tuple[list[bytes], int]:
+    """This consumer's pending entries beyond an ID; a deleted one is ``[id, null]``."""
+    consumer = group.consumers[request.consumer]
+    chunks: list[bytes] = []
+    rows: list[_Row] = []
+    if budget is not None:
+        budget.begin(key)
+    last_id = -1
+    for entry in consumer.between(after + 1, MAX_ID):
+        is_full = 0 < request.count <= len(chunks) or (budget is not None and budget.exhausted)
+        if is_full and entry.entry_id != last_id:
+            break  # not between entries with one ID: the next call would pass by the second
+        last_id = entry.entry_id
+        found = stream.find_pending(group, entry)
+        if found is None:
+            chunk: bytes = b"*2\r\n%b%b" % (
+                bulk(text(entry.entry_id)),
+                null_array(ctx.resp3),
+            )
+        else:
+            region, block, index = found
+            chunk = block.fragment(index)
+            count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+            rows.append((entry.entry_id, region, ctx.now_ms, count))
+        if budget is not None:
+            budget.spend(len(chunk))
+        chunks.append(chunk)
+    if rows:
+        assert request.group is not None
+        ctx.emit(kinds.Assign(ctx.db.index, key, request.group, request.consumer, rows))
+    return chunks, len(chunks)
+
+
+# -- claiming ---------------------------------------------------------------------------------
+
+
+def _claim(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    budget: ReplyBudget | None,
+) -> list[bytes]:
+    """Released entries in NACK order, then owned ones idle for long enough, oldest first."""
+    chunks: list[bytes] = []
+    rows: list[_Row] = []
+    for entry in _claimable(group, ctx.now_ms, request.claim_ms or 0):
+        if len(chunks) == request.count or (budget is not None and budget.exhausted):
+            break
+        found = stream.find_pending(group, entry)
+        if found is None:
+            continue  # a ghost stays pending
+        region, block, index = found
+        chunk = _with_delivery(
+            block.fragment(index), max(ctx.now_ms - entry.delivery_ms, 0), entry.delivery_count
+        )
+        count = min(entry.delivery_count + 1, MAX_DELIVERIES)
+        rows.append((entry.entry_id, region, ctx.now_ms, count))
+        if budget is not None:
+            budget.spend(len(chunk))
+        chunks.append(chunk)
+    if rows:
+        assert request.group is not None
+        db = ctx.db.index
+        ctx.emit(kinds.Assign(db, key, request.group, request.consumer, rows))
+        ctx.emit(
+            kinds.SeeConsumer(db, key, request.group, request.consumer, ctx.now_ms, active=True)
+        )
+    return chunks
+
+
+def _claimable(group: Group, now_ms: int, min_idle_ms: int) -> list[PendingEntry]:
+    """Candidates in the order in which CLAIM serves them."""
+    candidates = list(group.released)
+    for delivery_ms, _, entry in group.oldest_first():
+        if now_ms - delivery_ms < min_idle_ms:
+            break
+        candidates.append(entry)
+    return candidates
+
+
+def _with_delivery(fragment: bytes, idle_ms: int, deliveries: int) -> bytes:
+    """An entry as CLAIM replies show it: idle time and delivery count behind the fields."""
+    return b"*4\r\n%b:%d\r\n:%d\r\n" % (bytes(fragment[4:]), idle_ms, deliveries)
+
+
+def _next_claim(
+    ctx: Context, plans: list[tuple[bytes, Stream, Group, int | None]], request: ReadRequest
+) -> int:
+    """When a blocked reader with CLAIM must look again, 0 for never.
+
+    A pending entry may come of age before anything else happens; with nothing pending, something
+    may become pending right now and be old enough after the whole idle time.
+    """
+    if request.claim_ms is None:
+        return 0
+    oldest = min(
+        (
+            delivery_ms
+            for _, stream, group, _ in plans
+            for delivery_ms, _, entry in group.oldest_first()
+            if stream.find(entry.entry_id) is not None
+        ),
+        default=ctx.now_ms,
+    )
+    return max(oldest + request.claim_ms, ctx.now_ms) + 1
+
+
+# -- new entries ------------------------------------------------------------------------------
+
+
+def _deliver(
+    ctx: Context,
+    key: bytes,
+    stream: Stream,
+    group: Group,
+    request: ReadRequest,
+    budget: ReplyBudget | None,
+) -> tuple[list[bytes], int]:
+    """Claimed entries if asked for, then new ones, together at most COUNT."""
+    chunks: list[bytes] = []
+    if budget is not None:
+        budget.begin(key)
+    limit = request.count
+    if request.claim_ms is not None:
+        chunks = _claim(ctx, key, stream, group, request, budget)
+        if limit > 0:
+            limit -= len(chunks)
+    count = len(chunks)
+    extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
+    by_region: dict[int, list[int]] = {}
+    ordered: list[int] = []
+    numbers: dict[int, list[int]] = {}
+    for region, (block, low, span_high) in stream.spans_for(group, limit):
+        high = span_high if budget is None else budget.cut(block, low, span_high, extra)
+        if high > low:
+            ids = block.ids[low:high]
+            by_region.setdefault(region, []).extend(ids)
+            ordered += ids
+            if block.numbers is not None:
+                numbers.setdefault(region, []).extend(block.numbers[low:high])
+            if request.claim_ms is None:
+                chunks.append(block.slice(low, high))
+            else:
+                chunks += [_with_delivery(block.fragment(i), 0, 0) for i in range(low, high)]
+        if high < span_high:
+            break
+    if ordered:
+        assert request.group is not None
+        entries_read = entries_read_after(stream, group, ordered)
+        for region, ids in by_region.items():
+            ctx.emit(
+                kinds.Deliver(
+                    ctx.db.index,
+                    key,
+                    request.group,
+                    request.consumer,
+                    region,
+                    ids,
+                    ctx.now_ms,
+                    entries_read,
+                    not request.noack,
+                    numbers.get(region, []),
+                )
+            )
+    if chunks:
+        ctx.changes += 1
+    return chunks, count + len(ordered)

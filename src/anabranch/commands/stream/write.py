@@ -1,0 +1,241 @@
+"""Removing entries and setting counters: XTRIM, XDEL, XDELEX, XACKDEL, XSETID; and XLEN."""
+
+from __future__ import annotations
+
+from anabranch.commands.execution.context import Context
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import (
+    IDS_AT_ONCE,
+    id_argument,
+    id_list,
+    id_list_steps,
+    integer,
+)
+from anabranch.commands.stream.options import (
+    POLICIES,
+    ids_block,
+    limit_argument,
+    settle_trim,
+    trim_stream,
+    trim_threshold,
+)
+from anabranch.effects import kinds
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, ZERO
+from anabranch.resp.encode import integer as integer_reply
+from anabranch.scheduling import Steps
+from anabranch.stream.references import Policy, References
+from anabranch.stream.stream import Stream
+from anabranch.stream.trimming import TrimRule
+
+__all__ = ["xackdel", "xdel", "xdelex", "xlen", "xsetid", "xtrim"]
+
+
+def xtrim(ctx: Context, args: list[bytes]) -> bytes:
+    """Remove the oldest entries by length or ID."""
+    rule = TrimRule()
+    limit: int | None = None
+    policy: Policy | None = None
+    index = 2
+    last = len(args) - 1
+    while index <= last:
+        word = args[index].upper()
+        if word in (b"MAXLEN", b"MINID") and index < last:
+            index = trim_threshold(rule, word, args, index)
+        elif word == b"LIMIT" and index < last:
+            limit = limit_argument(args[index + 1])
+            index += 2
+        elif word in POLICIES and policy is None:
+            policy = POLICIES[word]
+            index += 1
+        else:
+            raise CommandError(texts.SYNTAX)
+    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
+    rule.policy = policy or Policy.KEEPREF
+    if ctx.stream(args[1]) is None:
+        return ZERO
+    removed = trim_stream(ctx, args[1], rule)
+    ctx.changes += removed
+    return integer_reply(removed)
+
+
+def xdel(ctx: Context, args: list[bytes]) -> bytes | None:
+    """Delete entries by ID."""
+    stream = ctx.stream(args[1])
+    if stream is None:
+        return ZERO
+    if len(args) > IDS_AT_ONCE:
+        return ctx.in_slices(args, _xdel(ctx, args))
+    return _delete(ctx, args[1], stream, id_list(args[2:]))
+
+
+def _xdel(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
+    ids = yield from id_list_steps(args[2:])
+    stream = ctx.stream(args[1])
+    return [ZERO if stream is None else _delete(ctx, args[1], stream, ids)]
+
+
+def _delete(ctx: Context, key: bytes, stream: Stream, ids: list[int]) -> bytes:
+    doomed = stream.live_among(list(dict.fromkeys(ids)))
+    if not doomed:
+        return ZERO
+    before = stream.length
+    _remove(ctx, key, doomed, Policy.KEEPREF)
+    removed = before - stream.length  # several regions may have used one ID
+    ctx.changes += removed
+    return integer_reply(removed)
+
+
+def _remove(ctx: Context, key: bytes, ids: list[int], policy: Policy) -> None:
+    """Emit the explicit deletion of live entries."""
+    if ids:
+        ctx.emit(
+            kinds.Remove(
+                ctx.db.index,
+                key,
+                ids,
+                counted=True,
+                dereferenced=policy is Policy.DELREF,
+                trimmed=False,
+            )
+        )
+
+
+def xdelex(ctx: Context, args: list[bytes]) -> bytes:
+    """Delete entries by ID under a reference policy; one code per ID (1, -1 or 2)."""
+    key = args[1]
+    stream = ctx.stream(key)
+    policy, raw_ids = ids_block(args, 2)
+    if stream is None:
+        return ctx.reply([-1] * len(raw_ids))
+    ids = id_list(raw_ids)
+    references = References(stream) if policy is Policy.ACKED else None
+    doomed: dict[int, None] = {}
+    ghosts: dict[int, None] = {}
+    codes = []
+    for entry_id in ids:
+        if references is not None and references.holds(entry_id):
+            codes.append(2)
+        elif entry_id not in doomed and stream.find(entry_id) is not None:
+            doomed[entry_id] = None
+            codes.append(1)
+        else:
+            codes.append(-1)
+            if policy is Policy.DELREF and entry_id not in doomed:
+                ghosts[entry_id] = None
+    purged = [
+        entry_id
+        for entry_id in ghosts
+        if any(group.find(entry_id) is not None for group in stream.groups.values())
+    ]
+    _remove(ctx, key, list(doomed), policy)
+    if purged:
+        ctx.emit(kinds.Dereference(ctx.db.index, key, purged))
+    ctx.changes += len(doomed) + len(purged)
+    return ctx.reply(codes)
+
+
+def xackdel(ctx: Context, args: list[bytes]) -> bytes:
+    """Acknowledge and delete under a reference policy; one code per ID (1, -1 or 2)."""
+    key, name = args[1], args[2]
+    stream = ctx.stream(key)
+    policy, raw_ids = ids_block(args, 3)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        return ctx.reply([-1] * len(raw_ids))
+    ids = id_list(raw_ids)
+    acked = [entry_id for entry_id in dict.fromkeys(ids) if group.find(entry_id) is not None]
+    if acked:
+        ctx.emit(kinds.Acknowledge(ctx.db.index, key, name, acked))
+    references = References(stream) if policy is Policy.ACKED else None
+    outcome: dict[int, int] = {}
+    doomed = []
+    ghosts = []
+    for entry_id in acked:
+        if references is not None and references.holds(entry_id):
+            outcome[entry_id] = 2
+            continue
+        outcome[entry_id] = 1
+        if stream.find(entry_id) is not None:
+            doomed.append(entry_id)
+        elif policy is Policy.DELREF:
+            ghosts.append(entry_id)
+    _remove(ctx, key, doomed, policy)
+    if ghosts:
+        ctx.emit(kinds.Dereference(ctx.db.index, key, ghosts))
+    ctx.changes += len(acked)
+    return ctx.reply([outcome.pop(entry_id, -1) for entry_id in ids])
+
+
+def xsetid(ctx: Context, args: list[bytes]) -> bytes:
+    """Set last-generated-id and, optionally, the counters."""
+    last_id = id_argument(args[2])
+    entries_added: int | None = None
+    max_deleted: int | None = None
+    index = 3
+    while index < len(args):
+        word = args[index].upper()
+        if word == b"ENTRIESADDED" and index + 1 < len(args):
+            entries_added = integer(args[index + 1])
+            if entries_added < 0:
+                raise CommandError("ERR entries_added must be positive")
+        elif word == b"MAXDELETEDID" and index + 1 < len(args):
+            max_deleted = id_argument(args[index + 1])
+            if last_id < max_deleted:
+                raise CommandError(
+                    "ERR The ID specified in XSETID is smaller than the provided "
+                    "max_deleted_entry_id"
+                )
+        else:
+            raise CommandError(texts.SYNTAX)
+        index += 2
+    stream = ctx.stream(args[1])
+    if stream is None:
+        raise CommandError(texts.NO_SUCH_KEY)
+    _check_last_id(stream, last_id, entries_added)
+    if ctx.replica is not None:
+        _check_rising(stream, last_id, entries_added, max_deleted or 0)
+    ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
+    ctx.changes += 1
+    return OK
+
+
+def _check_last_id(stream: Stream, last_id: int, entries_added: int | None) -> None:
+    if last_id < stream.max_deleted_id:
+        raise CommandError(
+            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+        )
+    if not stream.length:
+        return
+    if last_id < stream.last_live_id:
+        raise CommandError(
+            "ERR The ID specified in XSETID is smaller than the target stream top item"
+        )
+    if entries_added is not None and entries_added < stream.length:
+        raise CommandError(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length"
+        )
+
+
+def _check_rising(
+    stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
+) -> None:
+    """Where several regions write, counters only rise."""
+    if last_id < stream.last_id:
+        raise CommandError(
+            "ERR The ID specified in XSETID is smaller than the target stream top item"
+        )
+    if entries_added is not None and entries_added < stream.entries_added:
+        raise CommandError(
+            "ERR The entries_added specified in XSETID is smaller than the current entries_added"
+        )
+    if 0 < max_deleted < stream.max_deleted_id:
+        raise CommandError(
+            "ERR The max_deleted_entry_id specified in XSETID is smaller than the current one"
+        )
+
+
+def xlen(ctx: Context, args: list[bytes]) -> bytes:
+    """Live entries; 0 for a missing key."""
+    stream = ctx.read_stream(args[1])
+    return ZERO if stream is None else integer_reply(stream.length)

@@ -1,0 +1,1 @@
+"""Strings: SET, GET, INCR and their kin."""

@@ -1,0 +1,44 @@
+"""The command table: what COMMAND, ACL, the docs and dispatch know of each command, as rows.
+
+A row names its function, arity, flags, keys, syntax and summary; the functions, which decide, stand
+in the packages beside this one. There is one file for each family.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from anabranch.commands.request.spec import Command
+from anabranch.commands.table import (
+    acl,
+    connection,
+    extensions,
+    generic,
+    lists,
+    monitoring,
+    pubsub,
+    server,
+    sets,
+    streams,
+    strings,
+    transactions,
+)
+
+__all__ = ["COMMANDS"]
+
+COMMANDS: list[Command] = list(
+    chain(
+        streams.COMMANDS,
+        strings.COMMANDS,
+        lists.COMMANDS,
+        sets.COMMANDS,
+        generic.COMMANDS,
+        connection.COMMANDS,
+        server.COMMANDS,
+        monitoring.COMMANDS,
+        acl.COMMANDS,
+        pubsub.COMMANDS,
+        transactions.COMMANDS,
+        extensions.COMMANDS,
+    )
+)

@@ -1,0 +1,1 @@
+"""Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH."""

@@ -1,0 +1,176 @@
+"""Transactions: MULTI, EXEC, DISCARD, and the optimistic locks WATCH and UNWATCH.
+
+Between MULTI and EXEC the dispatcher queues what a connection sends. EXEC runs the queue at one
+moment: the clock stands still, nothing else runs in between, and who was blocked on the keys is
+served afterwards. A command that fails does not stop those behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request.spec import Command
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, QUEUED, array_header, null_array
+from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.session import Session
+
+__all__ = [
+    "discard",
+    "end_transaction",
+    "execute",
+    "forget_watches",
+    "multi",
+    "queue",
+    "unwatch",
+    "watch",
+]
+
+_Queue = list[tuple[Command, list[bytes]]]
+
+_OUT_OF_MEMORY = (
+    "EXECABORT Transaction discarded because of: "
+    "OOM command not allowed when used memory > 'maxmemory'."
+)
+
+
+def forget_watches(ctx: Context, session: Session) -> None:
+    """Watch no key any more, and forget what has happened to those watched so far."""
+    for index, key in session.watched:
+        watchers = ctx.keyspace.databases[index].watchers
+        watching = watchers[key]
+        watching.discard(session)
+        if not watching:
+            del watchers[key]
+    session.watched.clear()
+    session.watch_broken = False
+
+
+def end_transaction(ctx: Context, session: Session) -> None:
+    """Leave MULTI with all that belongs to it."""
+    session.transaction = None
+    session.transaction_bytes = 0
+    session.transaction_error = None
+    forget_watches(ctx, session)
+    session.refresh()
+
+
+def multi(ctx: Context, args: list[bytes]) -> bytes:
+    """From here on commands are queued."""
+    session = ctx.session
+    if session.transaction is not None:
+        raise CommandError("ERR MULTI calls can not be nested")
+    session.transaction = []
+    session.refresh()
+    return OK
+
+
+def queue(session: Session, command: Command, args: list[bytes]) -> bytes:
+    """Keep a request for EXEC, unless it is certain by now that EXEC will run nothing."""
+    requests = session.transaction
+    assert requests is not None
+    if session.transaction_error is None and not session.watch_broken:
+        requests.append((command, args))
+        session.transaction_bytes += REQUEST_BYTES + sum(
+            [ARGUMENT_BYTES + len(arg) for arg in args]
+        )
+    return QUEUED
+
+
+def discard(ctx: Context, args: list[bytes]) -> bytes:
+    """Drop the queue."""
+    if ctx.session.transaction is None:
+        raise CommandError("ERR DISCARD without MULTI")
+    end_transaction(ctx, ctx.session)
+    return OK
+
+
+def watch(ctx: Context, args: list[bytes]) -> bytes:
+    """EXEC will do nothing if one of these keys changes before it."""
+    session = ctx.session
+    if session.transaction is not None:
+        raise CommandError("ERR WATCH inside MULTI is not allowed")
+    db = ctx.db
+    for key in args[1:]:
+        # A key past its deadline goes now, so that its removal is no change to a watched key.
+        ctx.lookup(key)
+        db.watchers.setdefault(key, set()).add(session)
+        session.watched.add((db.index, key))
+    return OK
+
+
+def unwatch(ctx: Context, args: list[bytes]) -> bytes:
+    """Watch no key any more."""
+    forget_watches(ctx, ctx.session)
+    return OK
+
+
+def execute(ctx: Context, args: list[bytes]) -> bytes:
+    """EXEC: run the queue, unless it was spoilt or a watched key changed."""
+    session = ctx.session
+    requests = session.transaction
+    if requests is None:
+        raise CommandError("ERR EXEC without MULTI")
+    for index, key in session.watched:
+        ctx.expire_if_due(ctx.keyspace.databases[index], key)  # what is due now is a change
+    broken = session.watch_broken
+    spoilt = session.transaction_error
+    end_transaction(ctx, session)
+    if spoilt is not None:
+        raise CommandError(f"EXECABORT Transaction discarded because of {spoilt}")
+    if _exceeds_memory(ctx, requests):
+        raise CommandError(_OUT_OF_MEMORY)
+    if broken:
+        return null_array(ctx.resp3)
+    replies = []
+    ctx.in_exec = True
+    try:
+        for command, queued in requests:
+            replies.append(_run(ctx, session, command, queued))
+    finally:
+        ctx.in_exec = False
+    return array_header(len(requests)) + b"".join(replies)
+
+
+def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
+    dispatcher = ctx.dispatcher
+    return (
+        "maxmemory" in dispatcher.guarded_by
+        and any(command.is_denyoom for command, _ in queue)
+        and dispatcher.memory_exceeded()
+    )
+
+
+def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) -> bytes:
+    """One queued command, accounted for like any other; errors become replies."""
+    ctx.enter(session, ctx.now_ms)
+    dispatcher = ctx.dispatcher
+    region = ctx.region
+    entry = dispatcher.find(args)
+    assert entry is not None
+    assert entry.function is not None
+    reply: bytes | None
+    started = ctx.clock.ticks_ns()
+    try:
+        user = session.user
+        if user is not None and not user.is_unrestricted and not command.is_noauth:
+            ctx.acl.check(ctx, session, command, args)
+        if dispatcher.withheld is not None:
+            dispatcher.withheld.check(session, command, args)
+        reply = entry.function(ctx, args)
+    except CommandError as refusal:
+        entry.failed += 1
+        reply = dispatcher.failed(refusal)
+    except Exception as mistake:
+        reply = region.mistake(entry, args, mistake)
+    spent = ctx.clock.ticks_ns() - started
+    entry.total_ns += spent
+    entry.histogram[spent.bit_length()] += 1
+    region.slow(session, entry, args, spent)
+    if dispatcher.monitors and not command.skips_monitor:
+        dispatcher.feed_monitors(session, args)
+    assert session.waiter is None, "a command blocked inside a transaction"
+    return reply or b""  # empty for the client that asked for silence
