@@ -179,7 +179,7 @@ def damaged(change: Callable[[SimulatedCluster], None]) -> SimulatedCluster:
 
 def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
     def other_bytes(cluster: SimulatedCluster) -> None:
-        log = cluster.stream(2, b"k7").shared_log(1)
+        log = cluster.stream(2, b"k7").log_of(1)
         assert log.tail is not None
         assert log.tail.parts is not None
         log.tail.parts[0] = log.tail.parts[0].replace(b"from", b"FROM")
@@ -196,7 +196,8 @@ def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
         cluster.process(2).region.keyspace.databases[0].deadlines[b"k7"] = 9_000_000_000_000
 
     def a_counter(cluster: SimulatedCluster) -> None:
-        cluster.stream(2, b"k7").shared_log(1).newest_id += 5 << 64
+        log = cluster.stream(2, b"k7").log_of(1)
+        log.note_newest(log.newest_number, log.newest_id + (5 << 64))
         cluster.stream(2, b"k7").recount()
 
     for change in (other_bytes, no_group, a_deadline, a_counter):

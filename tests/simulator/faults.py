@@ -38,8 +38,8 @@ from anabranch.server.lifetime import Lifetime
 from anabranch.simulator import process
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import imaging, joining, regional_id
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared_group import Run, SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
 
@@ -174,7 +174,7 @@ def expiry_last_wins(patch: Patch) -> None:
 
 
 def max_deleted_not_kept(patch: Patch) -> None:
-    patch.setattr(SharedLog, "note_deleted", lambda self, number, entry_id: None)
+    patch.setattr(RegionLog, "note_deleted", lambda self, number, entry_id: None)
 
 
 # -- groups ---------------------------------------------------------------------------------------
@@ -401,7 +401,7 @@ def join_drops(patch: Patch) -> None:
 
 
 def join_resurrects(patch: Patch) -> None:
-    def joined(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:
+    def joined(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
         theirs.remove_numbered(0, our)
         ours.adopt(theirs)
 

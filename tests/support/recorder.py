@@ -121,7 +121,7 @@ def _value(value: object) -> Any:
 
 def _log(log: RegionLog) -> Any:
     blocks = []
-    for block in log.live_blocks():
+    for block in log.blocks:
         rows = [
             (block.ids[index], block.position(index), bytes(block.fragment(index)))
             for low, high in block.runs(0, len(block.ids))

@@ -27,7 +27,7 @@ def lose_entry(directory: Path, key: bytes) -> None:
     keyspace.replica = replica = Replica(2, lambda: (100, 100))
     *_, report = recover(storage, keyspace)
     stream: Any = keyspace.databases[0].values[key]
-    log = stream.shared_log(1)
+    log = stream.log_of(1)
     log.remove(log.tail, log.tail.first_live())
     number = replica.vector.get(replica.own, 0) + 1
     contents = Contents(report.end, 2, epoch_of(replica.own), number)

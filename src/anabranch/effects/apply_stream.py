@@ -11,9 +11,10 @@ from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import Value
 from anabranch.stream.ledger import Accepted
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["append_entry", "node_shares", "stream_of"]
+__all__ = ["append_entry", "append_run", "stream_of"]
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
@@ -80,7 +81,23 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     )
 
 
-def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
+def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number: int = 0) -> None:
+    """Put the entries into their log; ``number`` is that of the first, if they have numbers."""
+    ids, last = effect.ids, len(effect.ids)
+    for low, high, data, ends, opens in _node_shares(effect):
+        weight = sum(effect.weights[low:high])
+        if opens and log.tail is not None:
+            database.unsealed.append(ref(log.tail))
+        first = number and number + low
+        if opens and high < last:
+            log.append_full(ids[low:high], data, ends, weight, first)
+        else:
+            fragments = [data[start:end] for start, end in pairwise([0, *ends])]
+            log.append(ids[low], fragments[0], weight, opens, first)
+            log.extend(ids[low + 1 : high], fragments[1:], 0, first and first + 1)
+
+
+def _node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
     """Which of its entries belong to one node: from, to, their bytes, where each ends, opens it.
 
     To a node that it opens and that another one follows, nobody adds any more.
@@ -97,20 +114,9 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
     database = keyspace.databases[effect.db]
     stream = stream_of(keyspace, effect.db, effect.key)
-    log = stream.local
-    ids, last = effect.ids, len(effect.ids)
-    for low, high, data, ends, opens in node_shares(effect):
-        weight = sum(effect.weights[low:high])
-        if opens and high < last:
-            if log.tail is not None:
-                database.unsealed.append(ref(log.tail))
-            log.append_full(ids[low:high], data, ends, weight)
-            continue
-        fragments = [data[start:end] for start, end in pairwise([0, *ends])]
-        first = effect.weights[low]
-        append_entry(database, effect.key, stream, ids[low], fragments[0], first, opens)
-        log.extend(ids[low + 1 : high], fragments[1:], weight - first)
-    stream.last_id = ids[-1]
+    append_run(database, stream.local, effect)
+    stream.last_id = effect.ids[-1]
+    database.changed(effect.key)
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:

@@ -71,7 +71,7 @@ def _add_run(keyspace: Keyspace, effect: kinds.AddRun) -> list[Event]:
 def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Event]:
     stream = _value(keyspace, effect.db, effect.key)
     if not isinstance(stream, Stream) or not any(
-        stream.shared_logs[origin].count_numbered(low, high)
+        stream.logs[origin].count_numbered(low, high)
         for origin, edges in effect.ranges
         if origin in stream.logs
         for low, high in zip(edges[::2], edges[1::2], strict=True)
@@ -85,7 +85,7 @@ def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list
     origin, number = effect.goes
     if not effect.removed or not isinstance(stream, Stream) or origin not in stream.logs:
         return []
-    if stream.shared_logs[origin].find_number(number) is None:
+    if stream.logs[origin].find_number(number) is None:
         return []  # it was removed before
     return [("t", "xdel", effect.db, effect.key)]
 

@@ -51,15 +51,14 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
 
 def _entry(stream: Stream, origin: int, entry_id: int) -> Dot:
     """The effect that added the entry with an ID: mostly the newest, of the same origin."""
-    log = stream.shared_logs.get(origin)
+    log = stream.logs.get(origin)
     if log is not None and log.newest_id == entry_id:
         return origin, log.newest_number
     for each in [origin, *stream.ranked()]:
-        log = stream.shared_logs.get(each)
+        log = stream.logs.get(each)
         if log is not None and (found := log.find(entry_id)) is not None:
             block, index = found
-            assert block.numbers is not None
-            return each, block.numbers[index]
+            return each, block.number(index)
     return 0, 0
 
 
@@ -83,12 +82,12 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     note_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
     origin, number = effect.goes
     if effect.counted:
-        log = stream.shared_logs.get(origin)
+        log = stream.logs.get(origin)
         goes = 0 if log is None else log.id_upto(number)
         news = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
         conflicts.news.append(news)
     if effect.removed and number:
-        log = stream.shared_log(origin)
+        log = stream.log_of(origin)
         for group in stream.groups.values():
             assert isinstance(group, SharedGroup)
             group.keep_place(origin, log, number)

@@ -52,7 +52,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
         group = stream.groups[effect.group] = SharedGroup(start)
     assert isinstance(group, SharedGroup)
     group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
-    group.place(stream.shared_logs, anew=True)
+    group.place(stream.logs, anew=True)
     settle(keyspace, effect.db, effect.key, stream)
     keyspace.databases[effect.db].changed(effect.key)
 
@@ -78,7 +78,7 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
-    group.set_start(stream.shared_logs, replica_of(keyspace).vector, effect.last_id)
+    group.set_start(stream.logs, replica_of(keyspace).vector, effect.last_id)
     group.move_to(stream.last_id if effect.last_id is None else effect.last_id)
     group.offset = 0
     _begin_to_count(stream, group, effect.entries_read)
@@ -88,7 +88,7 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """See :class:`kinds.AdvanceGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = shared_group(keyspace, effect.db, effect.key, effect.group)
-    group.jump_to(stream.shared_logs, effect.last_id)
+    group.jump_to(stream.logs, effect.last_id)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
@@ -108,7 +108,7 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
 
 def _begin_to_count(stream: Stream, group: SharedGroup, entries_read: int | None) -> None:
     """A group begins elsewhere; entries-read goes on from a number, if one is given."""
-    group.place(stream.shared_logs, anew=True)
+    group.place(stream.logs, anew=True)
     if entries_read is not None:
         group.offset = entries_read - counted_read(stream, group)
 
@@ -147,11 +147,10 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     for entry_id, origin, delivery_ms, count in effect.rows:
         entry = group.assign(origin, entry_id, owner, delivery_ms, count)
         if not entry.number:  # it was not pending: XCLAIM FORCE
-            found = stream.shared_log(origin).find(entry_id)
+            found = stream.log_of(origin).find(entry_id)
             assert found is not None
             block, index = found
-            assert block.numbers is not None
-            entry.number = block.numbers[index]
+            entry.number = block.number(index)
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
 

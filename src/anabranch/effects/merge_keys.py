@@ -28,7 +28,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     context = replica.context_now()
     positions = dict(effect.positions)
-    for origin, log in stream.shared_logs.items():
+    for origin, log in stream.logs.items():
         gone = log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
         keyspace.rubbish.add(gone)
     shared = parts(stream)

@@ -7,18 +7,17 @@ decides what it takes away and what it replaces; what it did not know stays besi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from weakref import ref
 
 from anabranch.effects import kinds
-from anabranch.effects.apply_stream import node_shares
+from anabranch.effects.apply_stream import append_run
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream.ledger import Accepted
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, forget_covered
 from anabranch.stream.shared_group import SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = [
@@ -101,9 +100,9 @@ def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
 # -- entries ----------------------------------------------------------------------------------
 
 
-def _log(keyspace: Keyspace, stream: Stream, position: int) -> SharedLog:
+def _log(keyspace: Keyspace, stream: Stream, position: int) -> RegionLog:
     """The log that an addition goes to, ready for an entry of that position."""
-    log = stream.shared_log(replica_of(keyspace).origin)
+    log = stream.log_of(replica_of(keyspace).origin)
     if position != log.next_position:
         stream.added_surplus -= position - log.next_position
         log.open_at(position)
@@ -151,12 +150,12 @@ def add_to(keyspace: Keyspace, stream: Stream, effect: kinds.Add) -> None:
     """
     database = keyspace.databases[effect.db]
     replica = replica_of(keyspace)
-    log: SharedLog | None = stream.logs.get(replica.origin)  # type: ignore[assignment]
+    log = stream.logs.get(replica.origin)
     if log is None or log.next_position != effect.position:
         log = _log(keyspace, stream, effect.position)
     if effect.opens and log.tail is not None:
         database.unsealed.append(ref(log.tail))
-    log.add(replica.number, effect.entry_id, effect.fragment, effect.weight, effect.opens)
+    log.append(effect.entry_id, effect.fragment, effect.weight, effect.opens, replica.number)
     if not stream.is_due:
         keyspace.account.changed(stream)
     _added(keyspace, database, effect.key, stream, effect.entry_id)
@@ -167,19 +166,9 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     database = keyspace.databases[effect.db]
     stream = shared_stream(keyspace, effect.db, effect.key)
     log = _log(keyspace, stream, effect.position)
-    number = replica_of(keyspace).number
-    ids, last = effect.ids, len(effect.ids)
-    _notice(keyspace, stream, ids)
-    for low, high, data, ends, opens in node_shares(effect):
-        weight = sum(effect.weights[low:high])
-        if opens and log.tail is not None:
-            database.unsealed.append(ref(log.tail))
-        if opens and high < last:
-            log.add_node(number + low, ids[low:high], data, ends, weight)
-        else:
-            fragments = [data[start:end] for start, end in pairwise([0, *ends])]
-            log.add_run(number + low, ids[low:high], fragments, weight, opens)
-    _added(keyspace, database, effect.key, stream, ids[-1])
+    _notice(keyspace, stream, effect.ids)
+    append_run(database, log, effect, replica_of(keyspace).number)
+    _added(keyspace, database, effect.key, stream, effect.ids[-1])
 
 
 def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
@@ -188,7 +177,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
     if stream is None:  # deleted, and forgotten by all
         return
     for origin, edges in effect.ranges:
-        log = stream.shared_log(origin)
+        log = stream.log_of(origin)
         for low, high in zip(edges[::2], edges[1::2], strict=True):
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
@@ -201,7 +190,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
                     assert isinstance(group, SharedGroup)
                     group.drop_between(origin, low, high)
     for origin, number, entry_id in effect.deleted:
-        stream.shared_log(origin).note_deleted(number, entry_id)
+        stream.log_of(origin).note_deleted(number, entry_id)
     stream.recount()
     keyspace.databases[effect.db].touch(effect.key)
 

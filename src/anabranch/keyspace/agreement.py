@@ -93,7 +93,7 @@ def _block(origin: int, block: Block) -> int:
     total = 0
     for low, high in block.runs(0, len(block.ids)):
         # The ID stands in the fragment; a fragment begins with "*", so the number ends there.
-        numbers = repeat(0) if block.numbers is None else block.numbers[low:high]
+        numbers = block.numbers_of(low, high) if origin else repeat(0)
         for number, fragment in zip(numbers, block.fragments(low, high), strict=False):
             total += xxh3_128_intdigest(b"%d:%d%b" % (origin, number, fragment))
     return total % _MODULUS

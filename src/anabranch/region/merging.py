@@ -154,7 +154,7 @@ class Merging:
             stream = known_stream(keyspace, goes.db, goes.key)
             origin, number = goes.entry
             is_live = stream is not None and (
-                number > 0 and stream.shared_log(origin).find_number(number) is not None
+                number > 0 and stream.log_of(origin).find_number(number) is not None
             )
             self._region.stats.idmp_collapsed += is_live and goes.yields
             emit(

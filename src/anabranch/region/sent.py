@@ -138,7 +138,7 @@ class SentUnit:
     def _goes_on(self, db: int, key: bytes, position: int, ids: Any) -> None:
         """Additions go on where the log ends; they leave something out only where nothing counts.
 
-        See :meth:`SharedLog.open_at`.
+        See :meth:`RegionLog.open_at`.
         """
         end = self._end(db, key)
         ahead = position - end.position
@@ -156,7 +156,7 @@ class SentUnit:
         if end is None:
             database = self._keyspace.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
-            log = stream.shared_logs.get(self._origin) if type(stream) is Stream else None
+            log = stream.logs.get(self._origin) if type(stream) is Stream else None
             if log is None:
                 end = _End()
             else:

@@ -22,10 +22,10 @@ from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import check_fragments
 from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.shared_group import Creation, SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = ["check_state"]
@@ -132,7 +132,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert limits.duration_s > 0
         assert limits.maxsize > 0
     yield
-    for origin, log in stream.shared_logs.items():
+    for origin, log in stream.logs.items():
         yield from _check_log(log)
         told = max(log.newest_number, log.deleted_number, log.floor)
         assert told <= replica.vector.get(origin, 0), "effects that were not applied"
@@ -153,15 +153,14 @@ def _check_ranges(ranges: Ranges) -> None:
     assert len(ranges.lows) == len(ranges.highs)
 
 
-def _check_log(log: SharedLog) -> Iterator[None]:
+def _check_log(log: RegionLog) -> Iterator[None]:
     _check(log, _LOG)
     for block in log.blocks:
         _check_block(block)
         yield
     log.check_spine()
     if log.tail is not None:
-        assert log.tail.numbers is not None
-        assert log.floor < log.tail.numbers[-1], "entries that were deleted"
+        assert log.floor < log.tail.number(len(log.tail.ids) - 1), "entries that were deleted"
     yield
 
 

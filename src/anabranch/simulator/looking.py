@@ -52,14 +52,13 @@ def is_over(stream: Stream, now_ms: int) -> bool:
 def entries(stream: Stream) -> list[Entry]:
     """Live entries by origin and number."""
     found = []
-    for origin, log in sorted(stream.shared_logs.items()):
+    for origin, log in sorted(stream.logs.items()):
         for block, low, high in log.spans(MIN_ID, MAX_ID):
-            assert block.numbers is not None
             found += [
                 Entry(entry_id, (origin, number), token_of(fragment))
                 for entry_id, number, fragment in zip(
                     block.ids[low:high],
-                    block.numbers[low:high],
+                    block.numbers_of(low, high),
                     block.fragments(low, high),
                     strict=True,
                 )

@@ -20,7 +20,7 @@ offsets of the fragments in ``data``; ``dead`` holds indexes of removed entries.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, repeat
 from operator import add, rshift, sub
@@ -72,10 +72,11 @@ class Block:
         "parts",
         "positions",
         "shared",
+        "shift",
         "weight",
     )
 
-    def __init__(self, first_id: int, first_position: int) -> None:
+    def __init__(self, first_id: int, first_position: int, shift: int = 1) -> None:
         self.first_id = first_id  # key in the region log; stays when the first entry dies
         self.first_position = first_position
         self.ids: list[int] | PackedIds = []
@@ -89,8 +90,10 @@ class Block:
         self.shared = 0  # snapshots that still have to read it: RegionLog copies before changing
         # Positions relative to the first, once they are not simply 0, 1, 2 ... any more.
         self.positions: list[int] | None = None
-        # With several regions: the effect number of each entry (stream/shared_log.py).
-        self.numbers: array[int] | range | None = None
+        # The number of each entry, once numbers and positions do not ascend alike any more. Until
+        # then ``shift`` is how far a number lies above its position.
+        self.numbers: array[int] | None = None
+        self.shift = shift
         # Of the live entries while nothing is added, see keyspace/agreement.py; None: not taken.
         self.digest: int | None = None
 
@@ -133,6 +136,35 @@ class Block:
         """Note every position, because the next entry's will not simply follow."""
         if self.positions is None:
             self.positions = list(range(len(self.ids)))
+
+    def number(self, index: int) -> int:
+        """Number of an entry, see :mod:`anabranch.stream.region_log`."""
+        numbers = self.numbers
+        return self.position(index) + self.shift if numbers is None else numbers[index]
+
+    def numbers_of(self, low: int, high: int) -> Sequence[int]:
+        """Numbers of the entries ``[low, high)``."""
+        if self.numbers is not None:
+            return self.numbers[low:high]
+        first = self.first_position + self.shift
+        if self.positions is None:
+            return range(first + low, first + high)
+        return [first + offset for offset in self.positions[low:high]]
+
+    def index_above(self, number: int) -> int:
+        """Index of the first entry, dead or live, with a greater number; O(log n)."""
+        if self.numbers is not None:
+            return bisect_right(self.numbers, number)
+        offset = number - self.first_position - self.shift
+        if self.positions is not None:
+            return bisect_right(self.positions, offset)
+        return min(max(offset + 1, 0), len(self.ids))
+
+    def keep_numbers(self) -> array[int]:
+        """Note every number, because the next entry's will not lie as far above its position."""
+        if self.numbers is None:
+            self.numbers = array("Q", self.numbers_of(0, len(self.ids)))
+        return self.numbers
 
     @property
     def last_slot_id(self) -> int:
@@ -219,8 +251,13 @@ class Block:
             if isinstance(self.ids, list):
                 self.ids = PackedIds.pack(self.ids) or self.ids
             numbers = self.numbers
-            if numbers is not None and numbers[-1] - numbers[0] == len(numbers) - 1:
-                self.numbers = range(numbers[0], numbers[-1] + 1)
+            if (
+                numbers is not None
+                and self.positions is None
+                and numbers[-1] - numbers[0] == len(numbers) - 1
+            ):
+                self.shift = numbers[0] - self.first_position
+                self.numbers = None
 
     def fill(self, ids: Sequence[int], data: bytes, ends: Sequence[int], weight: int) -> None:
         """Take the entries of an empty block in one piece."""
@@ -248,8 +285,6 @@ class Block:
             self.ids = list(self.ids)
             self.data = b""
             self.ends = _NO_ENDS
-        if isinstance(self.numbers, range):
-            self.numbers = array("Q", self.numbers)
 
     # -- removing -----------------------------------------------------------------------------
 
@@ -298,7 +333,7 @@ class Block:
 
     def copy(self) -> Block:
         """An independent copy."""
-        other = Block(self.first_id, self.first_position)
+        other = Block(self.first_id, self.first_position, self.shift)
         # Sealed parts never change, so they can be shared.
         other.ids = self.ids.copy() if isinstance(self.ids, list) else self.ids
         other.is_open = self.is_open

@@ -76,7 +76,7 @@ def entries_read(stream: Stream, group: Group) -> int | None:
 
 def counted_read(stream: Stream, group: SharedGroup) -> int:
     """How many entries of all regions a group has behind it, whatever ENTRIESREAD said."""
-    logs = stream.shared_logs
+    logs = stream.logs
     return stream.entries_added - sum(group.unread(origin, log) for origin, log in logs.items())
 
 
@@ -103,7 +103,7 @@ def lag(stream: Stream, group: Group) -> int | None:
 def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
     """By origin, the live entries that the group was not given yet: counted, whatever went."""
     if isinstance(group, SharedGroup):
-        return {origin: group.count(origin, log) for origin, log in stream.shared_logs.items()}
+        return {origin: group.count(origin, log) for origin, log in stream.logs.items()}
     return {
         region: log.count(group.cursors.get(region, 0) + 1, MAX_ID)
         for region, log in stream.logs.items()

@@ -34,7 +34,6 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.shared_group import Creation, Place, Run, SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenStream", "StreamBuilder"]
@@ -85,7 +84,7 @@ class FrozenStream:
         for region, log in stream.logs.items():
             for block in log.blocks:
                 if block is log.tail:
-                    self._tails.append((region, _block_array(block)))
+                    self._tails.append((region, _block_array(region, block)))
                 else:
                     block.shared += 1
                     self._blocks.append((region, block))
@@ -105,7 +104,7 @@ class FrozenStream:
             arrays: list[list[Any]] = []
             while blocks and blocks[-1][0] == region and len(arrays) < BLOCKS_A_RECORD:
                 _, block = blocks.pop()
-                arrays.append(_block_array(block))
+                arrays.append(_block_array(region, block))
                 block.shared -= 1
             yield [region, arrays]
         for region, tail in self._tails:
@@ -144,12 +143,13 @@ class StreamBuilder:
             for iid, pair, at_ms in rows:
                 stream.producers.restore(pid, iid, _join(pair), at_ms)
         for region, next_position, trimmed, *rest in logs:
-            log = stream.local if shared is None else stream.shared_log(region)
+            log = stream.log_of(region)
             log.skip_positions(next_position)
             log.trimmed = trimmed
-            if isinstance(log, SharedLog):
-                log.base, log.floor, log.newest_number, newest, log.deleted_number, deleted = rest
-                log.newest_id, log.deleted_id = _join(newest), _join(deleted)
+            if rest:  # formerly a region alone did not write them
+                log.base, log.floor, number, newest, log.deleted_number, deleted = rest
+                log.note_newest(number, _join(newest))
+                log.deleted_id = _join(deleted)
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
             group = Group(0, entries_read) if shared is None else _shared_group_of(rest)
@@ -224,11 +224,10 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
 
 
 def _log_head(region: int, log: RegionLog) -> list[Any]:
-    head: list[Any] = [region, log.next_position, log.trimmed]
-    if isinstance(log, SharedLog):
-        head += [log.base, log.floor, log.newest_number, _split(log.newest_id)]
-        head += [log.deleted_number, _split(log.deleted_id)]
-    return head
+    return [
+        *(region, log.next_position, log.trimmed, log.base, log.floor),
+        *(log.newest_number, _split(log.newest_id), log.deleted_number, _split(log.deleted_id)),
+    ]
 
 
 def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[Any]:
@@ -337,7 +336,7 @@ def _shared_group_of(parts: list[Any]) -> SharedGroup:
 # -- blocks -----------------------------------------------------------------------------------
 
 
-def _block_array(block: Block) -> list[Any]:
+def _block_array(region: int, block: Block) -> list[Any]:
     ids = block.ids
     ends = block.end_offsets()
     wide = not isinstance(ends, array) or ends.typecode != "H"
@@ -355,22 +354,26 @@ def _block_array(block: Block) -> list[Any]:
         block.weight,
         None if block.positions is None else block.positions[:],  # of a tail it goes on growing
         block.is_open,
-        _numbers_array(block.numbers),
+        _numbers_array(block) if region else None,
     ]
 
 
-def _numbers_array(numbers: array[int] | range | None) -> list[int] | bytes | None:
-    if numbers is None:
-        return None
-    if isinstance(numbers, range):
-        return [numbers.start, numbers.stop]
-    return _little(numbers)
+def _numbers_array(block: Block) -> list[int] | bytes:
+    if block.numbers is None and block.positions is None:
+        first = block.number(0)
+        return [first, first + len(block.ids)]
+    return _little(array("Q", block.numbers_of(0, len(block.ids))))
 
 
-def _numbers_of(written: list[int] | bytes | None) -> array[int] | range | None:
-    if written is None:
-        return None
-    return range(*written) if isinstance(written, list) else _native("Q", written)
+def _restore_numbers(block: Block, written: list[int] | bytes | None) -> None:
+    """None: they follow from positions, as in a region alone."""
+    if isinstance(written, bytes):
+        block.numbers = _native("Q", written)
+    elif written is not None:
+        first, stop = written
+        block.shift = first - block.position(0)
+        if stop - 1 - block.position(len(block.ids) - 1) != block.shift:
+            block.numbers = array("Q", range(first, stop))
 
 
 def _block_of(fields: list[Any]) -> Block:
@@ -402,7 +405,7 @@ def _block_of(fields: list[Any]) -> Block:
     block.weight = weight
     block.positions = positions
     block.is_open = False
-    block.numbers = _numbers_of(numbers)
+    _restore_numbers(block, numbers)
     if is_open:
         block.reopen()
     return block

@@ -39,7 +39,7 @@ class FrozenLog:
                 yield block, low, high
 
     def live_number(self, entry_id: int) -> int | None:
-        """The number of the live entry with this ID (0 with one region), None if there is none."""
+        """The number of the live entry with this ID, None if there is none."""
         at = bisect_right(self.blocks, entry_id, key=_first_id) - 1
         if at < 0:
             return None
@@ -47,7 +47,7 @@ class FrozenLog:
         index = block.index_from(entry_id)
         if index == len(block.ids) or block.ids[index] != entry_id or index in block.dead:
             return None
-        return 0 if block.numbers is None else block.numbers[index]
+        return block.number(index)
 
     def release(self) -> None:
         """Nobody will read the rest."""

@@ -204,7 +204,8 @@ class _FrozenGroup:
         for entry_id, named, image in images:
             origin, number, _ = named
             log = logs.get(origin)
-            if log is not None and log.live_number(entry_id) == number:
+            live = None if log is None else log.live_number(entry_id)
+            if live is not None and number in (0, live):  # 0: it is known by its ID only
                 now = renumbering.id_of(*named)
                 if image is not None:
                     image.entry_id = now
@@ -245,8 +246,7 @@ def _late(stream: Stream, group: Group) -> list[_Named]:
     found = []
     for origin, (block, low, high) in group.late(stream.logs):
         pending = group.pending.get(origin, PendingList())
-        assert block.numbers is not None
-        for entry_id, number in zip(block.ids[low:high], block.numbers[low:high], strict=True):
+        for entry_id, number in zip(block.ids[low:high], block.numbers_of(low, high), strict=True):
             entry = pending.get(entry_id)
             if entry is None or entry.number != number:
                 found.append((origin, number, entry_id))

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import ALL_GROUPS, Dot, Mark, Shared
 from anabranch.stream.shared_group import Creation, SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 __all__ = ["join_dots", "join_streams", "replace_shared"]
@@ -52,8 +52,8 @@ def join_streams(
     _keep_places(ours)
     for origin in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
         _join_logs(
-            ours.shared_log(origin),
-            theirs.shared_log(origin),
+            ours.log_of(origin),
+            theirs.log_of(origin),
             our.get(origin, 0),
             their.get(origin, 0),
         )
@@ -61,7 +61,7 @@ def join_streams(
     _join_shared(mine, other, our, their)
     for group in ours.groups.values():
         assert isinstance(group, SharedGroup)
-        for origin, log in ours.shared_logs.items():
+        for origin, log in ours.logs.items():
             group.drop_between(origin, 0, log.floor)
 
 
@@ -88,9 +88,9 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         for dot, by_origin in group.acknowledged.items():
             for origin, ranges in by_origin.items():
                 before = known.acknowledged.get(dot, {}).get(origin, Ranges())
-                _note_settled(known, ours.shared_log(origin), origin, ranges.without(before))
+                _note_settled(known, ours.log_of(origin), origin, ranges.without(before))
         known.creations, known.acknowledged = group.creations, group.acknowledged
-        for origin, log in ours.shared_logs.items():
+        for origin, log in ours.logs.items():
             known.drop_between(origin, 0, log.floor)
         ours.groups[name] = known
 
@@ -99,17 +99,17 @@ def _keep_places(stream: Stream) -> None:
     """Entries are about to go."""
     for group in stream.groups.values():
         assert isinstance(group, SharedGroup)
-        group.place(stream.shared_logs)
+        group.place(stream.logs)
 
 
-def _note_settled(group: SharedGroup, log: SharedLog, origin: int, news: Ranges) -> None:
+def _note_settled(group: SharedGroup, log: RegionLog, origin: int, news: Ranges) -> None:
     """Numbers of an origin were acknowledged somewhere."""
     if news:
         group.note_settled(origin, news)
         group.see(log.id_upto(news.highs[-1]))
 
 
-def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None:
+def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
     """Entries and counters of one origin of which both have seen everything up to a number."""
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
@@ -118,12 +118,11 @@ def _join_logs(ours: SharedLog, theirs: SharedLog, our: int, their: int) -> None
     ours.adopt(theirs)
 
 
-def _numbers(log: SharedLog, top: int) -> Ranges:
+def _numbers(log: RegionLog, top: int) -> Ranges:
     """Numbers of the live entries up to one."""
     found = Ranges()
     for block, low, high in log.spans_numbered(0, top):
-        assert block.numbers is not None
-        found.add_numbers(block.numbers[low:high])
+        found.add_numbers(block.numbers_of(low, high))
     return found
 
 
@@ -189,7 +188,7 @@ def _join_groups(
                         before = known.setdefault(origin, Ranges())
                         news = ranges.without(before)
                         before.update(ranges)
-                        _note_settled(mine, ours.shared_log(origin), origin, news)
+                        _note_settled(mine, ours.log_of(origin), origin, news)
 
 
 def _surviving(

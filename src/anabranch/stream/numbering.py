@@ -24,9 +24,7 @@ __all__ = ["newest_position_number", "number_of", "spans_behind"]
 
 def number_of(stream: Stream, block: Block, index: int) -> int:
     """The number of a block's entry; numbers begin at 1."""
-    if block.numbers is not None:
-        return block.numbers[index]
-    return stream.incarnation + block.position(index) + 1
+    return stream.incarnation + block.number(index)
 
 
 def newest_position_number(stream: Stream) -> int:
@@ -42,7 +40,7 @@ def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int,
         return ((LOCAL_REGION, span) for span in log.spans_positioned(low, log.next_position))
     sources = {}
     for origin in stream.ranked():
-        log = stream.shared_logs[origin]
+        log = stream.logs[origin]
         number = seen.get(origin, 0)
         if log.length and log.newest_number > number:
             sources[origin] = log.spans_numbered(number, log.newest_number)

@@ -49,10 +49,9 @@ class References:
         """Whether some group would be given one of the entries with this ID here."""
         stream = self._stream
         for origin, block, index in stream.find_all(entry_id):
-            assert block.numbers is not None
             for group in self._groups:
                 assert isinstance(group, SharedGroup)
-                log = stream.shared_log(origin)
-                if group.would_deliver(origin, log, block.numbers[index]):
+                log = stream.log_of(origin)
+                if group.would_deliver(origin, log, block.number(index)):
                     return True
         return False

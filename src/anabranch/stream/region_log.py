@@ -1,246 +1,144 @@
-"""One region's entries of one stream: blocks sorted by first ID, newest at the end.
+"""One region's entries of one stream, by number and position, and what it knows of those that went.
 
-A region adds only to its own log and may remove from all of them. IDs and positions ascend
-within a log, so finding is bisection: first the block (by its first ID), then the entry.
+A region adds only to its own log and may remove from all of them.
 
 *Positions* number the entries a region ever added to the key; they are never used twice and
 survive deletion, trimming and rewriting.
+
+*Numbers* are those of the effects that added the entries. An origin's effects are numbered without
+gaps, over all keys, so an entry is named by origin and number everywhere (its *dot*), and "this
+origin up to number n" says what a replica has seen. Within a log numbers ascend as IDs do. A region
+alone does not number effects for others; there the number of an entry is its position plus one.
+
+What a log tells beside its entries is about everything since the key was last deleted: its newest
+entry, live or not, the newest that was deleted on purpose, and where counting began.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from collections.abc import Iterator
+from itertools import islice
 
 from anabranch.stream.block import Block
-from anabranch.stream.entry_id import MAX_ID
-from anabranch.stream.packed_ids import PackedIds
+from anabranch.stream.block_sequence import BlockSequence, Span
 
 __all__ = ["RegionLog", "Span"]
 
-Span = tuple[Block, int, int]
-"""Live entries ``[low, high)`` of one block."""
 
+class RegionLog(BlockSequence):
+    """The entries that one origin added to one key."""
 
-class RegionLog:
-    """The entries that one region added, in ID order."""
-
-    __slots__ = (
-        "_gone",
-        "_live_sums",
-        "base",
-        "blocks",
-        "first_ids",
-        "next_position",
-        "tail",
-        "trimmed",
-    )
+    __slots__ = ("base", "deleted_id", "deleted_number", "floor", "trimmed")
 
     def __init__(self, first_position: int = 0) -> None:
-        # Two lists in step, searched by bisection. A SortedDict does the same, but its look-ups
-        # took two of the six microseconds of an XRANGE; see docs/decisions.
-        self.blocks: list[Block] = []
-        self.first_ids: list[int] = []
-        self.tail: Block | None = None
-        self.base = 0  # entries with lower positions went with the key when it was deleted
-        self.next_position = first_position
-        self._gone = first_position  # positions without a live entry
+        super().__init__(first_position)
+        self.base = first_position  # entries-added counts from this position on
         self.trimmed = first_position  # trimming has removed what was below this position
-        self._live_sums: list[int] = []  # live entries before each of the first blocks
+        self.floor = 0  # a deletion of the key has covered everything up to this number
+        self.deleted_number = 0  # of the newest entry that XDEL or its kin removed
+        self.deleted_id = 0
 
     # -- adding -------------------------------------------------------------------------------
 
-    def append(self, entry_id: int, fragment: bytes, weight: int, opens: bool) -> None:
-        """Add the newest entry; ``opens`` starts a new block (the node limits were reached)."""
-        tail = self.tail
-        position = self.next_position
-        if opens or tail is None:
-            if tail is not None:
-                tail.is_open = False
-            tail = self.tail = Block(entry_id, position)
-            self.blocks.append(tail)
-            self.first_ids.append(entry_id)
-        elif tail.positions is not None:
-            tail.positions.append(position - tail.first_position)
-        tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
-        tail.ids.append(entry_id)  # type: ignore[union-attr]
-        tail.weight += weight
-        self.next_position = position + 1
+    def open_at(self, position: int) -> None:
+        """The next entry has this position: further on only if nothing is counted at present."""
+        ahead = position - self.next_position
+        if ahead:
+            assert ahead > 0
+            assert self.base == self.next_position
+            self.skip_positions(ahead)
+            self.base = position
+            if self.tail is not None:
+                self.tail.keep_positions()
 
-    def extend(self, ids: Sequence[int], fragments: list[bytes], weight: int) -> None:
-        """Add neighbouring entries to the newest block; ``weight`` is that of all of them."""
-        tail = self.tail
-        assert tail is not None
-        position = self.next_position
-        if tail.positions is not None:
-            first = position - tail.first_position
-            tail.positions.extend(range(first, first + len(ids)))
-        tail.parts.extend(fragments)  # type: ignore[union-attr]  # the tail is open
-        tail.ids.extend(ids)  # type: ignore[union-attr]
-        tail.weight += weight
-        self.next_position = position + len(ids)
+    # -- finding by number --------------------------------------------------------------------
 
-    def append_full(self, ids: Sequence[int], data: bytes, ends: list[int], weight: int) -> None:
-        """Add a whole node behind the newest; the next addition has to open another."""
-        if self.tail is not None:
-            self.tail.is_open = False
-        block = self.tail = Block(ids[0], self.next_position)
-        block.fill(ids, data, ends, weight)
-        self.blocks.append(block)
-        self.first_ids.append(ids[0])
-        self.next_position += len(ids)
-
-    def restore(self, block: Block) -> None:
-        """Put back the newest block of a log whose positions have been counted already."""
-        self.blocks.append(block)
-        self.first_ids.append(block.first_id)
-        self._gone -= block.live
-        self.tail = block
-
-    @property
-    def length(self) -> int:
-        """Live entries."""
-        return self.next_position - self._gone
-
-    def skip_positions(self, count: int) -> None:
-        """Count entries that were added and deleted before anybody here saw them."""
-        self.next_position += count
-        self._gone += count
-
-    # -- finding ------------------------------------------------------------------------------
-
-    def _block_index(self, entry_id: int) -> int:
-        """Index of the block that would hold ``entry_id``; -1 when it lies before the first."""
-        return bisect_right(self.first_ids, entry_id) - 1
-
-    def find(self, entry_id: int) -> tuple[Block, int] | None:
-        """The live entry with this ID, or None; O(log n)."""
-        at = bisect_right(self.first_ids, entry_id) - 1
+    def _after(self, number: int) -> tuple[int, int]:
+        """``(block index, index)`` of the first slot with a greater number; O(log n)."""
+        blocks = self.blocks
+        at = bisect_right(blocks, number, key=_first_number) - 1
         if at < 0:
+            return 0, 0
+        block = blocks[at]
+        index = block.index_above(number)
+        return (at, index) if index < len(block.ids) else (at + 1, 0)
+
+    def find_number(self, number: int) -> tuple[Block, int] | None:
+        """The live entry with this number, or None."""
+        at, index = self._after(number - 1)
+        if at == len(self.blocks):
             return None
         block = self.blocks[at]
-        index = block.find(entry_id)
-        return None if index < 0 else (block, index)
+        if block.number(index) != number or index in block.dead:
+            return None
+        return block, index
 
-    @property
-    def first_id(self) -> int:
-        """ID of the oldest live entry, 0 when there is none."""
-        if self.tail is None:
+    def number_upto(self, entry_id: int) -> int:
+        """The number of the newest slot with an ID up to this one, 0 if there is none."""
+        at = self._block_index(entry_id)
+        if at < 0:
             return 0
-        block = self.blocks[0]
-        return block.ids[block.first_live()] if block.dead else block.ids[0]
+        block = self.blocks[at]
+        index = block.index_after(entry_id) - 1
+        if index >= 0:
+            return block.number(index)
+        return _last_number(self.blocks[at - 1]) if at else 0
 
-    @property
-    def last_id(self) -> int:
-        """ID of the newest live entry, 0 when there is none."""
-        block = self.tail
-        if block is None:
+    def position_behind(self, number: int) -> int:
+        """The position behind the newest slot with a number up to this one, 0 if there is none."""
+        at, index = self._after(number)
+        if index:
+            return self.blocks[at].position(index - 1) + 1
+        if at:
+            block = self.blocks[at - 1]
+            return block.position(len(block.ids) - 1) + 1
+        return 0
+
+    def position_above(self, number: int) -> int:
+        """The position of the oldest live entry with a greater number; behind all without one."""
+        for block, low, _ in self.spans_numbered(number, self.newest_number):
+            return block.position(low)
+        return self.next_position
+
+    def number_below(self, position: int) -> int:
+        """The number of the newest slot with a lower position, 0 if there is none."""
+        at = bisect_left(self.blocks, position, key=_first_slot_position) - 1
+        if at < 0:
             return 0
-        return block.ids[block.last_live()] if block.dead else block.ids[-1]
+        block = self.blocks[at]
+        index = bisect_left(range(len(block.ids)), position, key=block.position) - 1
+        return block.number(index)
 
-    def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """Live entries with ``start <= ID <= end``, ascending, at most ``limit`` (-1: all)."""
-        blocks = self.blocks
-        first_ids = self.first_ids
-        count = len(blocks)
-        if not count or not limit:
-            return
-        index = bisect_right(first_ids, start) - 1
-        if index < 0:
-            index = low = 0
-        else:
-            low = blocks[index].index_from(start)
-        while index < count and first_ids[index] <= end:
-            block = blocks[index]
-            index += 1
-            if index < count and first_ids[index] <= end:
-                high = len(block.ids)  # the next block begins within the range
-            else:
-                high = block.index_after(end)
-            if not block.dead:
-                if low < high:
-                    if 0 < limit <= high - low:
-                        yield block, low, low + limit
-                        return
-                    if limit > 0:
-                        limit -= high - low
-                    yield block, low, high
-            else:
-                for first, stop in block.runs(low, high):
-                    if 0 < limit <= stop - first:
-                        yield block, first, first + limit
-                        return
-                    if limit > 0:
-                        limit -= stop - first
-                    yield block, first, stop
-            low = 0
+    def id_upto(self, number: int) -> int:
+        """The ID of the newest slot with a number up to this one, 0 if there is none."""
+        at, index = self._after(number)
+        if index:
+            return self.blocks[at].ids[index - 1]
+        return self.blocks[at - 1].ids[-1] if at else 0
 
-    def read(self, start: int, end: int, limit: int, parts: list[bytes]) -> int:
-        """Append the bytes of all that :meth:`spans` gives to ``parts``; returns how many entries.
-
-        What most reads end in, so look-ups and slices are written out.
-        """
-        blocks = self.blocks
-        first_ids = self.first_ids
-        count = len(blocks)
-        index = bisect_right(first_ids, start) - 1
-        if index < 0:
-            index = low = 0
-        else:
-            ids = blocks[index].ids
-            low = ids.index_from(start) if type(ids) is PackedIds else bisect_left(ids, start)
-        all_left = left = limit if limit >= 0 else self.next_position
-        goes_on = index < count and first_ids[index] <= end
-        while goes_on and left:
-            block = blocks[index]
-            index += 1
-            goes_on = index < count and first_ids[index] <= end
-            if not goes_on:
-                high = block.index_after(end)
-            else:  # the next block begins within the range
-                high = len(block.ends) if block.parts is None else len(block.ids)
-            if block.dead:
-                for first, stop in block.runs(low, high):
-                    stop = min(stop, first + left)
-                    if first < stop:
-                        parts.append(block.slice(first, stop))
-                        left -= stop - first
-            else:
-                if high - low > left:
-                    high = low + left
-                if low < high:
-                    if block.parts is None:
-                        ends = block.ends
-                        parts.append(block.data[ends[low - 1] if low else 0 : ends[high - 1]])
-                    else:
-                        parts.append(block.slice(low, high))
-                    left -= high - low
-            low = 0
-        return all_left - left
-
-    def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
-        """The same entries from the newest; each span is still ascending inside."""
-        if not limit:
-            return
-        first_ids = self.first_ids
-        index = bisect_right(first_ids, end) - 1
-        newest = True  # only the first block visited can hold IDs above the range
-        while index >= 0:
-            block = self.blocks[index]
-            low = block.index_from(start) if first_ids[index] < start else 0
-            high = block.index_after(end) if newest else len(block.ids)
-            for first, stop in reversed(list(block.runs(low, high))):
-                if 0 < limit <= stop - first:
-                    yield block, stop - limit, stop
-                    return
-                if limit > 0:
-                    limit -= stop - first
-                yield block, first, stop
-            if first_ids[index] <= start:
+    def spans_numbered(self, low: int, high: int) -> Iterator[Span]:
+        """Live entries with numbers in ``(low, high]``, ascending."""
+        at, first = self._after(low)
+        for block in islice(self.blocks, at, None):
+            stop = block.index_above(high)
+            if stop <= first:
                 return
-            newest = False
-            index -= 1
+            if not block.dead:  # nearly all: no more calls than needed
+                yield block, first, stop
+            else:
+                for run_low, run_high in block.runs(first, stop):
+                    yield block, run_low, run_high
+            first = 0
+
+    def count_numbered(self, low: int, high: int) -> int:
+        """Live entries with numbers in ``(low, high]``; O(log n), amortised."""
+        return self._live_upto(high) - self._live_upto(low) if low < high else 0
+
+    def _live_upto(self, number: int) -> int:
+        return self._live_before(*self._after(number))
+
+    # -- by position --------------------------------------------------------------------------
 
     def spans_positioned(self, low: int, high: int) -> Iterator[Span]:
         """Live entries with positions in ``[low, high)``, ascending."""
@@ -275,12 +173,6 @@ class RegionLog:
         block = blocks[at - 1]
         return block.ids[block.last_live()]
 
-    def live_blocks(self) -> Iterator[Block]:
-        """All blocks from the oldest."""
-        yield from self.blocks
-
-    # -- counting -----------------------------------------------------------------------------
-
     def live_below(self, position: int) -> int:
         """Live entries with lower positions; O(log n), amortised."""
         at = bisect_left(self.blocks, position, key=_first_position) - 1
@@ -310,136 +202,89 @@ class RegionLog:
         is_last = position == tail.position(tail.last_live())
         return self.next_position if is_last else position + 1
 
-    def count(self, start: int, end: int) -> int:
-        """Live entries with ``start <= ID <= end``; O(log n), amortised."""
-        return self._live_below(end + 1) - self._live_below(start) if start <= end else 0
-
-    def _live_below(self, entry_id: int) -> int:
-        at = bisect_left(self.first_ids, entry_id) - 1
-        return 0 if at < 0 else self._live_before(at, self.blocks[at].index_from(entry_id))
-
-    def _live_before(self, at: int, index: int) -> int:
-        """Live entries before a slot of a block.
-
-        What is removed makes the sums behind it be taken anew when they are next asked for. The
-        newest block needs none: it is counted from the end.
-        """
-        blocks = self.blocks
-        if at == len(blocks):
-            return self.length
-        block = blocks[at]
-        within = index - (sum(1 for each in block.dead if each < index) if block.dead else 0)
-        if at == len(blocks) - 1:
-            return self.length - block.live + within
-        sums = self._live_sums
-        while len(sums) <= at:
-            done = len(sums)
-            sums.append(sums[-1] + blocks[done - 1].live if done else 0)
-        return sums[at] + within
-
     # -- removing -----------------------------------------------------------------------------
 
-    def remove(self, block: Block, index: int) -> None:
-        """Remove one live entry that :meth:`find` or :meth:`spans` named."""
-        if self._live_sums:
-            del self._live_sums[self._block_index(block.first_id) + 1 :]
-        if block.shared:
-            block = self._own(self._block_index(block.first_id))
-        block.kill(index)
-        self._gone += 1
-        if not block.live:
-            self._drop(block)
-
-    def live_among(self, ids: Iterable[int]) -> list[int]:
-        """Which of these IDs live entries have, in the order given."""
-        return [entry_id for _, _, found in self._located(ids) for entry_id in found]
-
-    def remove_all(self, ids: Iterable[int]) -> list[int]:
-        """Remove the live entries among these distinct IDs; the IDs of those there were.
-
-        Neighbours go together, which spares most of the work of :meth:`remove`.
-        """
-        gone: list[int] = []
-        for at, indexes, found in self._located(ids):
-            del self._live_sums[at + 1 :]
-            block = self.blocks[at]
-            if block.shared:
-                block = self._own(at)
-            block.kill_all(indexes)
-            self._gone += len(indexes)
-            gone += found
-            if not block.live:
-                self._drop(block)
+    def remove_numbered(self, low: int, high: int) -> list[Block]:
+        """Remove the live entries with numbers in ``(low, high]``; the blocks that went whole."""
+        if high == low + 1:  # most removals are of one entry
+            found = self.find_number(high)
+            if found is not None:
+                self.remove(*found)
+            return []
+        at, first = self._after(low)
+        if first:
+            newest = _last_number(self.blocks[at])
+            self._remove_within(at, first, high)
+            at, first = self._after(min(newest, high))
+            if first:
+                return []
+        stop = bisect_right(self.blocks, high, lo=at, key=_last_number)
+        gone = self.drop_blocks(at, stop)
+        if at < len(self.blocks):
+            self._remove_within(at, 0, high)
         return gone
 
-    def _located(self, ids: Iterable[int]) -> Iterator[tuple[int, list[int], list[int]]]:
-        """``(block index, indexes, IDs)`` of the live entries with these IDs.
+    def _remove_within(self, at: int, first: int, high: int) -> None:
+        """Remove what a block has from an index on with numbers up to ``high``."""
+        block = self.blocks[at]
+        stop = block.index_above(high)
+        self.remove_all([i for run in block.runs(first, stop) for i in block.ids[slice(*run)]])
 
-        Neighbouring IDs of one block come together. What was yielded may be removed at once.
+    def clear_upto(self, number: int, position: int) -> list[Block]:
+        """Everything up to a number is gone and forgotten; counting begins at ``position``.
+
+        Returns the blocks that went whole.
         """
-        first_ids = self.first_ids
-        block: Block | None = None
-        at = low = high = 0
-        indexes: list[int] = []
-        found: list[int] = []
-        for entry_id in ids:
-            if block is None or not low <= entry_id < high:
-                if indexes:
-                    yield at, indexes, found
-                    indexes, found = [], []
-                at = bisect_right(first_ids, entry_id) - 1
-                if at < 0:
-                    block = None
-                    continue
-                block = self.blocks[at]
-                low = first_ids[at]
-                high = first_ids[at + 1] if at + 1 < len(first_ids) else MAX_ID + 1
-            index = block.find(entry_id)
-            if index >= 0:
-                indexes.append(index)
-                found.append(entry_id)
-        if indexes:
-            yield at, indexes, found
+        gone = self.remove_numbered(0, number)
+        self.floor = max(self.floor, number)
+        if self.newest_number <= number:
+            self._newest = 0, 0
+        if self.deleted_number <= number:
+            self.deleted_number = self.deleted_id = 0
+        if position > self.next_position:  # we had forgotten how far this log had come
+            self.skip_positions(position - self.next_position)
+        self.base = max(self.base, position)
+        return gone
+
+    def adopt(self, other: RegionLog) -> None:
+        """Take over all entries of another state of this log; they are newer than any here."""
+        newest = max((self.newest_number, self.newest_id), (other.newest_number, other.newest_id))
+        for block in other.blocks:
+            block.forget_dead()
+            block.first_id = block.ids[0]
+            if self.tail is not None:
+                self.tail.is_open = False
+            self.blocks.append(block)
+            self.first_ids.append(block.first_id)
+            self.tail = block
+        if self.tail is not None and not self.tail.is_open:
+            if self.tail.shared:
+                self.tail = self._own(-1)
+            self.tail.reopen()
+        floor = self.floor = max(self.floor, other.floor)
+        self._newest = newest if newest[0] > floor else (0, 0)
+        deleted = max(
+            (self.deleted_number, self.deleted_id), (other.deleted_number, other.deleted_id)
+        )
+        self.deleted_number, self.deleted_id = deleted if deleted[0] > floor else (0, 0)
+        self.base = max(self.base, other.base)
+        self.trimmed = max(self.trimmed, other.trimmed)
+        if other.next_position > self.next_position and self.tail is not None:
+            self.tail.keep_positions()
+        self.next_position = max(self.next_position, other.next_position)
+        self._gone = self.next_position - sum(block.live for block in self.blocks)
+        self._live_sums.clear()
+
+    def note_deleted(self, number: int, entry_id: int) -> None:
+        """An entry was removed on purpose (it raises max-deleted-entry-id)."""
+        if number > max(self.deleted_number, self.floor):
+            self.deleted_number = number
+            self.deleted_id = entry_id
 
     @property
     def is_blank(self) -> bool:
-        """Nothing is remembered."""
-        return self.next_position == 0
-
-    def drop_blocks(self, low: int, high: int) -> list[Block]:
-        """Remove neighbouring blocks with all their entries; returns them."""
-        blocks = self.blocks
-        gone = blocks[low:high]
-        self._gone += sum([block.live for block in gone])
-        del blocks[low:high], self.first_ids[low:high], self._live_sums[low + 1 :]
-        if gone and gone[-1] is self.tail:
-            del self._live_sums[low:]  # the block before them will grow
-            self.tail = blocks[-1] if blocks else None
-            if self.tail is not None:  # the positions of those that went must not be used again
-                if self.tail.shared:
-                    self.tail = self._own(-1)
-                self.tail.reopen()
-                self.tail.keep_positions()
-        return gone
-
-    def _drop(self, block: Block) -> None:
-        index = self._block_index(block.first_id)
-        self.drop_blocks(index, index + 1)
-
-    def _own(self, index: int) -> Block:
-        """Put a copy in the place of a block that a snapshot still has to read as it is."""
-        block = self.blocks[index] = self.blocks[index].copy()
-        return block
-
-    def reopen_at(self, last_id: int) -> None:
-        """Make room for IDs above ``last_id``, which XSETID may have lowered.
-
-        Trimming can leave dead slots above the new last-generated-id; bisection needs ascending
-        IDs, so those slots must go before something is appended behind them.
-        """
-        tail = self.tail
-        if tail is not None and tail.ids[-1] > last_id:
-            tail.forget_dead()
+        """Nothing is remembered but where positions go on."""
+        return not self.newest_number and not self.deleted_number and not self.blocks
 
     def copy(self) -> RegionLog:
         """An independent copy."""
@@ -447,37 +292,34 @@ class RegionLog:
         other.blocks = [block.copy() for block in self.blocks]
         other.first_ids = self.first_ids.copy()
         other.tail = other.blocks[-1] if other.blocks else None
-        other.base = self.base
         other._gone = self._gone
+        other._newest = self._newest
+        other.base = self.base
         other.trimmed = self.trimmed
+        other.floor = self.floor
+        other.deleted_number, other.deleted_id = self.deleted_number, self.deleted_id
         return other
 
-    def full_blocks(self) -> Iterator[Block]:
-        """Blocks to which nothing will be added."""
-        return (block for block in self.blocks if not block.is_open)
-
-    def check(self) -> None:
-        """Assert every invariant of a region log."""
-        for block in self.blocks:
-            block.check()
-        self.check_spine()
-
     def check_spine(self) -> None:
-        """The same but for what is inside of blocks."""
-        previous = -1
-        live = 0
-        assert self.first_ids == [block.first_id for block in self.blocks]
+        """Assert what must hold of a region log with numbers, but for what is inside of blocks."""
+        super().check_spine()
+        previous = 0
         for block in self.blocks:
-            assert block.is_open == (block is self.tail)
-            assert block.live > 0
-            assert previous < block.ids[0]
-            previous = block.ids[-1]
-            live += block.live
-        assert live == self.length
-        sums = [0, *accumulate(block.live for block in self.blocks)]
-        assert self._live_sums == sums[: len(self._live_sums)]
-        assert (self.tail is None) == (not self.blocks)
-        assert self.tail is None or self.tail is self.blocks[-1]
+            assert previous < block.number(0)
+            previous = _last_number(block)
+        assert self.base <= self.next_position
+
+
+def _first_number(block: Block) -> int:
+    return block.number(0)
+
+
+def _last_number(block: Block) -> int:
+    return block.number(len(block.ids) - 1)
+
+
+def _first_slot_position(block: Block) -> int:
+    return block.position(0)
 
 
 def _first_position(block: Block) -> int:

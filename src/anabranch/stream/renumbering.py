@@ -44,9 +44,8 @@ class Renumbering:
         if ids[0] > self.last:  # within a block they ascend
             self.last = ids[-1]
             return ids
-        assert block.numbers is not None
         fresh = []
-        for entry_id, number in zip(ids, block.numbers[low:high], strict=True):
+        for entry_id, number in zip(ids, block.numbers_of(low, high), strict=True):
             if entry_id > self.last:
                 self.last = entry_id
             else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import LOCAL_REGION, Consumer, Group
@@ -22,7 +22,6 @@ from anabranch.stream.pending import PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
-from anabranch.stream.shared_log import SharedLog
 
 __all__ = ["NO_ORIGIN", "Creation", "Place", "Run", "SharedGroup"]
 
@@ -95,7 +94,7 @@ class SharedGroup(Group):
 
     # -- what is left to deliver --------------------------------------------------------------
 
-    def gaps(self, origin: int, log: SharedLog) -> Iterator[tuple[int, int]]:
+    def gaps(self, origin: int, log: RegionLog) -> Iterator[tuple[int, int]]:
         """Intervals of numbers ``(low, high]`` of an origin that this region may hand out."""
         top = log.newest_number
         begin = 0 if origin in self.rewound else self._begin(origin, log)
@@ -112,7 +111,7 @@ class SharedGroup(Group):
         else:
             yield begin, top
 
-    def _begin(self, origin: int, log: SharedLog) -> int:
+    def _begin(self, origin: int, log: RegionLog) -> int:
         """The number behind which the widest creation begins."""
         begins = []
         for context, start, _ in self.creations.values():
@@ -133,29 +132,29 @@ class SharedGroup(Group):
                     settled = some.copy()
         return settled.without(self.hidden.get(origin))
 
-    def spans(self, origin: int, log: SharedLog) -> Iterator[Span]:
+    def spans(self, origin: int, log: RegionLog) -> Iterator[Span]:
         """Live entries of an origin to hand out, ascending."""
         for low, high in self.gaps(origin, log):
             yield from log.spans_numbered(low, high)
 
-    def count(self, origin: int, log: SharedLog) -> int:
+    def count(self, origin: int, log: RegionLog) -> int:
         """How many there are; O(intervals x log n)."""
         return sum(log.count_numbered(low, high) for low, high in self.gaps(origin, log))
 
-    def has(self, origin: int, log: SharedLog) -> bool:
+    def has(self, origin: int, log: RegionLog) -> bool:
         """Whether there are any."""
         return any(
             next(log.spans_numbered(low, high), None) is not None
             for low, high in self.gaps(origin, log)
         )
 
-    def would_deliver(self, origin: int, log: SharedLog, number: int) -> bool:
+    def would_deliver(self, origin: int, log: RegionLog, number: int) -> bool:
         """Whether an entry is among them."""
         return any(low < number <= high for low, high in self.gaps(origin, log))
 
     # -- entries-read -------------------------------------------------------------------------
 
-    def _cursor(self, origin: int, log: SharedLog) -> int:
+    def _cursor(self, origin: int, log: RegionLog) -> int:
         """The greatest number of an origin that need not be handed out any more."""
         cursor = 0 if origin in self.rewound else self._begin(origin, log)
         if delivered := self.delivered.get(origin):
@@ -167,7 +166,7 @@ class SharedGroup(Group):
                 cursor = max(cursor, settled.highs[-1])
         return cursor
 
-    def place(self, logs: Mapping[int, SharedLog], *, anew: bool = False) -> None:
+    def place(self, logs: Mapping[int, RegionLog], *, anew: bool = False) -> None:
         """Note how far the group has come in these logs; ``anew`` if it may have gone back.
 
         Entries that were deleted right behind that count as read. Until entries are removed the
@@ -179,13 +178,13 @@ class SharedGroup(Group):
             if known is None or cursor > known.number or anew:
                 self.places[origin] = Place(cursor, log.position_above(cursor))
 
-    def keep_place(self, origin: int, log: SharedLog, high: int) -> None:
+    def keep_place(self, origin: int, log: RegionLog, high: int) -> None:
         """Entries up to a number are about to go."""
         known = self.places.get(origin)
         if known is None or high > known.number:
             self.place({origin: log})
 
-    def unread(self, origin: int, log: SharedLog) -> int:
+    def unread(self, origin: int, log: RegionLog) -> int:
         """How many entries of an origin the group has not passed, whether or not they still live.
 
         Below its place those that live count.
@@ -215,7 +214,7 @@ class SharedGroup(Group):
     def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
         """See :meth:`Group.late`."""
         last_id = self.last_delivered_id
-        for origin, log in cast("Mapping[int, SharedLog]", logs).items():
+        for origin, log in logs.items():
             top = log.number_upto(last_id)
             for low, high in self.gaps(origin, log):
                 for span in log.spans_numbered(low, min(high, top)):
@@ -223,7 +222,7 @@ class SharedGroup(Group):
 
     def passed_over(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
         """See :meth:`Group.passed_over`: given up, or jumped over by SETID or LASTID."""
-        for origin, log in cast("Mapping[int, SharedLog]", logs).items():
+        for origin, log in logs.items():
             done = Ranges((run.low, run.last) for run in self.runs.get(origin, ()))
             for ranges in self.acknowledged.values():
                 done.update(ranges.get(origin, Ranges()))
@@ -301,7 +300,7 @@ class SharedGroup(Group):
             self.remove_consumer(name)
 
     def set_start(
-        self, logs: Mapping[int, SharedLog], seen: Mapping[int, int], last_id: int | None
+        self, logs: Mapping[int, RegionLog], seen: Mapping[int, int], last_id: int | None
     ) -> None:
         """XGROUP SETID: this region begins again behind an ID, or (None) behind all it has seen.
 
@@ -319,7 +318,7 @@ class SharedGroup(Group):
             self.hidden[origin] = Ranges([(0, top)])
             self.rewound[origin] = None
 
-    def jump_to(self, logs: Mapping[int, SharedLog], last_id: int) -> None:
+    def jump_to(self, logs: Mapping[int, RegionLog], last_id: int) -> None:
         """XCLAIM LASTID: entries up to an ID count as delivered here."""
         self._close_runs()
         for origin, log in logs.items():
@@ -334,7 +333,7 @@ class SharedGroup(Group):
 
     # -- acknowledgements ---------------------------------------------------------------------
 
-    def grown_runs(self, logs: Mapping[int, SharedLog]) -> list[tuple[int, int, int]]:
+    def grown_runs(self, logs: Mapping[int, RegionLog]) -> list[tuple[int, int, int]]:
         """``(origin, low, high)`` of what is acknowledged by now and other regions do not know."""
         grown = []
         for origin, runs in self.runs.items():
@@ -346,7 +345,7 @@ class SharedGroup(Group):
                     grown.append((origin, max(run.low, run.sent), high))
         return grown
 
-    def _first_open(self, origin: int, log: SharedLog | None, run: Run) -> int | None:
+    def _first_open(self, origin: int, log: RegionLog | None, run: Run) -> int | None:
         """The lowest number of a run that is pending, or was given up, and still exists."""
         if log is None:
             return None

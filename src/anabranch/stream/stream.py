@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -26,7 +25,6 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot, Shared, Tag, age_rank, winner
 from anabranch.stream.shared_group import SharedGroup
-from anabranch.stream.shared_log import SharedLog
 
 __all__ = ["MAX_ENTRIES_ADDED", "Stream"]
 
@@ -89,20 +87,14 @@ class Stream:
 
     def write_as(self, own: int) -> None:
         """From now on we add entries as this origin."""
-        self.local = self.shared_log(own)
+        self.local = self.log_of(own)
 
-    def shared_log(self, origin: int) -> SharedLog:
+    def log_of(self, origin: int) -> RegionLog:
         """The log of an origin, begun if there is none."""
         log = self.logs.get(origin)
         if log is None:
-            log = self.logs[origin] = SharedLog()
-        assert isinstance(log, SharedLog)
+            log = self.logs[origin] = RegionLog()
         return log
-
-    @property
-    def shared_logs(self) -> dict[int, SharedLog]:
-        """All logs of a stream of several regions."""
-        return cast("dict[int, SharedLog]", self.logs)
 
     # -- counters -----------------------------------------------------------------------------
 
@@ -175,7 +167,7 @@ class Stream:
             return
         sources = {}
         for origin in self.ranked():
-            log = self.shared_log(origin)
+            log = self.log_of(origin)
             if log.length:
                 sources[origin] = group.spans(origin, log)
         yield from limited_labelled(merge_labelled(sources), limit)
@@ -184,11 +176,11 @@ class Stream:
         """Whether :meth:`spans_for` would give anything."""
         if not isinstance(group, SharedGroup):
             return self.has_beyond(group.cursors)
-        return any(group.has(origin, log) for origin, log in self.shared_logs.items())
+        return any(group.has(origin, log) for origin, log in self.logs.items())
 
     def count_for(self, group: SharedGroup) -> int:
         """How many live entries a group was not given yet."""
-        return sum(group.count(origin, log) for origin, log in self.shared_logs.items())
+        return sum(group.count(origin, log) for origin, log in self.logs.items())
 
     def spans_beyond(self, cursors: dict[int, int], limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries above each region's cursor, ascending over all."""
@@ -235,7 +227,7 @@ class Stream:
             return self.find(entry.entry_id)
         for origin, pending in group.pending_of(entry.entry_id):
             if pending is entry:
-                log = self.shared_logs.get(origin)
+                log = self.logs.get(origin)
                 found = None if log is None else log.find_number(entry.number)
                 return None if found is None else (origin, *found)
         return None
@@ -253,7 +245,7 @@ class Stream:
             found, entry = live.get(origin), known.get(origin)
             if found is not None and entry is not None:
                 block, index = found[1:]
-                if block.numbers is not None and block.numbers[index] != entry.number:
+                if block.number(index) != entry.number:
                     pairs.append((None, entry))  # of an entry that had this ID before
                     continue
             pairs.append((found, entry))
@@ -330,7 +322,7 @@ class Stream:
             shared is None
             or bool(self.groups)
             or bool(shared.last_ids)
-            or any(log.newest_number for log in self.shared_logs.values())
+            or any(log.newest_number for log in self.logs.values())
         )
 
     @property
@@ -362,7 +354,7 @@ class Stream:
             del shared.marks[dot]
         if shared.marks:
             return True
-        for origin, log in list(self.shared_logs.items()):
+        for origin, log in list(self.logs.items()):
             if log.is_blank and not (self.exists and log.next_position):
                 self.added_surplus += log.base
                 del self.logs[origin]
@@ -373,7 +365,7 @@ class Stream:
         """Derive the counters anew, after more than an addition."""
         shared = self.shared
         assert shared is not None
-        logs = self.shared_logs.values()
+        logs = self.logs.values()
         self.last_id = max([log.newest_id for log in logs] + list(shared.last_ids.values()))
         self.max_deleted_id = max(
             [log.deleted_id for log in logs] + list(shared.deleted_ids.values())

@@ -94,7 +94,7 @@ def _plan_nodes(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
     length = stream.length
     for region, log in stream.logs.items():
         position = -1
-        for block in log.live_blocks():
+        for block in log.blocks:
             if rule.maxlen is not None:
                 qualifies = length - block.live >= rule.maxlen
             else:
@@ -115,7 +115,7 @@ def _plan_nodes_of_regions(stream: Stream, rule: TrimRule) -> list[tuple[int, in
     nodes = [
         (block.last_slot_id, region, block)
         for region, position in exact.items()
-        for block in stream.logs[region].live_blocks()
+        for block in stream.logs[region].blocks
         if block.position(len(block.ids) - 1) < position
     ]
     below: dict[int, int] = {}

@@ -116,8 +116,8 @@ def test_blocks_weigh_what_they_weighed() -> None:
     add(stream, 1, b"field", b"value", opens=True)
     add(stream, 2, b"", b"x" * 300)
     again = restored(image_of(stream))
-    assert [block.weight for block in again.local.live_blocks()] == [
-        block.weight for block in stream.local.live_blocks()
+    assert [block.weight for block in again.local.blocks] == [
+        block.weight for block in stream.local.blocks
     ]
 
 

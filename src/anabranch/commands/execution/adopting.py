@@ -74,7 +74,7 @@ class _Standing:
         self._target = target
         self._renumbering = renumbering
         self.origin, self.log = next(
-            (origin, log) for origin, log in target.shared_logs.items() if log is target.local
+            (origin, log) for origin, log in target.logs.items() if log is target.local
         )
         late = self._numbers(group.late(source.logs))
         self.passed_over = self._numbers(group.passed_over(source.logs))
@@ -98,8 +98,7 @@ class _Standing:
         """The numbers of the entries up to an ID."""
         top = self.log.number_upto(last_id)
         for block, low, _ in self.log.spans_numbered(0, top):
-            assert block.numbers is not None
-            yield block.numbers[low] - 1, top
+            yield block.number(low) - 1, top
             return
 
     def _number(self, entry_id: int) -> int | None:
@@ -107,13 +106,12 @@ class _Standing:
         if found is None:
             return None
         block, index = found
-        assert block.numbers is not None
-        return block.numbers[index]
+        return block.number(index)
 
     def _numbers(self, spans: Iterable[tuple[int, Span]]) -> list[int]:
         id_of = self._renumbering.id_of
         numbers = (
-            self._number(id_of(origin, 0 if block.numbers is None else block.numbers[at], old))
+            self._number(id_of(origin, block.number(at), old))
             for origin, (block, low, high) in spans
             for at, old in enumerate(block.ids[low:high], low)
         )

@@ -75,8 +75,7 @@ def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
     newest: dict[int, tuple[int, int]] = {}
     for entry_id in effect.ids:
         for origin, block, index in stream.find_all(entry_id):
-            assert block.numbers is not None
-            number = block.numbers[index]
+            number = block.number(index)
             ranges.setdefault(origin, Ranges()).add(number - 1, number)
             newest[origin] = max(newest.get(origin, (0, 0)), (number, entry_id))
     yield kinds.RemoveNumbers(
@@ -91,7 +90,7 @@ def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
 
 def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
     """Everything of an origin up to the newest entry that goes; all of that was seen here."""
-    logs = _stream(ctx, effect.db, effect.key).shared_logs
+    logs = _stream(ctx, effect.db, effect.key).logs
     yield kinds.RemoveNumbers(
         effect.db,
         effect.key,
@@ -136,9 +135,9 @@ def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
     stream = _stream(ctx, effect.db, effect.key)
     group = stream.groups[effect.group]
     assert isinstance(group, SharedGroup)
-    ranges = group.grown_runs(stream.shared_logs)
+    ranges = group.grown_runs(stream.logs)
     if ranges:
-        logs = stream.shared_logs
+        logs = stream.logs
         yield kinds.Settle(
             effect.db,
             effect.key,
@@ -163,7 +162,7 @@ def _create_group(ctx: Context, effect: kinds.CreateGroup) -> Iterator[kinds.Eff
         assert ctx.replica is not None
         group = SharedGroup(0)
         group.creations[ctx.replica.dot] = Creation(ctx.replica.context_now(), effect.start)
-        group.place(stream.shared_logs)
+        group.place(stream.logs)
         effect.offset = effect.entries_read - counted_read(stream, group)
     yield effect
 

@@ -22,7 +22,6 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, Dot, Mark
 from anabranch.stream.shared_group import SharedGroup
-from anabranch.stream.shared_log import SharedLog
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
 
     Nothing was deleted below a floor of 0.
     """
-    if isinstance(log, SharedLog):
+    if stream.shared is not None:
         return log.newest_id, log.newest_number, log.floor
     newest_number = stream.incarnation + log.next_position if log.next_position else 0
     return stream.last_id, newest_number, stream.incarnation

@@ -270,8 +270,8 @@ def _deliver(
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)
             ordered += ids
-            if block.numbers is not None:
-                numbers.setdefault(region, []).extend(block.numbers[low:high])
+            if ctx.replica is not None:
+                numbers.setdefault(region, []).extend(block.numbers_of(low, high))
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
             else:

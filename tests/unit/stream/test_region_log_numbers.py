@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from anabranch.stream.shared_log import SharedLog
+from anabranch.stream.frozen import FrozenStream, StreamBuilder
+from anabranch.stream.region_log import RegionLog
+from anabranch.stream.stream import Stream
 
 
 @dataclass
@@ -25,9 +27,9 @@ def fragment(number: int) -> bytes:
     return b"<%d>" % number
 
 
-def grown(rng: random.Random) -> tuple[SharedLog, Naive, list[str]]:
+def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
     """A log after a random life, and what it should hold."""
-    log, naive = SharedLog(), Naive([])
+    log, naive = RegionLog(), Naive([])
     number, entry_id = 0, 0
     did = []
     for _ in range(rng.randint(5, 60)):
@@ -48,12 +50,13 @@ def grown(rng: random.Random) -> tuple[SharedLog, Naive, list[str]]:
                     naive.next_position = naive.base = position
             opens = rng.random() < 0.3
             if what == "add":
-                log.add(numbers[0], ids[0], fragments[0], 1, opens)
+                log.append(ids[0], fragments[0], 1, opens, numbers[0])
             elif what == "run":
-                log.add_run(numbers[0], ids, fragments, count, opens)
+                log.append(ids[0], fragments[0], 1, opens, numbers[0])
+                log.extend(ids[1:], fragments[1:], count - 1, numbers[1])
             else:
                 ends = [sum(map(len, fragments[: i + 1])) for i in range(count)]
-                log.add_node(numbers[0], ids, b"".join(fragments), ends, count)
+                log.append_full(ids, b"".join(fragments), ends, count, numbers[0])
                 log.tail.reopen()  # type: ignore[union-attr]
                 log.tail.is_open = True  # type: ignore[union-attr]
             for each_id, each in zip(ids, numbers, strict=True):
@@ -100,7 +103,7 @@ def test_a_random_life(seed: int) -> None:
     assert log.base == naive.base
     assert (log.newest_number, log.newest_id) == naive.newest
     held = [
-        (block.numbers[index], block.ids[index], block.position(index), block.fragment(index))  # type: ignore[index]
+        (block.number(index), block.ids[index], block.position(index), block.fragment(index))
         for block, low, high in log.spans_numbered(0, 1 << 40)
         for index in range(low, high)
     ]
@@ -123,10 +126,10 @@ def test_a_random_life(seed: int) -> None:
 def test_counts_stay_right_while_entries_come_and_go(seed: int) -> None:
     """The sums that counting keeps are thrown away where they would be wrong."""
     rng = random.Random(seed)
-    log = SharedLog()
+    log = RegionLog()
     live: list[int] = []
     for number in range(1, 80):
-        log.add(number, number, fragment(number), 1, opens=number % 5 == 1)
+        log.append(number, fragment(number), 1, number % 5 == 1, number)
         live.append(number)
         if rng.random() < 0.4:
             gone = live.pop(rng.randrange(len(live)))
@@ -148,14 +151,40 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_sums_forget_the_block_that_becomes_the_newest_again() -> None:
-    log = SharedLog()
+    log = RegionLog()
     for number in range(1, 4):
-        log.add(number, number, fragment(number), 1, opens=number == 3)
+        log.append(number, fragment(number), 1, number == 3, number)
     assert log.count_numbered(0, 3) == 3
     assert log.count_numbered(0, 2) == 2
     log.remove_numbered(2, 3)  # the newest block goes; entries 1 and 2 can get company again
-    log.add(4, 4, fragment(4), 1, opens=False)
-    log.add(5, 5, fragment(5), 1, opens=True)
+    log.append(4, fragment(4), 1, False, 4)
+    log.append(5, fragment(5), 1, True, 5)
     log.check()
     assert log.count_numbered(0, 5) == 4
     assert log.count_numbered(0, 4) == 3
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_region_alone_numbers_by_position(earlier: bool) -> None:
+    """Also what an earlier version wrote, which told no more of a log than its positions."""
+    stream = Stream(100, 100)
+    for number in range(1, 201):
+        stream.local.append(number, fragment(number), 1, number % 50 == 1)
+    stream.local.remove_all(range(1, 80))
+    stream.last_id = 200
+    frozen = FrozenStream(stream)
+    records = list(frozen.blocks())
+    if earlier:
+        frozen.head[2] = [log[:3] for log in frozen.head[2]]
+    assert [block[-1] for _, blocks in records for block in blocks] == [None] * len(
+        stream.local.blocks
+    )
+    builder = StreamBuilder(frozen.head)
+    for record in records:
+        builder.add_blocks(record)
+    builder.stream.check()
+    for log in (stream.local, builder.stream.local):
+        spans = log.spans_numbered(90, 150)
+        assert [n for block, *span in spans for n in block.numbers_of(*span)] == [*range(91, 151)]
+        assert [log.id_upto(n) for n in (100, 200)] == [100, 200]
+        assert (log.newest_number, log.newest_id) == (200, 200)
