@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.spark.jobs.lag import GroupLag, Sample, lag, table_of
+from anabranch.spark.jobs.lag import GroupLag, lag, table_of
 from anabranch.spark.lag_plot import PlotError, draw_lag
+from anabranch.spark.lag_sample import Sample
 from tests.spark.reading import fill, talking, url
 from tests.support.servers import REPOSITORY
 

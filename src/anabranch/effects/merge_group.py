@@ -12,7 +12,7 @@ from anabranch.effects.merge_stream import known_stream, parts, replica_of, sett
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.counters import counted_read
-from anabranch.stream.group import Consumer
+from anabranch.stream.pending import Consumer
 from anabranch.stream.shared import ALL_GROUPS
 from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream

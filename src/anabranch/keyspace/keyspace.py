@@ -47,7 +47,7 @@ class Keyspace:
             Database(index, self.ready, self.unsealed, self.incarnations, self.account)
             for index in range(count)
         ]
-        self.waiters = Waiters(self)
+        self.waiters = Waiters([each.waiters for each in self.databases])
         self.rubbish = Rubbish()
         # What the effect that is about to be applied makes, if that was made before it was emitted
         self.prepared: Value | None = None

@@ -14,10 +14,10 @@ from typing import Any
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
-from anabranch.stream.group import Consumer, Group
+from anabranch.stream.group import Group
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog

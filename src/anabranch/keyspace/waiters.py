@@ -8,12 +8,11 @@ waiting in its old place with its old deadline.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 if TYPE_CHECKING:
-    from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.values import Value
 
 __all__ = ["Waiter", "Waiters"]
@@ -67,10 +66,11 @@ class Waiter:
 class Waiters:
     """All blocked commands of a server, and their timers."""
 
-    __slots__ = ("_keyspace", "_serial", "_timers", "active")
+    __slots__ = ("_queues", "_serial", "_timers", "active")
 
-    def __init__(self, keyspace: Keyspace) -> None:
-        self._keyspace = keyspace
+    def __init__(self, queues: Sequence[dict[bytes, dict[Waiter, None]]]) -> None:
+        """For some databases: each has a queue for each key that is waited for."""
+        self._queues = queues
         self.active: dict[Waiter, None] = {}
         self._timers: list[tuple[int, int, ref[Waiter]]] = []  # heap; stale ones are skipped
         self._serial = 0
@@ -79,7 +79,7 @@ class Waiters:
         """Queue a command behind all that wait for its keys already."""
         self.active[waiter] = None
         for index, key in waiter.keys:
-            self._keyspace.databases[index].waiters.setdefault(key, {})[waiter] = None
+            self._queues[index].setdefault(key, {})[waiter] = None
         self._arm(waiter.deadline_ms, waiter)
         self._arm(waiter.recheck_ms, waiter)
 
@@ -105,7 +105,7 @@ class Waiters:
         """Take a command out of every queue."""
         self.active.pop(waiter, None)
         for index, key in waiter.keys:
-            waiters = self._keyspace.databases[index].waiters
+            waiters = self._queues[index]
             queue = waiters.get(key)
             if queue is not None:
                 queue.pop(waiter, None)
@@ -131,10 +131,9 @@ class Waiters:
     def blocking_keys(self) -> tuple[int, int]:
         """(keys somebody blocks on, those of them with a waiter that fails without the key)."""
         total = on_nokey = 0
-        for database in self._keyspace.databases:
-            total += len(database.waiters)
+        for queues in self._queues:
+            total += len(queues)
             on_nokey += sum(
-                any(waiter.fails_without_key for waiter in queue)
-                for queue in database.waiters.values()
+                any(waiter.fails_without_key for waiter in queue) for queue in queues.values()
             )
         return total, on_nokey

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.errors import AnabranchError
+from anabranch.replication.causal import CausalBuffer
 from anabranch.replication.frames import Behind, Reason, Refusal, StateBegin, StateEnd, StateGet
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
@@ -20,7 +21,6 @@ from anabranch.replication.sending import BUSY_RETRY_MS
 from anabranch.replication.transfer import WAIT_MS
 
 if TYPE_CHECKING:
-    from anabranch.replication.receiving import Receiver
     from anabranch.scheduling import Steps
 
 __all__ = ["Incoming", "Joiner"]
@@ -48,10 +48,24 @@ class Incoming:
     """It waits for another link until then; 0 while it comes."""
 
 
+class Inward(Protocol):
+    """What comes from other regions effect by effect, as far as joining a state needs it."""
+
+    @property
+    def buffer(self) -> CausalBuffer:
+        """What waits for its causes."""
+
+    def reach(self, origin: int) -> int:
+        """The last effect of an origin up to which all are here, applied or waiting."""
+
+    def subscribe(self, session: Session) -> None:
+        """Say from where on effects are wanted."""
+
+
 class Joiner:
     """What is staged, and whose state is needed next."""
 
-    def __init__(self, mesh: Mesh, receiver: Receiver) -> None:
+    def __init__(self, mesh: Mesh, receiver: Inward) -> None:
         self._mesh = mesh
         self._receiver = receiver
         self.incoming: Incoming | None = None

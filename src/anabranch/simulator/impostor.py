@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import random
+from typing import Any, Final, Protocol
 
 from anabranch.config.settings import Settings
+from anabranch.simulator.network import Network
 from anabranch.simulator.node import Node
 from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record, Violation
-
-if TYPE_CHECKING:
-    from anabranch.simulator.simulation import Simulation
+from anabranch.simulator.timeline import Timeline
 
 __all__ = ["impersonate"]
 
@@ -25,7 +25,22 @@ HEARD_MS: Final = 2000.0
 """A region of which was heard so lately must be known to be alive."""
 
 
-def impersonate(run: Simulation, owner: Node, asked: Node) -> None:
+class Run(Protocol):
+    """What a run has that the second server needs."""
+
+    settings: dict[str, Any]
+    timeline: Timeline
+    network: Network
+    record: Record
+
+    def chance(self, purpose: str) -> random.Random:
+        """Chance of its own for each purpose."""
+
+    def members(self) -> list[Node]:
+        """Machines whose region belongs to the cluster."""
+
+
+def impersonate(run: Run, owner: Node, asked: Node) -> None:
     """Ask for a while. As long as all members have lately heard of the first it must be refused."""
     impostor = Node(
         owner.number,

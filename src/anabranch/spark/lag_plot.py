@@ -13,7 +13,7 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from anabranch.spark.jobs.lag import Sample
+    from anabranch.spark.lag_sample import Sample
 
 __all__ = ["SUFFIXES", "PlotError", "check_plot", "colours_of", "draw_lag", "label_axes"]
 

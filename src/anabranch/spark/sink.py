@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import json
 import logging
-import uuid
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
-    WriterCommitMessage,
 )
 
 from anabranch.spark.audible import audible
 from anabranch.spark.checkpoint import seconds_since_planned
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity
-from anabranch.spark.layout import Layout
 from anabranch.spark.options import OptionError, WriteOptions
+from anabranch.spark.plan import Plan, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["Plan", "Written", "batch_writer", "stream_writer"]
+__all__ = ["batch_writer", "stream_writer"]
 
 _log = logging.getLogger(__name__)
 
@@ -78,71 +76,11 @@ def stream_writer(
     return _StreamWriter(plan)
 
 
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What one task did."""
+def _carry_out(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
+    """Write all rows of one task. `job` is what stands for the query in a plain batch write."""
+    from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
 
-    batch: int
-    rows: int
-    """Rows of the task."""
-    known: int | None
-    """Of these, rows that were in the stream before; None where the server does not tell."""
-    waited_s: float = 0.0
-    """How long ago the batch was planned, if it may be a repetition."""
-    memory_s: int | None = None
-    """For how long idempotent IDs are remembered; None where nothing depends on that."""
-    contents: bytes = b""
-    """See `adding.ByContent`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the driver decides, and sends to every task."""
-
-    options: WriteOptions
-    layout: Layout
-    job: str
-    waited_s: float = 0.0
-    """See `Written`."""
-
-    @classmethod
-    def of(
-        cls,
-        options: Mapping[str, str] | WriteOptions,
-        schema: StructType,
-        lane: str | None = None,
-    ) -> Self:
-        """Check everything that can be known before the first row."""
-        if not isinstance(options, WriteOptions):
-            options = WriteOptions.parse(options)
-        if (options.idempotence == "column") != (options.idempotence_column is not None):
-            raise OptionError("idempotence=column and idempotenceColumn belong together")
-        if options.preserve_ids and options.idempotence not in (None, "none"):
-            raise OptionError(
-                "preserveIds=true tells rows apart by their IDs; leave option idempotence out"
-            )
-        if lane is not None and options.idempotence in ("content", "column"):
-            raise OptionError(
-                f"these rows are told apart by their place; idempotence={options.idempotence} "
-                "cannot do that, so leave the option out"
-            )
-        if options.stream is None and "stream" not in schema.names:
-            raise OptionError("where to? Give option stream, or a column called stream")
-        layout = Layout.of(
-            schema.names,
-            mapping=options.field_mapping,
-            token=options.idempotence_column,
-            null_value=options.null_value,
-            keep_ids=options.preserve_ids,
-            lane=lane,
-        )
-        return cls(options, layout, uuid.uuid4().hex)
-
-    def write(self, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
-        """All rows of one task. `job` is what stands for the query in a plain batch write."""
-        from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
-
-        return write(self, iterator, job)
+    return write(plan, iterator, job)
 
 
 class _BatchWriter(DataSourceArrowWriter):
@@ -156,7 +94,7 @@ class _BatchWriter(DataSourceArrowWriter):
 
         Repeated tasks add nothing; a repeated job does, unless producerId and batchId name it.
         """
-        return self._plan.write(iterator, self._plan.job)
+        return _carry_out(self._plan, iterator, self._plan.job)
 
     def commit(self, messages: list[Any]) -> None:
         """Rows are in as they are written; see that equal ones met in a task."""
@@ -182,7 +120,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write a partition of a batch."""
-        return self._plan.write(iterator, None)
+        return _carry_out(self._plan, iterator, None)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Rows are in as they are written; see that the tasks and Spark meant the same batch."""

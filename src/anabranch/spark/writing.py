@@ -18,8 +18,8 @@ from anabranch.spark.identity import Identity, WriteFailed
 from anabranch.spark.layout import Layout
 from anabranch.spark.ledger import Ledger
 from anabranch.spark.options import WriteOptions
+from anabranch.spark.plan import Plan, Written
 from anabranch.spark.recognition import require_same_producer
-from anabranch.spark.sink import Plan, Written
 
 __all__ = ["write"]
 

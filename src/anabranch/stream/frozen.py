@@ -26,10 +26,10 @@ from typing import Any, Final
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Consumer, Group
+from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, Tag

@@ -12,7 +12,6 @@ pay nothing for it.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -20,10 +19,10 @@ from operator import attrgetter
 from sortedcontainers import SortedList
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList, walk
 from anabranch.stream.region_log import RegionLog, Span
 
-__all__ = ["LOCAL_REGION", "MAX_DELIVERIES", "Consumer", "Group"]
+__all__ = ["LOCAL_REGION", "MAX_DELIVERIES", "Group"]
 
 LOCAL_REGION = 0
 """Region number of a server without Active-Active."""
@@ -34,27 +33,6 @@ MAX_DELIVERIES = (1 << 63) - 1
 
 _CONSUMER = attrgetter("consumer")
 _ENTRY_ID = attrgetter("entry_id")
-
-
-class Consumer:
-    """One reader of a group. Times are wall-clock ms; ``active_ms`` is -1 until it got an entry."""
-
-    __slots__ = ("active_ms", "name", "pending", "seen_ms")
-
-    def __init__(self, name: bytes, seen_ms: int, active_ms: int = -1) -> None:
-        self.name = name
-        self.seen_ms = seen_ms
-        self.active_ms = active_ms
-        self.pending: dict[int, PendingList] = {}
-
-    @property
-    def pending_count(self) -> int:
-        """Entries this consumer has to acknowledge."""
-        return sum(map(len, self.pending.values()))
-
-    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
-        """This consumer's pending entries by ID."""
-        return _walk(self.pending, start, end)
 
 
 class Group:
@@ -153,7 +131,7 @@ class Group:
 
     def between(self, start: int, end: int) -> Iterator[PendingEntry]:
         """Pending entries by ID, released ones included."""
-        return _walk(self.pending, start, end)
+        return walk(self.pending, start, end)
 
     def first_pending(self) -> PendingEntry | None:
         """The pending entry with the smallest ID."""
@@ -323,10 +301,3 @@ def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
     for owner, run in groupby(gone, _CONSUMER):
         assert owner is not None
         owner.pending[region].pop_all(map(_ENTRY_ID, run))
-
-
-def _walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:
-    walks = [pending.between(start, end) for pending in lists.values()]
-    if len(walks) == 1:
-        return walks[0]
-    return heapq.merge(*walks, key=lambda entry: entry.entry_id)

@@ -18,7 +18,7 @@ from anabranch.stream.counters import entries_read, estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Consumer, Group
+from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.image import (
     ConsumerImage,
     GroupImage,
@@ -28,7 +28,7 @@ from anabranch.stream.image import (
     StreamImage,
 )
 from anabranch.stream.merge import merge_labelled
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream

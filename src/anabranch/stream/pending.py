@@ -9,16 +9,13 @@ An out-of-order insert (XCLAIM FORCE, SETID backwards) costs a bisection and a m
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from anabranch.stream.frozen_pending import FrozenPending
-    from anabranch.stream.group import Consumer
-
-__all__ = ["PendingEntry", "PendingList"]
+__all__ = ["Consumer", "PendingEntry", "PendingList", "View", "walk"]
 
 _SWEEP_MIN = 64
 _SWEEP_STEP = 10_000  # IDs that one removal looks at, at least: a fraction of a millisecond
@@ -62,6 +59,13 @@ class PendingEntry:
         )
 
 
+class View(Protocol):
+    """Who reads a list as it was at some moment, while it changes."""
+
+    def keep(self, entry_id: int, entry: PendingEntry | None) -> None:
+        """What stands under an ID is about to change; None: nothing does."""
+
+
 class PendingList:
     """Pending entries by ID, ordered."""
 
@@ -69,7 +73,7 @@ class PendingList:
 
     def __init__(self) -> None:
         self.entries: dict[int, PendingEntry] = {}
-        self.frozen: tuple[FrozenPending, ...] = ()  # who reads us as we were at some moment
+        self.frozen: tuple[View, ...] = ()  # who reads us as we were at some moment
         self._order: list[int] = []
         self._unswept = 0  # where a sweep that is under way goes on downwards; 0: none is
 
@@ -200,3 +204,32 @@ class PendingList:
         assert all(a < b for a, b in zip(self._order, self._order[1:], strict=False))
         assert set(self.entries) <= set(self._order)
         assert all(entry.entry_id == key for key, entry in self.entries.items())
+
+
+class Consumer:
+    """One reader of a group. Times are wall-clock ms; ``active_ms`` is -1 until it got an entry."""
+
+    __slots__ = ("active_ms", "name", "pending", "seen_ms")
+
+    def __init__(self, name: bytes, seen_ms: int, active_ms: int = -1) -> None:
+        self.name = name
+        self.seen_ms = seen_ms
+        self.active_ms = active_ms
+        self.pending: dict[int, PendingList] = {}
+
+    @property
+    def pending_count(self) -> int:
+        """Entries this consumer has to acknowledge."""
+        return sum(map(len, self.pending.values()))
+
+    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
+        """This consumer's pending entries by ID."""
+        return walk(self.pending, start, end)
+
+
+def walk(lists: dict[int, PendingList], start: int, end: int) -> Iterator[PendingEntry]:
+    """The entries of some lists within an interval of IDs, by ID."""
+    walks = [pending.between(start, end) for pending in lists.values()]
+    if len(walks) == 1:
+        return walks[0]
+    return heapq.merge(*walks, key=lambda entry: entry.entry_id)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import LOCAL_REGION, Consumer, Group
-from anabranch.stream.pending import PendingEntry, PendingList
+from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot

@@ -19,8 +19,8 @@ from anabranch.keyspace.digest import keyspace_digest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.scheduling import SLICE_NS
-from anabranch.stream.group import Consumer, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.group import Group
+from anabranch.stream.pending import Consumer, PendingEntry
 from anabranch.stream.stream import Stream
 from tests.support.region_harness import Harness, decode_all
 

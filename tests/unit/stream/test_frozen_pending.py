@@ -8,8 +8,8 @@ import pytest
 
 from anabranch.stream import frozen_pending
 from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Consumer, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.pending import Consumer, PendingEntry
 
 Shown = tuple[int, bytes | None, int, int, int]
 

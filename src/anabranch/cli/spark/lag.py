@@ -20,7 +20,8 @@ from anabranch.cli.spark.shared import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.lag import GroupLag, Lagged, Sample
+    from anabranch.spark.jobs.lag import GroupLag, Lagged
+    from anabranch.spark.lag_sample import Sample
 
 __all__ = ["lag"]
 

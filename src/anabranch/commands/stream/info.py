@@ -17,8 +17,8 @@ from anabranch.resp.encode import bulk
 from anabranch.resp.values import Map, Raw
 from anabranch.stream.counters import entries_read, lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
-from anabranch.stream.group import Consumer, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.group import Group
+from anabranch.stream.pending import Consumer, PendingEntry
 from anabranch.stream.stream import Stream
 
 __all__ = ["consumers_info", "groups_info", "stream_info"]

@@ -14,8 +14,8 @@ from anabranch.resp.values import NULL_ARRAY
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import text
 from anabranch.stream.frozen_pending import FrozenEntries
-from anabranch.stream.group import Consumer, Group
-from anabranch.stream.pending import PendingEntry
+from anabranch.stream.group import Group
+from anabranch.stream.pending import Consumer, PendingEntry
 
 __all__ = ["xpending"]
 

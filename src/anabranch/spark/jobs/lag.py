@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 from anabranch.spark.client import Client, connect
 from anabranch.spark.heads import Survey, stream_key
 from anabranch.spark.lag_plot import check_plot, draw_lag
+from anabranch.spark.lag_sample import Sample
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.replicas import facts_of, text_of
 
-__all__ = ["GroupLag", "Lagged", "Sample", "lag", "sample", "table_of"]
+__all__ = ["GroupLag", "Lagged", "lag", "sample", "table_of"]
 
 _SCHEMA: Final = pa.schema(
     [
@@ -31,31 +32,6 @@ _SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in ("lag", "pending", "pending_age_ms", "pending_idle_ms")),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One group at one moment."""
-
-    at_ms: int
-    """By the server's clock."""
-    region: str
-    """The name that was given to the server; empty without one."""
-    stream: str
-    group: str
-    lag: int | None
-    """Entries it has not been given yet. None: the server does not know (Redis, after XDEL)."""
-    pending: int
-    """Entries it was given and has not acknowledged."""
-    pending_age_ms: int | None
-    """Since the time in the lowest pending ID; None if nothing is pending."""
-    pending_idle_ms: int | None
-    """Since that entry was last delivered."""
-
-    @property
-    def name(self) -> str:
-        """Stream, group and region."""
-        return f"{self.stream} {self.group}" + (f" at {self.region}" if self.region else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""What the driver decides of a write and sends to every task, and what a task answers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from anabranch.spark.layout import Layout
+from anabranch.spark.options import OptionError, WriteOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["Plan", "Written"]
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task did."""
+
+    batch: int
+    rows: int
+    """Rows of the task."""
+    known: int | None
+    """Of these, rows that were in the stream before; None where the server does not tell."""
+    waited_s: float = 0.0
+    """How long ago the batch was planned, if it may be a repetition."""
+    memory_s: int | None = None
+    """For how long idempotent IDs are remembered; None where nothing depends on that."""
+    contents: bytes = b""
+    """See `adding.ByContent`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the driver decides, and sends to every task."""
+
+    options: WriteOptions
+    layout: Layout
+    job: str
+    waited_s: float = 0.0
+    """See `Written`."""
+
+    @classmethod
+    def of(
+        cls,
+        options: Mapping[str, str] | WriteOptions,
+        schema: StructType,
+        lane: str | None = None,
+    ) -> Self:
+        """Check everything that can be known before the first row."""
+        if not isinstance(options, WriteOptions):
+            options = WriteOptions.parse(options)
+        if (options.idempotence == "column") != (options.idempotence_column is not None):
+            raise OptionError("idempotence=column and idempotenceColumn belong together")
+        if options.preserve_ids and options.idempotence not in (None, "none"):
+            raise OptionError(
+                "preserveIds=true tells rows apart by their IDs; leave option idempotence out"
+            )
+        if lane is not None and options.idempotence in ("content", "column"):
+            raise OptionError(
+                f"these rows are told apart by their place; idempotence={options.idempotence} "
+                "cannot do that, so leave the option out"
+            )
+        if options.stream is None and "stream" not in schema.names:
+            raise OptionError("where to? Give option stream, or a column called stream")
+        layout = Layout.of(
+            schema.names,
+            mapping=options.field_mapping,
+            token=options.idempotence_column,
+            null_value=options.null_value,
+            keep_ids=options.preserve_ids,
+            lane=lane,
+        )
+        return cls(options, layout, uuid.uuid4().hex)
