@@ -16,6 +16,7 @@ from anabranch.effects.apply import APPLY
 from anabranch.effects.merge import MERGE
 from anabranch.oplog import batch, segment, snapshot
 from anabranch.oplog.inspection import Survey
+from anabranch.replication import frames
 from anabranch.simulator.disk import MemoryStorage
 from tests.house.formats import formats_page
 from tests.house.markdown import pages
@@ -137,7 +138,7 @@ def test_a_snapshot_is_as_the_page_says() -> None:
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
-    page = pages()["docs/formats.md"]
+    page = pages()["docs/formats.md"].partition("## Wire format")[0]
     rows = dict(re.findall(r"^\| (\d) \| `([A-Z]+)` \|", page, re.MULTILINE))
     assert {int(number): getattr(snapshot, name) for number, name in rows.items()} == {
         number: number for number in range(9)
@@ -157,3 +158,24 @@ def test_every_kind_of_effect_is_in_the_table() -> None:
     page = formats_page()
     for kind in {**APPLY, **MERGE}:
         assert f"| {kind.__struct_config__.tag} | `{kind.__name__}`" in page
+
+
+# -- frames between regions -----------------------------------------------------------------------
+
+
+def test_every_frame_is_in_the_table_with_its_fields() -> None:
+    table = (
+        pages()["docs/formats.md"].partition("| Type | Frame | Fields |")[2].partition("\n\n")[0]
+    )
+    rows = re.findall(r"^\| (\d+) \| `([A-Z_]+)` \| ([^|]*)\|", table, re.MULTILINE)
+    shown = {(int(number), name): re.findall(r"`(\w+)`", fields) for number, name, fields in rows}
+    sent = {
+        kind: [field.name for field in msgspec.structs.fields(struct)]
+        for kind, struct in frames._STRUCTS.items()
+    }
+    assert shown == {
+        (each.value, each.name): sent.get(each, [])  # a batch and a piece of a snapshot have none
+        for each in frames.FrameType
+    }
+    row = ", ".join(field.name for field in msgspec.structs.fields(frames.Row))
+    assert f"A status row is `[{row}]`" in pages()["docs/formats.md"]
