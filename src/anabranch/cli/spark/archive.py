@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from anabranch.cli.spark.shared import (
-    checked,
-    common,
-    counted,
-    given,
-    run,
-    run_alone,
-    source_options,
-)
+from anabranch.cli.spark import shared
+from anabranch.cli.spark.shared import counted, report, run, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.archive import Archived, Step
@@ -27,6 +19,7 @@ __all__ = ["archive"]
 
 
 @click.command(
+    cls=shared.Job,
     help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
 It says where it starts, and after each batch how much is left; '-o maxEntriesPerTrigger=100000'
@@ -41,15 +34,9 @@ Example:
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option("--streams", help="Comma-separated keys.")
 @click.option("--pattern", help="Glob of keys, instead.")
-@click.option(
-    "--once/--follow",
-    default=True,
-    show_default=True,
-    help="End when all there is has been copied, or go on until interrupted.",
-)
+@shared.once_option
 @click.option("--dry-run", is_flag=True, help="Say what would be copied, and write nothing.")
-@source_options
-@common
+@shared.common
 def archive(
     url: str,
     master: str,
@@ -59,41 +46,40 @@ def archive(
     pattern: str | None,
     once: bool,
     dry_run: bool,
-    pairs: tuple[str, ...],
+    options: dict[str, str],
 ) -> None:
     """Streams into a lake."""
+    from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.archive import archive as job  # noqa: PLC0415
+    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.options import ReadOptions  # noqa: PLC0415
+
     if (streams is None) == (pattern is None):
         raise click.UsageError("give one of --streams and --pattern")
     what = {"subscribe": streams} if streams is not None else {"subscribePattern": str(pattern)}
-    options = {"url": url, **what, **given(pairs)}
+    read = {"url": url, **what, **options}
 
-    def job(spark: Any) -> Archived:
-        from anabranch.spark.jobs.archive import archive as job_  # noqa: PLC0415 - heavy
-
-        return job_(spark, lake, once=once, dry_run=dry_run, progress=_told_of, options=options)
+    def archived(spark: Any) -> Archived:
+        return job(spark, lake, once=once, dry_run=dry_run, progress=_told_of, options=read)
 
     def check() -> ServerOptions:
-        from anabranch.spark.lake import Lake  # noqa: PLC0415 - an extra
-        from anabranch.spark.options import ReadOptions  # noqa: PLC0415
-
         Lake(lake).version()
-        return ReadOptions.parse(options).server
-
-    def is_small() -> bool:
-        from anabranch.spark.jobs.archive import ALONE_MAX, waiting  # noqa: PLC0415 - an extra
-
-        return waiting(lake, options) <= ALONE_MAX
+        return ReadOptions.parse(read).server
 
     source = click.get_current_context().get_parameter_source("master")
-    if dry_run or (once and source is not ParameterSource.COMMANDLINE and checked(check, is_small)):
-        run_alone(lambda: job(None), as_json=as_json, in_words=_in_words)
+    alone = dry_run
+    if once and not dry_run and source is not ParameterSource.COMMANDLINE:
+        shared.checked(check)
+        alone = waiting(lake, read) <= ALONE_MAX
+    if alone:
+        run_alone(lambda: archived(None), as_json=as_json, in_words=_in_words)
     else:
-        run(master, job, as_json=as_json, in_words=_in_words, check=check, follows=not once)
+        run(master, archived, as_json=as_json, in_words=_in_words, check=check, follows=not once)
 
 
 def _told_of(step: Step) -> None:
     read = counted(step.entries, "entry", "entries")
-    print(f"batch {step.batch}: {read}, {step.left:,} left", file=sys.stderr)
+    report(f"batch {step.batch}: {read}, {step.left:,} left")
 
 
 def _in_words(done: Archived) -> str:

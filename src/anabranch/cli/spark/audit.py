@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import (
-    common,
-    fail,
-    given,
-    region_urls,
-    regions_option,
-    run,
-    run_alone,
-    source_options,
-)
+from anabranch.cli.spark.shared import Job, region_options, report, run, run_alone, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
@@ -25,6 +15,7 @@ __all__ = ["audit"]
 
 
 @click.command(
+    cls=Job,
     help="""Compare what all regions have; exit 1 if there is a finding.
 
 Entries that are under way are not compared. Without --region-urls the regions are found by asking
@@ -36,9 +27,8 @@ Example:
   anabranch spark audit --region-urls '{"eu": "redis://eu:6379", "us": "redis://us:6379"}'
 """,
 )
-@regions_option
-@click.option("--streams", help="Comma-separated keys; all by default.")
-@click.option("--pattern", help="Glob of keys, instead.")
+@region_options
+@session_options
 @click.option("--bucket-ms", type=click.IntRange(1), help="Span of time of one digest.")
 @click.option(
     "--settle",
@@ -54,47 +44,28 @@ Example:
     is_flag=True,
     help="Look for what one producer wrote in two regions as well; see idmp-audit.",
 )
-@source_options
-@common
 def audit(
-    url: str,
-    master: str,
-    as_json: bool,
-    urls: str | None,
-    streams: str | None,
-    pairs: tuple[str, ...],
-    **more: Any,
+    url: str, master: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any
 ) -> None:
     """Compare, and tell by the exit code."""
-    try:
-        from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415
-        from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+    from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
 
-    arguments = {
-        "region_urls": region_urls(urls),
-        "streams": streams.split(",") if streams else (),
-        "options": {"url": url, **given(pairs)},
-        "progress": _tell,
-        **more,
-    }
-    try:
-        done = run_alone(
-            lambda: job(None, alone_max=ALONE_MAX, **arguments),
-            as_json=as_json,
-            in_words=_in_words,
-            let=TooLarge,
+    def audited(spark: Any, alone_max: int | None = None) -> Audited:
+        return job(
+            spark,
+            alone_max=alone_max,
+            region_urls=urls,
+            options={"url": url, **options},
+            progress=lambda text: report(f"anabranch: {text}"),
+            **more,
         )
+
+    try:
+        done = run_alone(lambda: audited(None, ALONE_MAX), as_json=as_json, in_words=_in_words)
     except TooLarge:
-        done = run(
-            master, lambda spark: job(spark, **arguments), as_json=as_json, in_words=_in_words
-        )
+        done = run(master, audited, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if done.findings else 0)
-
-
-def _tell(text: str) -> None:
-    print(f"anabranch: {text}", file=sys.stderr)
 
 
 def _in_words(done: Audited) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import counted, run_on_lake, session_options
+from anabranch.cli.spark.shared import (
+    Job,
+    counted,
+    names_option,
+    report,
+    run_on_lake,
+    session_options,
+)
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.compact import Compacted
@@ -17,6 +23,7 @@ __all__ = ["compact"]
 
 
 @click.command(
+    cls=Job,
     help="""Merge the small files of a LAKE by stream and day, and remove those merged long ago.
 
 Readers and 'archive' may run meanwhile. It can be interrupted at any moment and run again. Exits
@@ -29,7 +36,7 @@ Example:
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option("--streams", help="Comma-separated; all by default.")
+@names_option("--streams")
 @click.option(
     "--target-mib",
     type=click.IntRange(min=1),
@@ -46,37 +53,19 @@ Example:
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @session_options
-def compact(
-    master: str,
-    as_json: bool,
-    lake: Path,
-    streams: str | None,
-    target_mib: int,
-    retain_hours: int,
-    dry_run: bool,
-) -> None:
+def compact(master: str, as_json: bool, lake: Path, target_mib: int, **more: Any) -> None:
     """The files of a lake into larger ones."""
-    from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415
+    from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415 - an extra
 
-    def progress(made: int, planned: int) -> None:
-        print(f"{made} of {planned} days merged", file=sys.stderr)
+    def compacted(spark: Any) -> Compacted:
+        return job(spark, lake, target_bytes=target_mib << 20, progress=_told_of, **more)
 
-    done = run_on_lake(
-        lake,
-        master,
-        lambda spark: job(
-            spark,
-            lake,
-            target_bytes=target_mib << 20,
-            retain_hours=retain_hours,
-            streams=streams.split(",") if streams else None,
-            dry_run=dry_run,
-            progress=progress,
-        ),
-        as_json=as_json,
-        in_words=_in_words,
-    )
+    done = run_on_lake(lake, master, compacted, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if done.problems else 0)
+
+
+def _told_of(made: int, planned: int) -> None:
+    report(f"{made} of {planned} days merged")
 
 
 def _in_words(done: Compacted) -> str:

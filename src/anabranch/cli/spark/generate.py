@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import counted, run_alone
+from anabranch.cli.spark.shared import Job, counted, json_option, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.generate import Generated
@@ -16,6 +16,7 @@ __all__ = ["generate"]
 
 
 @click.command(
+    cls=Job,
     help="""Make events up and write them to FILE (.parquet or .jsonl), the same for a seed.
 
 Few keys have most events, nights are quiet, keys burst, clocks are off, events arrive out of order
@@ -34,17 +35,17 @@ Example:
 @click.option("--days", type=int, default=1, show_default=True)
 @click.option("--split", is_flag=True, help="A file for each site: FILE-eu, FILE-us, FILE-ap.")
 @click.option("--dry-run", is_flag=True, help="Only count, and tell the SHA-256.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def generate(file: Path, as_json: bool, split: bool, dry_run: bool, **shape: Any) -> None:
     """Made-up events into a file."""
+    from anabranch.spark.jobs.generate import generate as job  # noqa: PLC0415 - an extra
+    from anabranch.spark.samples import Shape  # noqa: PLC0415
 
-    def job() -> Generated:
-        from anabranch.spark.jobs.generate import generate as job_  # noqa: PLC0415 - an extra
-        from anabranch.spark.samples import Shape  # noqa: PLC0415
-
-        return job_(file, Shape(**shape), split=split, dry_run=dry_run)
-
-    run_alone(job, as_json=as_json, in_words=_in_words)
+    run_alone(
+        lambda: job(file, Shape(**shape), split=split, dry_run=dry_run),
+        as_json=as_json,
+        in_words=_in_words,
+    )
 
 
 def _in_words(done: Generated) -> str:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import (
-    connected,
-    given,
-    region_urls,
-    regions_option,
-    run_alone,
-    source_options,
-)
+from anabranch.cli.spark.shared import Job, connected, report, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.idmp_audit import IdmpAudited, ProducerMemory
@@ -24,6 +16,7 @@ __all__ = ["idmp_audit"]
 
 @click.command(
     "idmp-audit",
+    cls=Job,
     help="""Tell what was refused of producers, whose memory is short, and what was written twice.
 
 Exit 1 if something that one producer wrote in two regions is there twice. It needs no Java.
@@ -33,9 +26,7 @@ Example:
   anabranch spark idmp-audit -u redis://eu:6379 --streams orders
 """,
 )
-@regions_option
-@click.option("--streams", help="Comma-separated keys; all by default.")
-@click.option("--pattern", help="Glob of keys, instead.")
+@connected
 @click.option(
     "--near",
     type=click.FloatRange(0, 1),
@@ -43,36 +34,20 @@ Example:
     show_default=True,
     help="Part of capacity or duration that counts as nearly used up.",
 )
-@source_options
-@connected
-def idmp_audit(
-    url: str,
-    as_json: bool,
-    urls: str | None,
-    streams: str | None,
-    pairs: tuple[str, ...],
-    **more: Any,
-) -> None:
+def idmp_audit(url: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any) -> None:
     """Look, and tell by the exit code."""
-    arguments = {
-        "region_urls": region_urls(urls),
-        "streams": streams.split(",") if streams else (),
-        "options": {"url": url, **given(pairs)},
-        "progress": _tell,
-        **more,
-    }
+    from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415 - an extra
 
-    def job() -> IdmpAudited:
-        from anabranch.spark.jobs.idmp_audit import idmp_audit as job_  # noqa: PLC0415 - heavy
+    def audited() -> IdmpAudited:
+        return job(
+            region_urls=urls,
+            options={"url": url, **options},
+            progress=lambda text: report(f"anabranch: {text}"),
+            **more,
+        )
 
-        return job_(**arguments)
-
-    done = run_alone(job, as_json=as_json, in_words=_in_words)
+    done = run_alone(audited, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if done.twice else 0)
-
-
-def _tell(text: str) -> None:
-    print(f"anabranch: {text}", file=sys.stderr)
 
 
 def _in_words(done: IdmpAudited) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, counted, given, run, source_options
+from anabranch.cli.spark.shared import Job, common, counted, report, run
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.ingest import Ingested
@@ -18,6 +17,7 @@ __all__ = ["ingest"]
 
 
 @click.command(
+    cls=Job,
     help="""Append the rows of CSV, JSON lines and Parquet files to a stream, each file once.
 
 PATHS are files or directories. A second run adds nothing; a run that died is completed.
@@ -33,43 +33,36 @@ Example:
 @click.option("--schema", help="Columns and their types, as in SQL.")
 @click.option("--bad-stream", help="For lines that do not fit. [default: STREAM:bad]")
 @click.option("--dry-run", is_flag=True, help="Read and count only.")
-@source_options
 @common
 def ingest(
     url: str,
     master: str,
     as_json: bool,
     paths: tuple[Path, ...],
-    pairs: tuple[str, ...],
+    options: dict[str, str],
     **more: Any,
 ) -> None:
     """Files into streams."""
-
-    def progress(path: Path, rows: int) -> None:
-        print(f"{path}: {counted(rows, 'row')}", file=sys.stderr)
-
-    options = given(pairs)
+    from anabranch.spark.jobs.ingest import files_of  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.ingest import ingest as job  # noqa: PLC0415
+    from anabranch.spark.options import WriteOptions  # noqa: PLC0415
 
     def check() -> ServerOptions:
-        from anabranch.spark.jobs.ingest import files_of  # noqa: PLC0415 - an extra
-        from anabranch.spark.options import WriteOptions  # noqa: PLC0415
-
         list(files_of(paths))
         return WriteOptions.parse({"url": url, **options}).server
-
-    def job(spark: Any) -> Ingested:
-        from anabranch.spark.jobs.ingest import ingest as job_  # noqa: PLC0415 - an extra
-
-        return job_(spark, paths, url=url, progress=progress, options=options, **more)
 
     bad = more["bad_stream"] or f"{more['stream']}:bad"
     run(
         master,
-        job,
+        lambda spark: job(spark, paths, url=url, progress=_told_of, options=options, **more),
         as_json=as_json,
         in_words=lambda done: _in_words(done, more["stream"], bad),
         check=check,
     )
+
+
+def _told_of(path: Path, rows: int) -> None:
+    report(f"{path}: {counted(rows, 'row')}")
 
 
 def _in_words(done: Ingested, stream: str, bad: str) -> str:

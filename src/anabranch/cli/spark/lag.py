@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from anabranch.cli.spark.shared import (
+    Job,
     connected,
     counted,
-    given,
-    region_urls,
-    regions_option,
+    names_option,
+    plot_option,
+    report,
     run_alone,
-    source_options,
 )
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ __all__ = ["lag"]
 
 
 @click.command(
+    cls=Job,
     help="""Sample the lag of consumer groups, say whether they catch up; exit 1 if one does not.
 
 \b
@@ -34,10 +33,8 @@ Example:
   anabranch spark lag --streams orders --samples 60 --interval 10 --plot lag.svg
 """,
 )
-@regions_option
-@click.option("--streams", help="Comma-separated keys; all by default.")
-@click.option("--pattern", help="Glob of keys, instead.")
-@click.option("--groups", help="Comma-separated; all by default.")
+@connected
+@names_option("--groups")
 @click.option("--samples", type=click.IntRange(1), default=10, show_default=True)
 @click.option(
     "--interval",
@@ -48,47 +45,22 @@ Example:
     help="Seconds between two samples.",
 )
 @click.option("--table", help="Append the samples to this directory of Parquet files.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    help='Draw them: .svg or .png. Needs: pip install "anabranch[plot]"',
-)
+@plot_option
 @click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
-@source_options
-@connected
-def lag(
-    url: str,
-    as_json: bool,
-    urls: str | None,
-    streams: str | None,
-    groups: str | None,
-    table: str | None,
-    pairs: tuple[str, ...],
-    **more: Any,
-) -> None:
+def lag(url: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any) -> None:
     """Sample, and tell by the exit code."""
-    arguments = {
-        "region_urls": region_urls(urls),
-        "streams": streams.split(",") if streams else (),
-        "groups": groups.split(",") if groups else (),
-        "options": {"url": url, **given(pairs)},
-        "progress": _tell,
-        "table": table,
-        **more,
-    }
+    from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415 - an extra
 
-    def job() -> Lagged:
-        from anabranch.spark.jobs.lag import lag as job_  # noqa: PLC0415 - heavy
+    def lagged() -> Lagged:
+        return job(region_urls=urls, options={"url": url, **options}, progress=_tell, **more)
 
-        return job_(**arguments)
-
-    done = run_alone(job, as_json=as_json, in_words=_in_words)
+    done = run_alone(lagged, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if any(each.never for each in done.groups) else 0)
 
 
 def _tell(samples: Sequence[Sample]) -> None:
     lags = ", ".join(f"{each.name}: {'?' if each.lag is None else each.lag}" for each in samples)
-    print(f"anabranch: {lags or 'no consumer group'}", file=sys.stderr)
+    report(f"anabranch: {lags or 'no consumer group'}")
 
 
 def _in_words(done: Lagged) -> str:

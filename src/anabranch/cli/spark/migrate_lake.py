@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import counted, run_alone
+from anabranch.cli.spark.shared import Job, counted, json_option, report, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.migrate import Migrated
@@ -18,6 +17,7 @@ __all__ = ["migrate_lake"]
 
 @click.command(
     name="migrate-lake",
+    cls=Job,
     help="""Turn a LAKE of an earlier version, with manifests, into a Delta table in its place.
 
 Let nothing else write meanwhile. It can be interrupted and run again; 'archive' and 'replay' then
@@ -25,13 +25,13 @@ go on where they were.
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def migrate_lake(lake: Path, as_json: bool) -> None:
     """A lake of an earlier version into a Delta table."""
     from anabranch.spark.jobs.migrate import migrate  # noqa: PLC0415 - an extra
 
     def progress(read: int, files: int) -> None:
-        print(f"{read} of {files} files rewritten", file=sys.stderr)
+        report(f"{read} of {files} files rewritten")
 
     run_alone(lambda: migrate(lake, progress=progress), as_json=as_json, in_words=_in_words)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import common, counted, given, run, source_options
+from anabranch.cli.spark.shared import Job, common, counted, names_option, report, run
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.replay import Replayed
@@ -18,6 +17,7 @@ __all__ = ["replay"]
 
 
 @click.command(
+    cls=Job,
     help="""Write the entries of a LAKE to streams again, with their IDs or with new ones.
 
 Another run with the same arguments adds what the lake has got since. With --new-ids the target
@@ -31,7 +31,7 @@ Example:
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option("--streams", help="Comma-separated; all by default.")
+@names_option("--streams")
 @click.option("--since-ms", type=int, help="Only IDs from this time on.")
 @click.option("--until-ms", type=int, help="Only IDs before this time.")
 @click.option("--prefix", default="", help="Put this before the names of streams.")
@@ -42,42 +42,32 @@ Example:
     help="10: ten times as fast as it was written; 0 or none: as fast as possible.",
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
-@source_options
 @common
 def replay(
     url: str,
     master: str,
     as_json: bool,
     lake: Path,
-    streams: str | None,
     new_ids: bool,
-    pairs: tuple[str, ...],
+    options: dict[str, str],
     **more: Any,
 ) -> None:
     """A lake into streams."""
-    options = given(pairs)
-    arguments = {
-        "streams": streams.split(",") if streams else None,
-        "keep_ids": not new_ids,
-        "progress": _tell,
-        "options": options,
-        **more,
-    }
+    from anabranch.spark.jobs.replay import replay as job  # noqa: PLC0415 - an extra
+    from anabranch.spark.lake import Lake  # noqa: PLC0415
+    from anabranch.spark.options import WriteOptions  # noqa: PLC0415
 
     def check() -> ServerOptions | None:
-        from anabranch.spark.lake import Lake  # noqa: PLC0415 - an extra
-        from anabranch.spark.options import WriteOptions  # noqa: PLC0415
-
         server = WriteOptions.parse({"url": url, **options}).server
         Lake(lake).table()
         return None if more["dry_run"] else server
 
-    def job(spark: Any) -> Replayed:
-        from anabranch.spark.jobs.replay import replay as job_  # noqa: PLC0415 - an extra
+    def replayed(spark: Any) -> Replayed:
+        return job(
+            *(spark, lake), url=url, keep_ids=not new_ids, progress=_tell, options=options, **more
+        )
 
-        return job_(spark, lake, url=url, **arguments)
-
-    run(master, job, as_json=as_json, in_words=_in_words, check=check)
+    run(master, replayed, as_json=as_json, in_words=_in_words, check=check)
 
 
 def _in_words(done: Replayed) -> str:
@@ -91,4 +81,4 @@ def _in_words(done: Replayed) -> str:
 
 
 def _tell(grown: int, entries: int) -> None:
-    print(f"{grown:,} entries added, of {entries:,} in the lake", file=sys.stderr)
+    report(f"{grown:,} entries added, of {entries:,} in the lake")

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,22 +25,10 @@ if TYPE_CHECKING:
     from anabranch.spark.options import ServerOptions
 
 __all__ = [
-    "as_time",
-    "check_server",
-    "checked",
-    "common",
-    "connected",
-    "counted",
-    "fail",
-    "given",
-    "region_urls",
-    "regions_option",
-    "run",
-    "run_alone",
-    "run_on_lake",
-    "session_options",
-    "source_options",
-]
+    "Job", "as_time", "checked", "common", "connected", "counted", "fail", "json_option",
+    "names_option", "once_option", "plot_option", "region_options", "report", "run", "run_alone",
+    "run_on_lake", "session_options",
+]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
@@ -48,39 +36,27 @@ _PROBLEM_CHARS_MAX = 2000
 _LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
 
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-_url = click.option(
-    "-u",
-    "url",
-    default="redis://127.0.0.1:6379",
-    show_default=True,
-    envvar="ANABRANCH_URL",
-    help="Server, as the workers see it.",
-)
+class Job(click.Command):
+    """A sub-command whose failures are one line and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        try:
+            return super().invoke(ctx)
+        except ImportError as problem:
+            fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+        except (AnabranchError, OSError) as problem:
+            fail(str(problem))
 
 
-def common(command: _Command) -> _Command:
-    """Give a sub-command the options of those that talk to a server: --url, --master, --json."""
-    return session_options(_url(command))
+# ------------------------------------------------------------------------------------ the options
 
 
-def session_options(command: _Command) -> _Command:
-    """Give a sub-command the options that all have: --master and --json."""
-    master = click.option(
-        "--master",
-        default="local[2,4]",
-        show_default=True,
-        help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
-    )
-    return _json(master(command))
+def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
 
 
-def connected(command: _Command) -> _Command:
-    """Give a sub-command that needs no session the options --url and --json."""
-    return _json(_url(command))
-
-
-def given(pairs: tuple[str, ...]) -> dict[str, str]:
+def _pairs(_ctx: click.Context, _option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
     """What ``-o name=value`` said, as options of the data source."""
     options = {}
     for pair in pairs:
@@ -97,18 +73,7 @@ def given(pairs: tuple[str, ...]) -> dict[str, str]:
     return options
 
 
-source_options = click.option(
-    "-o", "pairs", multiple=True, metavar="NAME=VALUE", help="Option of the data source."
-)
-
-
-regions_option = click.option(
-    "--region-urls", "urls", metavar="JSON", help="Name to address of every region."
-)
-
-
-def region_urls(text: str | None) -> dict[str, str] | None:
-    """What --region-urls said."""
+def _urls(_ctx: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if text is None:
         return None
     try:
@@ -118,6 +83,83 @@ def region_urls(text: str | None) -> dict[str, str] | None:
     if not isinstance(urls, dict) or not all(isinstance(each, str) for each in urls.values()):
         raise click.UsageError('--region-urls is an object: {"eu": "redis://eu:6379", ...}')
     return urls
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+once_option = click.option(
+    "--once/--follow",
+    default=True,
+    show_default=True,
+    help="End when all there is has been read, or go on until interrupted.",
+)
+plot_option = click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    help='Draw it: .svg or .png. Needs: pip install "anabranch[plot]"',
+)
+_server_options = (
+    click.option(
+        "-o",
+        "options",
+        multiple=True,
+        callback=_pairs,
+        metavar="NAME=VALUE",
+        help="Option of the data source.",
+    ),
+    click.option(
+        "-u",
+        "url",
+        default="redis://127.0.0.1:6379",
+        show_default=True,
+        envvar="ANABRANCH_URL",
+        help="Server, as the workers see it.",
+    ),
+)
+_master = click.option(
+    "--master",
+    default="local[2,4]",
+    show_default=True,
+    help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
+)
+
+
+def names_option(
+    name: str, text: str = "Comma-separated; all by default."
+) -> Callable[[_Command], _Command]:
+    """An option that takes several names; without it there are none."""
+    return click.option(name, callback=_names, help=text)
+
+
+def _all(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    def decorate(command: _Command) -> _Command:
+        for each in reversed(options):
+            command = each(command)
+        return command
+
+    return decorate
+
+
+session_options = _all(json_option, _master)
+"""Of a job that may need a session: --master and --json."""
+
+common = _all(*_server_options, session_options)
+"""Of a job that talks to a server as well: -u and -o."""
+
+region_options = _all(
+    click.option(
+        "--region-urls", callback=_urls, metavar="JSON", help="Name to address of every region."
+    ),
+    names_option("--streams", "Comma-separated keys; all by default."),
+    click.option("--pattern", help="Glob of keys, instead."),
+    *_server_options,
+)
+"""Of a job that looks at streams in all regions."""
+
+connected = _all(region_options, json_option)
+"""The same for one that needs no session."""
+
+
+# -------------------------------------------------------------------------------------- the jobs
 
 
 def run(
@@ -131,62 +173,41 @@ def run(
 ) -> _Result:
     """Run a job in a session of its own, print its result and return it.
 
-    `in_words` says it to people. `check` looks at what can be
-    wrong before Java starts, and names the server that must answer. A job that `follows` ends well
-    when it is interrupted. Failures become exit code 1.
+    `in_words` says it to people. `check` looks at what can be wrong before Java starts, and names
+    the server that must answer. A job that `follows` ends well when it is interrupted.
     """
     logging.basicConfig(format="anabranch: %(message)s", level=logging.WARNING)
     if check is not None:
-        checked(check, lambda: None, reachable=not master.startswith("sc://"))
-    try:
-        from anabranch.spark import session  # noqa: PLC0415 - what others do without
+        checked(check, reachable=not master.startswith("sc://"))
+    from anabranch.spark import session  # noqa: PLC0415 - what others do without
+    from anabranch.spark.supervise import reason_of  # noqa: PLC0415 - an extra
 
-        spark = session("anabranch", master)
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-    except AnabranchError as problem:
-        fail(str(problem))
+    spark = session("anabranch", master)
     if not master.startswith("sc://"):
         spark.sparkContext.setLogLevel("OFF")  # what goes wrong is in the exception
-    began = time.monotonic()
     try:
         with _stopping(spark, follows=follows):
-            result = job(spark)
+            # It is told before Spark is stopped, which takes about a second.
+            return run_alone(lambda: job(spark), as_json=as_json, in_words=in_words)
     except Exception as problem:  # Spark wraps ours in its own
-        from anabranch.spark.supervise import reason_of  # noqa: PLC0415 - an extra
-
         fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
-    else:
-        # Before Spark is told to end, which takes it about a second.
-        _tell(result, in_words, as_json=as_json, began=began)
     finally:
         spark.stop()
-    return result
 
 
-def checked(
-    check: Callable[[], ServerOptions | None],
-    job: Callable[[], _Result],
-    *,
-    reachable: bool = True,
-) -> _Result:
-    """Look at what can be wrong, then do something short: mistakes in options are usage errors."""
+def checked(check: Callable[[], ServerOptions | None], *, reachable: bool = True) -> None:
+    """Look at what can be wrong; mistakes in options are usage errors."""
     from anabranch.spark.options import OptionError  # noqa: PLC0415 - an extra
 
     try:
         server = check()
         if server is not None and reachable:
-            check_server(server)
-        return job()
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
+            _check_server(server)
     except OptionError as problem:
         raise click.UsageError(str(problem)) from None
-    except (AnabranchError, OSError) as problem:
-        fail(str(problem))
 
 
-def check_server(server: ServerOptions) -> None:
+def _check_server(server: ServerOptions) -> None:
     """Connect once, and let the user in; raises `ServerUnreachable` and `ServerRefused`."""
     from anabranch.spark.client import connect  # noqa: PLC0415 - an extra
 
@@ -233,26 +254,16 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
 
 
 def run_alone(
-    job: Callable[[], _Result],
-    *,
-    as_json: bool,
-    in_words: Callable[[_Result], str],
-    let: type[AnabranchError] | None = None,
+    job: Callable[[], _Result], *, as_json: bool, in_words: Callable[[_Result], str]
 ) -> _Result:
-    """The same for a job that needs no session. It may import what comes with Spark.
-
-    Errors of kind `let` are the caller's.
-    """
+    """The same for a job that needs no session. It may import what comes with Spark."""
     began = time.monotonic()
-    try:
-        result = job()
-    except ImportError as problem:
-        fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-    except (AnabranchError, OSError) as problem:
-        if let is not None and isinstance(problem, let):
-            raise
-        fail(str(problem))
-    _tell(result, in_words, as_json=as_json, began=began)
+    result = job()
+    if as_json:
+        print(json.dumps(asdict(result)))  # type: ignore[call-overload]
+    else:
+        print(f"{in_words(result)}, in {time.monotonic() - began:.1f} s")
+    sys.stdout.flush()
     return result
 
 
@@ -265,32 +276,19 @@ def run_on_lake(
     in_words: Callable[[_Result], str],
 ) -> _Result:
     """The same for a job on a lake: in a session if the lake is large, else without."""
+    from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
 
-    def is_large() -> bool:
-        from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
-
-        try:
-            return sum(each.nbytes for each in Lake(lake).files()) > ARROW_BYTES_MAX
-        except AnabranchError:
-            return False  # the job says it in its own way
-
-    try:
-        large = is_large()
-    except ImportError as problem:
-        fail(f'{problem}. Lakes are an extra: pip install "anabranch[lake]"')
-    if large:
+    size = 0
+    with suppress(AnabranchError):  # the job says it in its own way
+        size = sum(each.nbytes for each in Lake(lake).files())
+    if size > ARROW_BYTES_MAX:
         return run(master, job, as_json=as_json, in_words=in_words)
     return run_alone(lambda: job(None), as_json=as_json, in_words=in_words)
 
 
-def _tell(
-    result: _Result, in_words: Callable[[_Result], str], *, as_json: bool, began: float
-) -> None:
-    if as_json:
-        print(json.dumps(asdict(result)))  # type: ignore[call-overload]
-    else:
-        print(f"{in_words(result)}, in {time.monotonic() - began:.1f} s")
-    sys.stdout.flush()
+def report(text: str) -> None:
+    """Say how far a job is."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def counted(count: int, what: str, several: str | None = None) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import counted, run_on_lake, session_options
+from anabranch.cli.spark.shared import Job, counted, report, run_on_lake, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.verify import Verified
@@ -17,6 +16,7 @@ __all__ = ["verify"]
 
 
 @click.command(
+    cls=Job,
     help="""Read all files of a LAKE again and compare them with the table's log.
 
 Looks at digests, counts and days, and for files that are missing, for positions that no entry has
@@ -33,19 +33,17 @@ Example:
 @session_options
 def verify(master: str, as_json: bool, lake: Path, allow_gaps: bool) -> None:
     """Does a lake hold what it says it holds?"""
-    from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415
+    from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415 - an extra
 
-    def progress(read: int, files: int) -> None:
-        print(f"{read} of {files} files read", file=sys.stderr)
+    def verified(spark: Any) -> Verified:
+        return job(spark, lake, allow_gaps=allow_gaps, progress=_told_of)
 
-    done = run_on_lake(
-        lake,
-        master,
-        lambda spark: job(spark, lake, allow_gaps=allow_gaps, progress=progress),
-        as_json=as_json,
-        in_words=_in_words,
-    )
+    done = run_on_lake(lake, master, verified, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if done.findings else 0)
+
+
+def _told_of(read: int, files: int) -> None:
+    report(f"{read} of {files} files read")
 
 
 def _in_words(done: Verified) -> str:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import (
-    as_time,
-    common,
-    counted,
-    fail,
-    given,
-    run,
-    source_options,
-)
+from anabranch.cli.spark import shared
+from anabranch.cli.spark.shared import as_time, counted, report
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.windows import Step, Windowed
@@ -24,8 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["windows"]
 
+_GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
+
 
 @click.command(
+    cls=shared.Job,
     help="""Count, sum and rank the entries of STREAMS (separated by commas) by window and key.
 
 Results go to a stream (--into) or to Parquet files (--lake), each row once. A window is told when
@@ -56,20 +51,10 @@ Example:
 @click.option("--unique", help="Field that tells events apart: repetitions count once.")
 @click.option("--regions", help="Comma-separated. [default: those there are]")
 @click.option("--after-ms", type=int, help="Only windows that end after this time.")
-@click.option(
-    "--once/--follow",
-    default=True,
-    show_default=True,
-    help="End when all there is has been read, or go on until interrupted.",
-)
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path),
-    help='Draw all that --lake has then: .svg or .png. Needs: pip install "anabranch[plot]"',
-)
+@shared.once_option
+@shared.plot_option
 @click.option("--dry-run", is_flag=True, help="Count what there is, and write nothing.")
-@source_options
-@common
+@shared.common
 def windows(
     url: str,
     master: str,
@@ -77,28 +62,29 @@ def windows(
     streams: str,
     percentiles: str,
     regions: str | None,
-    pairs: tuple[str, ...],
+    options: dict[str, str],
     plot: Path | None,
     **more: Any,
 ) -> None:
     """Counts, sums and percentiles for each window and key."""
+    from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415 - an extra
+    from anabranch.spark.jobs.windows import windows as job  # noqa: PLC0415
+    from anabranch.spark.lag_plot import check_plot  # noqa: PLC0415
+    from anabranch.spark.options import ReadOptions  # noqa: PLC0415
+    from anabranch.spark.window_plot import draw_windows  # noqa: PLC0415
+
     try:
         parts = tuple(float(each) / 100 for each in percentiles.split(",") if each)
     except ValueError:
         raise click.UsageError(f"--percentiles takes numbers, not {percentiles!r}") from None
-    options = given(pairs)
+    if plot is not None and more["lake"] is None:
+        raise click.UsageError("--plot draws what --lake has: give that")
     if plot is not None:
-        _check(plot, more)
-    grouping = {
-        name: more.pop(name)
-        for name in ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
-    }
+        check_plot(plot)
+    grouping = {name: more.pop(name) for name in _GROUPING}
 
-    def job(spark: Any) -> Any:
-        from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415
-        from anabranch.spark.jobs.windows import windows as job_  # noqa: PLC0415
-
-        return job_(
+    def windowed(spark: Any) -> Windowed:
+        return job(
             spark,
             streams,
             Windowing(percentiles=parts, **grouping),
@@ -110,22 +96,12 @@ def windows(
         )
 
     def check() -> ServerOptions:
-        from anabranch.spark.options import ReadOptions  # noqa: PLC0415 - an extra
-
         read = {name: each for name, each in options.items() if name != "allowProducerChange"}
         return ReadOptions.parse({"url": url, "subscribe": streams, **read}).server
 
-    run(
-        master,
-        job,
-        as_json=as_json,
-        in_words=_in_words,
-        check=check,
-        follows=not (more["once"] or more["dry_run"]),
-    )
+    follows = not (more["once"] or more["dry_run"])
+    shared.run(master, windowed, as_json=as_json, in_words=_in_words, check=check, follows=follows)
     if plot is not None and not more["dry_run"]:
-        from anabranch.spark.window_plot import draw_windows  # noqa: PLC0415 - an extra
-
         draw_windows(more["lake"], plot, grouping["size"])
 
 
@@ -147,21 +123,6 @@ def _in_words(done: Windowed) -> str:
     return words
 
 
-def _check(plot: Path, given: dict[str, Any]) -> None:
-    """Before Spark starts."""
-    from anabranch.spark.lag_plot import PlotError, check_plot  # noqa: PLC0415 - an extra
-
-    if given["lake"] is None:
-        raise click.UsageError("--plot draws what --lake has: give that")
-    try:
-        check_plot(plot)
-    except PlotError as problem:
-        fail(str(problem))
-
-
 def _tell(step: Step) -> None:
-    print(
-        f"batch {step.batch}: {counted(step.entries, 'entry', 'entries')}, "
-        f"{counted(step.windows, 'window')} closed",
-        file=sys.stderr,
-    )
+    read = counted(step.entries, "entry", "entries")
+    report(f"batch {step.batch}: {read}, {counted(step.windows, 'window')} closed")
