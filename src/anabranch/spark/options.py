@@ -23,129 +23,7 @@ class OptionError(ConfigError):
     """An option that is unknown, malformed or contradicts another; the text says what to do."""
 
 
-# ------------------------------------------------------------------------------------- the values
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """Where the server is and how long to try. Holds secrets, and does not print them."""
-
-    url: str = field(default="redis://127.0.0.1:6379", repr=False)
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    db: int | None = None
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    connect_timeout_ms: int = 5_000
-    read_timeout_ms: int = 30_000
-    retries: int = 5
-    retry_interval_ms: int = 200
-
-    def __post_init__(self) -> None:
-        """An address without a scheme is one of TCP.
-
-        Raises `OptionError` for files of TLS and an address that goes without.
-        """
-        if "://" not in self.url:
-            object.__setattr__(self, "url", f"redis://{self.url}")
-        files = {"tls.ca": self.tls_ca, "tls.cert": self.tls_cert, "tls.key": self.tls_key}
-        given = [name for name, value in files.items() if value is not None]
-        if given and not self.url.lower().startswith("rediss://"):
-            raise OptionError(
-                f"option {given[0]} is for TLS, and the url does not ask for it: let it begin with "
-                f"rediss:// and not with {self.url.partition('//')[0]}//"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What to read and how; `parse` makes one."""
-
-    server: ServerOptions
-    subscribe: tuple[str, ...] = ()
-    pattern: str | None = None
-    assign: Mapping[str, tuple[str, ...]] | None = None
-    regions: tuple[str, ...] | None = None
-    starting_offsets: str | None = None
-    ending_offsets: str | None = None
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
-    max_entries: int | None = None
-    min_entries: int | None = None
-    max_trigger_delay_ms: int = 15 * 60_000
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    fail_on_data_loss: bool = True
-    catch_up_timeout_ms: int = 60_000
-    allow_subscription_change: bool = False
-    poll_timeout_ms: int = 200
-    discovery_interval_ms: int = 10_000
-    commit_group: str | None = None
-    mode: str = "PERMISSIVE"
-    corrupt_column: str | None = None
-    field_mapping: Mapping[str, str] = field(default_factory=dict)
-    push_down_filters: bool = False
-    max_batch_bytes: int = 8 << 20
-    export_codec: str = "none"
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options of a batch or stream read; raises `OptionError`."""
-        server, own = _split(options, _READ, cls)
-        chosen = [name for name in ("subscribe", "pattern", "assign") if own.get(name)]
-        if len(chosen) != 1:
-            said = "none was" if not chosen else "several were"
-            raise OptionError(
-                "name the streams by exactly one of the options subscribe (comma-separated keys), "
-                f"subscribePattern (a glob) and assign (JSON); {said} given"
-            )
-        for moment, offsets in (
-            ("starting_timestamp", "starting_offsets"),
-            ("ending_timestamp", "ending_offsets"),
-        ):
-            if moment in own and offsets in own:
-                raise OptionError(f"{_name_of(moment)} and {_name_of(offsets)} exclude each other")
-        return cls(server=server, **own)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """Where to write and with which promise; `parse` makes one."""
-
-    server: ServerOptions
-    stream: str | None = None
-    idempotence: str | None = None
-    idempotence_column: str | None = None
-    idempotence_window: str = "require"
-    producer_id: str | None = None
-    batch_id: int | None = None
-    sink_id: str = "0"
-    allow_producer_change: bool = False
-    result_file: str | None = None
-    deterministic_order: str = "trust"
-    max_len: int | None = None
-    min_id: str | None = None
-    trim: str = "~"
-    max_rows_in_flight: int = 2_048
-    null_value: str | None = None
-    preserve_ids: bool = False
-    field_mapping: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options of a batch or stream write; raises `OptionError`."""
-        server, own = _split(options, _WRITE, cls)
-        if "max_len" in own and "min_id" in own:
-            raise OptionError("maxLen and minId exclude each other: a stream is trimmed one way")
-        return cls(server=server, **own)
-
-
 # ----------------------------------------------------------------------------------- text to value
-
-
-def _text(value: str) -> str:
-    return value
 
 
 def _whole(least: int) -> Callable[[str], int]:
@@ -170,12 +48,12 @@ def _boolean(value: str) -> bool:
     raise OptionError(f"true or false is needed, not {value!r}")
 
 
-def _one_of(*words: str, upper: bool = False) -> Callable[[str], str]:
+def _one_of(*words: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
-        word = value.strip().upper() if upper else value.strip().lower()
-        if word not in words:
-            raise OptionError(f"one of {', '.join(words)} is needed, not {value!r}")
-        return word
+        for word in words:
+            if word.lower() == value.strip().lower():
+                return word
+        raise OptionError(f"one of {', '.join(words)} is needed, not {value!r}")
 
     return parse
 
@@ -239,143 +117,196 @@ def _mapping(value: str) -> dict[str, str]:
     return found
 
 
-# ----------------------------------------------------------------------------------------- names
+# ------------------------------------------------------------------------------------- the values
+
+
+def _option(
+    default: Any = None,
+    parse: Callable[[str], Any] = str,
+    name: str | None = None,
+    *aliases: str,
+    shown: bool = True,
+) -> Any:
+    """A field that an option sets; the option has the field's name in camel case, or `name`."""
+    about = {"parse": parse, "name": name, "aliases": aliases}
+    if default is dict:
+        return field(default_factory=dict, metadata=about)
+    return field(default=default, repr=shown, metadata=about)
 
 
 @dataclass(frozen=True, slots=True)
-class _Option:
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-    aliases: tuple[str, ...] = ()
+class ServerOptions:
+    """Where the server is and how long to try. Holds secrets, and does not print them."""
+
+    url: str = _option("redis://127.0.0.1:6379", shown=False)
+    username: str | None = _option()
+    password: str | None = _option(shown=False)
+    db: int | None = _option(None, _whole(0))
+    tls_ca: str | None = _option(None, str, "tls.ca")
+    tls_cert: str | None = _option(None, str, "tls.cert")
+    tls_key: str | None = _option(None, str, "tls.key")
+    connect_timeout_ms: int = _option(5_000, _whole(1))
+    read_timeout_ms: int = _option(30_000, _whole(1))
+    retries: int = _option(5, _whole(0), "retries", "fetchOffset.numRetries")
+    retry_interval_ms: int = _option(
+        200, _whole(1), "retryIntervalMs", "fetchOffset.retryIntervalMs"
+    )
+
+    def __post_init__(self) -> None:
+        """An address without a scheme is one of TCP.
+
+        Raises `OptionError` for files of TLS and an address that goes without.
+        """
+        if "://" not in self.url:
+            object.__setattr__(self, "url", f"redis://{self.url}")
+        files = {"tls.ca": self.tls_ca, "tls.cert": self.tls_cert, "tls.key": self.tls_key}
+        given = [name for name, value in files.items() if value is not None]
+        if given and not self.url.lower().startswith("rediss://"):
+            raise OptionError(
+                f"option {given[0]} is for TLS, and the url does not ask for it: let it begin with "
+                f"rediss:// and not with {self.url.partition('//')[0]}//"
+            )
 
 
-_SERVER: Final = (
-    _Option("url", "url", _text),
-    _Option("username", "username", _text),
-    _Option("password", "password", _text),
-    _Option("db", "db", _whole(0)),
-    _Option("tls.ca", "tls_ca", _text),
-    _Option("tls.cert", "tls_cert", _text),
-    _Option("tls.key", "tls_key", _text),
-    _Option("connectTimeoutMs", "connect_timeout_ms", _whole(1)),
-    _Option("readTimeoutMs", "read_timeout_ms", _whole(1)),
-    _Option("retries", "retries", _whole(0), ("fetchOffset.numRetries",)),
-    _Option("retryIntervalMs", "retry_interval_ms", _whole(1), ("fetchOffset.retryIntervalMs",)),
-)
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What to read and how; `parse` makes one."""
 
-_READ: Final = (
-    _Option("subscribe", "subscribe", _names),
-    _Option("subscribePattern", "pattern", _text),
-    _Option("assign", "assign", _assignment),
-    _Option("regions", "regions", _regions),
-    _Option("startingOffsets", "starting_offsets", _text),
-    _Option("endingOffsets", "ending_offsets", _text),
-    _Option("startingTimestamp", "starting_timestamp", _whole(0)),
-    _Option("endingTimestamp", "ending_timestamp", _whole(0)),
-    _Option("maxEntriesPerTrigger", "max_entries", _whole(1), ("maxOffsetsPerTrigger",)),
-    _Option("minEntriesPerTrigger", "min_entries", _whole(1), ("minOffsetsPerTrigger",)),
-    _Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms),
-    _Option("minPartitions", "min_partitions", _whole(1)),
-    _Option("maxRecordsPerPartition", "max_records_per_partition", _whole(1)),
-    _Option("failOnDataLoss", "fail_on_data_loss", _boolean),
-    _Option("catchUpTimeout", "catch_up_timeout_ms", _duration_ms),
-    _Option("allowSubscriptionChange", "allow_subscription_change", _boolean),
-    _Option("pollTimeoutMs", "poll_timeout_ms", _whole(0)),
-    _Option("discoveryIntervalMs", "discovery_interval_ms", _whole(0)),
-    _Option("commitGroup", "commit_group", _text),
-    _Option("mode", "mode", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED", upper=True)),
-    _Option("columnNameOfCorruptRecord", "corrupt_column", _text),
-    _Option("fieldMapping", "field_mapping", _mapping),
-    _Option("pushDownFilters", "push_down_filters", _boolean),
-    _Option("maxBatchBytes", "max_batch_bytes", _size),
-    _Option("exportCodec", "export_codec", _one_of("none", "zstd")),
-)
+    server: ServerOptions
+    subscribe: tuple[str, ...] = _option((), _names)
+    pattern: str | None = _option(None, str, "subscribePattern")
+    assign: Mapping[str, tuple[str, ...]] | None = _option(None, _assignment)
+    regions: tuple[str, ...] | None = _option(None, _regions)
+    starting_offsets: str | None = _option()
+    ending_offsets: str | None = _option()
+    starting_timestamp: int | None = _option(None, _whole(0))
+    ending_timestamp: int | None = _option(None, _whole(0))
+    max_entries: int | None = _option(
+        None, _whole(1), "maxEntriesPerTrigger", "maxOffsetsPerTrigger"
+    )
+    min_entries: int | None = _option(
+        None, _whole(1), "minEntriesPerTrigger", "minOffsetsPerTrigger"
+    )
+    max_trigger_delay_ms: int = _option(15 * 60_000, _duration_ms, "maxTriggerDelay")
+    min_partitions: int | None = _option(None, _whole(1))
+    max_records_per_partition: int | None = _option(None, _whole(1))
+    fail_on_data_loss: bool = _option(True, _boolean)
+    catch_up_timeout_ms: int = _option(60_000, _duration_ms, "catchUpTimeout")
+    allow_subscription_change: bool = _option(False, _boolean)
+    poll_timeout_ms: int = _option(200, _whole(0))
+    discovery_interval_ms: int = _option(10_000, _whole(0))
+    commit_group: str | None = _option()
+    mode: str = _option("PERMISSIVE", _one_of("PERMISSIVE", "FAILFAST", "DROPMALFORMED"))
+    corrupt_column: str | None = _option(None, str, "columnNameOfCorruptRecord")
+    field_mapping: Mapping[str, str] = _option(dict, _mapping)
+    push_down_filters: bool = _option(False, _boolean)
+    max_batch_bytes: int = _option(8 << 20, _size)
+    export_codec: str = _option("none", _one_of("none", "zstd"))
 
-_WRITE: Final = (
-    _Option("stream", "stream", _text, ("topic",)),
-    _Option(
-        "idempotence",
-        "idempotence",
-        _one_of("ledger", "position", "content", "column", "none"),
-    ),
-    _Option("idempotenceColumn", "idempotence_column", _text),
-    _Option("idempotenceWindow", "idempotence_window", _one_of("require", "ignore")),
-    _Option("producerId", "producer_id", _text),
-    _Option("batchId", "batch_id", _whole(0)),
-    _Option("sinkId", "sink_id", _text),
-    _Option("allowProducerChange", "allow_producer_change", _boolean),
-    _Option("resultFile", "result_file", _text),
-    _Option("deterministicOrder", "deterministic_order", _one_of("trust", "sort")),
-    _Option("maxLen", "max_len", _whole(0)),
-    _Option("minId", "min_id", _text),
-    _Option("trim", "trim", _one_of("~", "=")),
-    _Option("maxRowsInFlight", "max_rows_in_flight", _whole(1)),
-    _Option("nullValue", "null_value", _text),
-    _Option("preserveIds", "preserve_ids", _boolean),
-    _Option("fieldMapping", "field_mapping", _mapping),
-)
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read the options of a batch or stream read; raises `OptionError`."""
+        server, own = _split(options, cls)
+        chosen = [name for name in ("subscribe", "pattern", "assign") if own.get(name)]
+        if len(chosen) != 1:
+            said = "none was" if not chosen else "several were"
+            raise OptionError(
+                "name the streams by exactly one of the options subscribe (comma-separated keys), "
+                f"subscribePattern (a glob) and assign (JSON); {said} given"
+            )
+        for end in ("starting", "ending"):
+            if f"{end}_timestamp" in own and f"{end}_offsets" in own:
+                raise OptionError(f"{end}Timestamp and {end}Offsets exclude each other")
+        return cls(server=server, **own)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where to write and with which promise; `parse` makes one."""
+
+    server: ServerOptions
+    stream: str | None = _option(None, str, "stream", "topic")
+    idempotence: str | None = _option(
+        None, _one_of("ledger", "position", "content", "column", "none")
+    )
+    idempotence_column: str | None = _option()
+    idempotence_window: str = _option("require", _one_of("require", "ignore"))
+    producer_id: str | None = _option()
+    batch_id: int | None = _option(None, _whole(0))
+    sink_id: str = _option("0")
+    allow_producer_change: bool = _option(False, _boolean)
+    result_file: str | None = _option()
+    deterministic_order: str = _option("trust", _one_of("trust", "sort"))
+    max_len: int | None = _option(None, _whole(0))
+    min_id: str | None = _option()
+    trim: str = _option("~", _one_of("~", "="))
+    max_rows_in_flight: int = _option(2_048, _whole(1))
+    null_value: str | None = _option()
+    preserve_ids: bool = _option(False, _boolean)
+    field_mapping: Mapping[str, str] = _option(dict, _mapping)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read the options of a batch or stream write; raises `OptionError`."""
+        server, own = _split(options, cls)
+        if "max_len" in own and "min_id" in own:
+            raise OptionError("maxLen and minId exclude each other: a stream is trimmed one way")
+        return cls(server=server, **own)
+
+
+# ----------------------------------------------------------------------------------------- names
 
 # Spark puts these among the options of a source or sink itself.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 
-def _name_of(wanted: str) -> str:
-    return next(each.name for each in (*_SERVER, *_READ, *_WRITE) if each.field == wanted)
+def _known(*sides: type) -> dict[str, tuple[str, str, Callable[[str], Any]]]:
+    """By each name in lower case: the name to show, the field and what parses the text."""
+    found = {}
+    for each in (each for side in (ServerOptions, *sides) for each in fields(side)):
+        if each.metadata:
+            first, *words = each.name.split("_")
+            name = each.metadata["name"] or first + "".join(map(str.capitalize, words))
+            for every in (name, *each.metadata["aliases"]):
+                found[every.lower()] = name, each.name, each.metadata["parse"]
+    return found
 
 
-def _split(
-    options: Mapping[str, str], side: tuple[_Option, ...], target: type
-) -> tuple[ServerOptions, dict[str, Any]]:
-    """The server's options as a value, those of `target` by field."""
-    known = {
-        name.lower(): option
-        for option in (*_SERVER, *side)
-        for name in (option.name, *option.aliases)
-    }
+def _split(options: Mapping[str, str], side: type) -> tuple[ServerOptions, dict[str, Any]]:
+    """The server's options as a value, those of `side` by field."""
+    known = _known(side)
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
     for name, text in options.items():
         if name.lower() in _SPARKS_OWN:
             continue
-        option = known.get(name.lower())
-        if option is None:
+        if name.lower() not in known:
             raise OptionError(_unknown(name, side))
-        if option.field in values:
-            raise OptionError(f"options {said[option.field]} and {name} say the same thing twice")
-        said[option.field] = name
+        shown, own, parse = known[name.lower()]
+        if own in values:
+            raise OptionError(f"options {said[own]} and {name} say the same thing twice")
+        said[own] = name
         try:
-            values[option.field] = option.parse(text)
+            values[own] = parse(text)
         except OptionError as error:
-            raise OptionError(f"option {option.name}: {error}") from None
-    of_server = {each.name for each in fields(ServerOptions)}
-    own = {each.name for each in fields(target)}
-    return (
-        ServerOptions(**{name: value for name, value in values.items() if name in of_server}),
-        {name: value for name, value in values.items() if name in own},
-    )
+            raise OptionError(f"option {shown}: {error}") from None
+    of_server = {each.name for each in fields(ServerOptions)} & set(values)
+    return ServerOptions(**{name: values.pop(name) for name in of_server}), values
 
 
 def check_names(names: Iterable[str]) -> None:
     """Raise `OptionError` for the name of no option, whether of a read or of a write."""
-    sides = (*_READ, *_WRITE)
-    known = {
-        name.lower() for option in (*_SERVER, *sides) for name in (option.name, *option.aliases)
-    }
+    sides = (ReadOptions, WriteOptions)
     for name in names:
-        if name.lower() not in known:
-            raise OptionError(_unknown(name, sides))
+        if name.lower() not in _known(*sides):
+            raise OptionError(_unknown(name, *sides))
 
 
-def _unknown(name: str, side: tuple[_Option, ...]) -> str:
+def _unknown(name: str, *sides: type) -> str:
     if name.lower() == "path":
-        wanted = "subscribe" if side is _READ else "stream"
+        wanted = "subscribe" if sides == (ReadOptions,) else "stream"
         return f"a stream has no path: name it with option {wanted}, and call the method bare"
-    here = {
-        each.lower(): option.name
-        for option in (*_SERVER, *side)
-        for each in (option.name, *option.aliases)
-    }
+    here = {each: shown for each, (shown, *_) in _known(*sides).items()}
     near = difflib.get_close_matches(name.lower(), here, n=1, cutoff=0.6)
     if near:
         return f"unknown option {name!r}: did you mean {here[near[0]]}?"
