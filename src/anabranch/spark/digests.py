@@ -5,17 +5,15 @@ A bucket is a span of time of the IDs. Its digest is how many entries it has and
 Entries travel as the server keeps them (AB.EXPORT); an entry's bytes hold its ID and its fields, so
 they are what is hashed.
 
-Executors do this (`anabranch.spark.digest_source`), with a row for each bucket of each piece, or
-threads of one process.
+Executors do this, or threads of one process (`anabranch.spark.rounds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +23,13 @@ from anabranch.spark.client import Client, connect
 from anabranch.spark.exports import Export, parse_export
 from anabranch.spark.heads import stream_key
 from anabranch.spark.options import ServerOptions
+from anabranch.spark.rounds import in_rounds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
-    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests_here", "entries_between", "summary",
-    "tasks_of",
+    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary", "tasks_of",
 ]  # fmt: skip
 
 Id = tuple[int, int]
@@ -38,7 +39,6 @@ Place = tuple[int, str]
 """Which of the streams that are looked at, and whose log of it: an origin."""
 
 _EXPORT_BYTES: Final = 2 << 20
-_THREADS: Final = 4
 _MASK: Final = (1 << 64) - 1
 LEFT_OUT: Final = -1
 """Stands for a bucket: entries outside the IDs that are compared."""
@@ -61,6 +61,11 @@ class Piece:
     """IDs from the one to the other, both included."""
     width: int
     """Milliseconds of a bucket."""
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Replica, stream and origin."""
+        return self.replica, self.stream, self.origin
 
 
 @dataclass(slots=True)
@@ -108,24 +113,32 @@ def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
     return [each for each in shared if each]
 
 
-def digests_here(
-    servers: Sequence[ServerOptions], pieces: Sequence[Piece]
+def digests(
+    spark: SparkSession | None,
+    servers: Sequence[ServerOptions],
+    tasks: Sequence[Sequence[Piece]],
 ) -> tuple[list[dict[tuple[Place, int], Bucket]], int]:
-    """As `anabranch.spark.digest_source.digests`, by threads of this process."""
+    """For each replica its buckets, by place and number; and how many entries were left out.
 
-    def read(piece: Piece) -> dict[int, Bucket]:
-        with connect(servers[piece.replica]) as client:
-            return summary(piece, client)
+    Bucket n of a place begins at millisecond n times the width. Raises what Spark raises.
+    """
+
+    def work(task: Sequence[Piece]) -> list[tuple[int, int, str, int, tuple[int, ...]]]:
+        found = []
+        for piece in task:
+            with connect(servers[piece.replica]) as client:
+                for number, bucket in summary(piece, client).items():
+                    found.append((*piece.place, number, astuple(bucket)))
+        return found
 
     found: list[dict[tuple[Place, int], Bucket]] = [{} for _ in servers]
     left_out = 0
-    with ThreadPoolExecutor(_THREADS) as threads:
-        for piece, buckets in zip(pieces, threads.map(read, pieces), strict=True):
-            for number, each in buckets.items():
-                if number == LEFT_OUT:
-                    left_out += each.entries
-                else:
-                    found[piece.replica][(piece.stream, piece.origin), number] = each
+    for rows in in_rounds(spark, tasks, work, len(tasks)):
+        for replica, stream, origin, number, values in rows:
+            if number == LEFT_OUT:
+                left_out += values[0]
+            else:
+                found[replica].setdefault(((stream, origin), number), Bucket()).add(*values)
     return found, left_out
 
 

@@ -23,7 +23,7 @@ from anabranch.spark.digests import (
     Id,
     Piece,
     Place,
-    digests_here,
+    digests,
     entries_between,
     tasks_of,
 )
@@ -144,17 +144,12 @@ def audit(
         pieces = _plan(names, before, now, heard, bucket_ms)
         positions = sum(each.stop - each.first for each in pieces)
         servers = [each.options for each in replicas.all]
-        if spark is None:
-            if alone_max is not None and positions > alone_max:
-                raise TooLarge(f"{positions} entries are to be compared")
-            found, left_out = digests_here(servers, pieces)
-        else:
-            from anabranch.spark.digest_source import digests  # noqa: PLC0415 - heavy
-
-            partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "4") or "4")
-            most = partitions * _TASKS_PER_SHUFFLE_PARTITION
-            tasks = min(most, positions // _TASK_POSITIONS_MIN + 1)
-            found, left_out = digests(spark, servers, tasks_of(pieces, tasks))
+        if spark is None and alone_max is not None and positions > alone_max:
+            raise TooLarge(f"{positions} entries are to be compared")
+        partitions = spark.conf.get("spark.sql.shuffle.partitions", None) if spark else None
+        most = int(partitions or "4") * _TASKS_PER_SHUFFLE_PARTITION
+        tasks = tasks_of(pieces, min(most, positions // _TASK_POSITIONS_MIN + 1))
+        found, left_out = digests(spark, servers, tasks)
         places = set().union(*found)
         differing = sorted(each for each in places if len(_kinds(found, each)) > 1)
         compared = tuple(sum(each.entries for each in some.values()) for some in found)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from anabranch.spark.jobs.rounds import in_rounds
 from anabranch.spark.lake import Lake, LakeError, LakeFile
 from anabranch.spark.lake_files import examine
+from anabranch.spark.rounds import in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,6 @@ __all__ = ["RETAIN_HOURS", "Compacted", "compact"]
 TARGET_BYTES: Final = 128 << 20
 RETAIN_HOURS: Final = 168
 _UNCOMMITTED_HOURS: Final = 168  # what no version has may belong to a batch that is repeated
-_ROUND: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,7 @@ def compact(
 
     problems: list[str] = []
     wrong: set[tuple[str, str | None]] = set()
-    results = (each for some in in_rounds(spark, small, work, _ROUND) for each in some)
-    for file, said in zip(small, results, strict=True):
+    for file, said in zip(small, in_rounds(spark, small, work), strict=True):
         if said:
             problems += said
             wrong.add((file.stream, file.date))

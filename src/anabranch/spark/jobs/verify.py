@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from anabranch.spark.jobs.rounds import in_rounds
 from anabranch.spark.lake import Gap, Lake, LakeError, LakeFile, gaps
 from anabranch.spark.lake_files import Run, examine
+from anabranch.spark.rounds import ROUND, in_rounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Finding", "Verified", "verify"]
-
-_ROUND: Final = 64  # files between two words of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +71,11 @@ def verify(
 
     findings: list[Finding] = []
     runs: list[tuple[str, Run]] = []
-    read = 0
-    for results in in_rounds(spark, files, work, _ROUND):
-        for file, (problems, some) in zip(files[read:], results, strict=False):
-            findings += [Finding(kind, file.path, what) for kind, what in problems]
-            runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
-        read += len(results)
-        if progress is not None:
+    results = in_rounds(spark, files, work)
+    for read, (file, (problems, some)) in enumerate(zip(files, results, strict=True), 1):
+        findings += [Finding(kind, file.path, what) for kind, what in problems]
+        runs += [(file.stream, (str(region), first, last)) for region, first, last in some]
+        if progress is not None and (not read % ROUND or read == len(files)):
             progress(read, len(files))
     # What was replaced meanwhile may have been removed as well.
     still = {each.path for each in found.files()}

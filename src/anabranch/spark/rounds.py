@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, InputPartition
     from pyspark.sql.types import StructType
 
-__all__ = ["in_rounds"]
+__all__ = ["ROUND", "in_rounds"]
+
+ROUND: Final = 64
+"""Items between two words of progress."""
 
 _Item = TypeVar("_Item")
 _NAME: Final = "anabranch-round"
@@ -24,22 +27,25 @@ _THREADS: Final = 4
 
 
 def in_rounds(
-    spark: SparkSession | None, items: Sequence[_Item], work: Callable[[_Item], Any], size: int
-) -> Iterator[list[Any]]:
-    """What `work` says of each item, a list for each `size` items, in their order.
+    spark: SparkSession | None,
+    items: Sequence[_Item],
+    work: Callable[[_Item], Any],
+    size: int = ROUND,
+) -> Iterator[Any]:
+    """What `work` says of each item, in their order; of `size` items at a time, if by executors.
 
     Without `spark` it is done here. On executors a piece of work is a task of its own and may be
     repeated; what it returns must be fit for JSON. Raises what Spark raises.
     """
     if spark is None:
         with ThreadPoolExecutor(_THREADS) as threads:
-            for at in range(0, len(items), size):
-                yield list(threads.map(work, items[at : at + size]))
+            yield from threads.map(work, items)
         return
     for at in range(0, len(items), size):
         spark.dataSource.register(_source(items[at : at + size], work))
         rows = spark.read.format(_NAME).load().collect()
-        yield [json.loads(row["said"]) for row in sorted(rows, key=lambda row: row["number"])]
+        for row in sorted(rows, key=lambda row: row["number"]):
+            yield json.loads(row["said"])
 
 
 def _source(items: Sequence[Any], work: Callable[[Any], Any]) -> type[DataSource]:
