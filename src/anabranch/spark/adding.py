@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import redis
 import xxhash
 
-from anabranch.spark.client import Client, ServerUnreachable, explained
+from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, explained, facts_of
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed
 
@@ -374,7 +374,7 @@ def require_window(client: Client, key: bytes) -> int:
             return duration
         wanted = duration if duration >= _DURATION_LEAST_S else _DURATION_S
         change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
-        if about.get(b"pids-tracked", 0):
+        if about.get("pids-tracked", 0):
             client.command("UNWATCH")
             given = " ".join(map(str, ("XCFGSET", _shown(key), *change[2:])))
             raise WriteFailed(
@@ -394,19 +394,18 @@ def require_window(client: Client, key: bytes) -> int:
     raise WriteFailed(f"stream {_shown(key)} changes too fast to be configured; try again")
 
 
-def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[bytes, Any]:
+def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
     """What the server says about a stream; nothing if there is none. `first`: commands before."""
-    *_, reply = client.pipeline([*first, ("XINFO", "STREAM", key)])
-    if not isinstance(reply, redis.RedisError):
-        return dict(zip(reply[::2], reply[1::2], strict=True))
-    if "no such key" in str(reply):
-        return {}
-    raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(reply)}")
+    try:
+        *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
+    except ServerRefused as error:
+        raise WriteFailed(f"stream {_shown(key)}: {error}") from None
+    return {} if reply is None else facts_of(reply)
 
 
-def _memory(about: dict[bytes, Any]) -> tuple[int, int]:
+def _memory(about: dict[str, Any]) -> tuple[int, int]:
     """For how many seconds, and how many, idempotent IDs are remembered of a producer."""
-    return int(about.get(b"idmp-duration", 0)), int(about.get(b"idmp-maxsize", 0))
+    return int(about.get("idmp-duration", 0)), int(about.get("idmp-maxsize", 0))
 
 
 def _shown(text: bytes) -> str:

@@ -35,13 +35,17 @@ from redis.retry import Retry
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import ServerOptions
 
-__all__ = ["Client", "ServerRefused", "ServerUnreachable", "connect", "explained"]
+__all__ = [
+    "Client", "ServerRefused", "ServerUnreachable", "connect", "explained", "facts_of",
+    "stream_key", "text_of",
+]  # fmt: skip
 
 Word = bytes | str | int
 
 _IDLE_SECONDS: Final = 5.0  # a connection unused for longer is asked whether it still lives
 _IDLE_MAX: Final = 8  # connections kept per address
 _READ_BYTES: Final = 1 << 20
+_BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
 _CANNOT_WAIT: Final = (redis.AuthenticationError, AuthorizationError)
 _NO_COMMAND: Final = re.compile(r".*permissions to run the '([^']*)' command", re.DOTALL)
 _OF_CLUSTERS: Final = (AskError, ClusterCrossSlotError, ClusterDownError)  # MOVED is an ASK as well
@@ -99,10 +103,9 @@ class Client:
         Until that was called nothing else may be sent. It returns and raises as `command` does.
         """
         sent_by = None
-        with suppress(ServerUnreachable, redis.ConnectionError, redis.TimeoutError, OSError):
-            connection = self._connected()
-            self.send(connection.pack_command(*words))
-            sent_by = connection
+        with suppress(ServerUnreachable):
+            self._send([words])
+            sent_by = self._connection
 
         def reply() -> Any:
             if sent_by is not None and sent_by is self._connection:
@@ -125,29 +128,37 @@ class Client:
         """
         for attempt in range(self._options.retries + 1):
             try:
-                return self._exchange(commands, wait_ms)
-            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-                self._drop()
+                self._send(commands)
+                return [self.receive(wait_ms) for _ in commands]
+            except ServerUnreachable:
                 if not repeatable or attempt == self._options.retries:
-                    raise self._unreachable(error) from None
+                    raise
             time.sleep(self._options.retry_interval_ms * 2**attempt / 1000)
             self.revive()
         raise AssertionError("unreachable")
 
-    def _exchange(self, commands: Sequence[Iterable[Word]], wait_ms: int) -> list[Any]:
-        connection = self._connected()
-        connection.send_packed_command(connection.pack_commands(commands))
-        replies: list[Any] = []
-        seconds = (self._options.read_timeout_ms + wait_ms) / 1000
-        for _ in commands:
-            try:
-                replies.append(connection.read_response(disable_decoding=True, timeout=seconds))
-            except (redis.ConnectionError, redis.TimeoutError):
-                raise
-            except redis.RedisError as error:
-                replies.append(error)
-        self._used = time.monotonic()
+    def ask(self, commands: Sequence[Iterable[Word]]) -> list[Any]:
+        """Replies to commands that only read; None where a key or a group does not exist.
+
+        Raises `ServerRefused` for another error reply, `ServerUnreachable`.
+        """
+        replies = self.pipeline(commands, repeatable=True) if commands else []
+        for at, reply in enumerate(replies):
+            if isinstance(reply, redis.RedisError):
+                if "no such key" not in str(reply) and not str(reply).startswith("NOGROUP"):
+                    raise self.refusal(reply)
+                replies[at] = None
         return replies
+
+    def streams(self, pattern: str) -> set[str]:
+        """The keys of all streams that match."""
+        found: set[str] = set()
+        at = None
+        while at != b"0":
+            words = ("SCAN", at or 0, "MATCH", pattern, "COUNT", 1000, "TYPE", "stream")
+            at, keys = self.command(*words, repeatable=True)
+            found.update(map(text_of, keys))
+        return found
 
     # --------------------------------------------------------------- commands packed by the caller
 
@@ -158,27 +169,37 @@ class Client:
         """
         try:
             self._connected().send_packed_command(packed)
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            self._drop()
-            raise self._unreachable(error) from None
+        except _BROKEN as error:
+            raise self._broken(error) from None
 
-    def receive(self) -> Any:
+    def _send(self, commands: Sequence[Iterable[Word]]) -> None:
+        try:
+            connection = self._connected()
+            connection.send_packed_command(connection.pack_commands(commands))
+        except _BROKEN as error:
+            raise self._broken(error) from None
+
+    def receive(self, wait_ms: int = 0) -> Any:
         """The next reply to what was sent; an error reply as a `redis.RedisError` object.
 
-        Raises `ServerUnreachable`; then it is unknown which commands took effect.
+        `wait_ms` is how long the server may hold the reply back on purpose. Raises
+        `ServerUnreachable`; then it is unknown which commands took effect.
         """
         if self._connection is None:
             raise self._unreachable(ConnectionError("connection lost"))
-        seconds = self._options.read_timeout_ms / 1000
+        seconds = (self._options.read_timeout_ms + wait_ms) / 1000
         try:
             reply = self._connection.read_response(disable_decoding=True, timeout=seconds)
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            self._drop()
-            raise self._unreachable(error) from None
+        except _BROKEN as error:
+            raise self._broken(error) from None
         except redis.RedisError as error:
             reply = error
         self._used = time.monotonic()
         return reply
+
+    def _broken(self, error: Exception) -> ServerUnreachable:
+        self._drop()
+        return self._unreachable(error)
 
     # --------------------------------------------------------------------------- what it can do
 
@@ -203,7 +224,7 @@ class Client:
         (reply,) = self.pipeline([("HELLO",)], repeatable=True)
         if isinstance(reply, redis.RedisError):
             return False
-        return dict(zip(reply[::2], reply[1::2], strict=True)).get(b"mode") == b"cluster"
+        return facts_of(reply).get("mode") == b"cluster"
 
     @property
     def address(self) -> str:
@@ -218,16 +239,14 @@ class Client:
     def revive(self) -> None:
         """Make sure that there is a connection that lives, trying as often as the options say."""
         if self._connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
-            try:
-                self._exchange([("PING",)], 0)
-            except (redis.RedisError, OSError):
-                self._drop()
+            with suppress(ServerUnreachable):
+                self.pipeline([("PING",)])
         for attempt in range(self._options.retries + 1):
             try:
                 self._connected()
             except _CANNOT_WAIT as error:
                 raise self.refusal(error) from None
-            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            except _BROKEN as error:
                 self._drop()
                 if attempt == self._options.retries:
                     raise self._unreachable(error) from None
@@ -286,6 +305,21 @@ class Client:
             "reach this address? It is taken from the option url; retries and retryIntervalMs say "
             "how long to wait for it"
         )
+
+
+def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
+    """A map of the protocol by its names."""
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def text_of(raw: bytes) -> str:
+    """A key or a name, whatever bytes it has; `stream_key` undoes it."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def stream_key(stream: str) -> bytes:
+    """The key of a stream whose name came from the server, or from an option."""
+    return stream.encode("utf-8", "surrogateescape")
 
 
 def explained(error: Exception) -> str:

@@ -19,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128_digest
 
-from anabranch.spark.client import Client, connect
+from anabranch.spark.client import Client, connect, stream_key
 from anabranch.spark.exports import Export, parse_export
-from anabranch.spark.heads import stream_key
 from anabranch.spark.options import ServerOptions
 from anabranch.spark.rounds import in_rounds
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary", "tasks_of",
+    "LEFT_OUT", "Bucket", "Id", "Piece", "Place", "digests", "entries_between", "summary",
+    "tasks_of",
 ]  # fmt: skip
 
 Id = tuple[int, int]
@@ -133,7 +133,7 @@ def digests(
 
     found: list[dict[tuple[Place, int], Bucket]] = [{} for _ in servers]
     left_out = 0
-    for rows in in_rounds(spark, tasks, work, len(tasks)):
+    for rows in in_rounds(spark, tasks, work, max(len(tasks), 1)):
         for replica, stream, origin, number, values in rows:
             if number == LEFT_OUT:
                 left_out += values[0]
@@ -185,14 +185,11 @@ def entries_between(
 def _exports(client: Client, key: str, origin: str, first: int, stop: int) -> Iterator[Export]:
     at = first
     while at < stop:
-        (reply,) = client.pipeline(
-            [("AB.EXPORT", stream_key(key), origin, at, stop, "MAXBYTES", _EXPORT_BYTES)],
-            repeatable=True,
+        (reply,) = client.ask(
+            [("AB.EXPORT", stream_key(key), origin, at, stop, "MAXBYTES", _EXPORT_BYTES)]
         )
-        if isinstance(reply, Exception):
-            if "no such key" in str(reply):
-                return  # deleted meanwhile: what that means is found out later
-            raise client.refusal(reply)
+        if reply is None:
+            return  # deleted meanwhile: what that means is found out later
         export = parse_export(reply)
         if len(export):
             yield export

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.client import connect
-from anabranch.spark.heads import stream_key
+from anabranch.spark.client import connect, stream_key
 from anabranch.spark.options import ServerOptions
 
 __all__ = ["growth_told"]

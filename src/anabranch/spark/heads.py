@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from anabranch.spark.client import Client
+from anabranch.spark.client import Client, facts_of, stream_key
 from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import (
     BY_ID,
@@ -28,12 +28,7 @@ from anabranch.spark.offsets import (
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.region_names import RegionNames
 
-__all__ = [
-    "PAGE",
-    "Survey",
-    "head_of",
-    "stream_key",
-]
+__all__ = ["PAGE", "Survey", "head_of"]
 
 PAGE: Final = 10_000
 """Entries of one XRANGE; larger replies are slower, not quicker."""
@@ -93,15 +88,7 @@ class Survey:
                 "streams (option subscribe), or copy them to a server that has them all"
             )
         self._finds_all = True
-        found: set[str] = set()
-        at = b"0"
-        while True:
-            at, keys = self._client.command(
-                *("SCAN", at, "MATCH", pattern, "COUNT", 1000, "TYPE", "stream"), repeatable=True
-            )
-            found.update(key.decode("utf-8", "surrogateescape") for key in keys)
-            if at == b"0":
-                return sorted(found)
+        return sorted(self._client.streams(pattern))
 
     def subscribes(self, stream: str) -> bool:
         """Whether the options ask for a stream, there or not."""
@@ -183,18 +170,13 @@ class Survey:
         )
 
     def _told_one_by_one(self, streams: list[str]) -> dict[str, dict[str, Head]]:
-        replies = self._client.pipeline(
-            [("XINFO", "STREAM", stream_key(stream)) for stream in streams], repeatable=True
-        )
+        replies = self._client.ask([("XINFO", "STREAM", stream_key(each)) for each in streams])
         self._present = {""}
-        found: dict[str, dict[str, Head]] = {}
-        for stream, reply in zip(streams, replies, strict=True):
-            if isinstance(reply, Exception):
-                if "no such key" in str(reply):
-                    continue
-                raise self._client.refusal(reply)
-            found[stream] = {"": head_of(reply)} if self.selects(stream, "") else {}
-        return found
+        return {
+            stream: {"": head_of(reply)} if self.selects(stream, "") else {}
+            for stream, reply in zip(streams, replies, strict=True)
+            if reply is not None
+        }
 
     # ----------------------------------------------------------------------------- IDs, positions
 
@@ -397,7 +379,7 @@ class Survey:
             groups, (facts,), above = done
             now = _last_delivered(groups, stream, group)
             if now == last_id:
-                below = dict(zip(facts[::2], facts[1::2], strict=True))[b"lag"] - above
+                below = facts_of(facts)["lag"] - above
                 if not below:
                     return last_id
                 entries = "1 entry" if below == 1 else f"{below} entries"
@@ -437,28 +419,22 @@ class Survey:
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
     """Out of a reply of XINFO GROUPS; raises `OptionError` if the group is not there."""
-    for row in rows:
-        facts = dict(zip(row[::2], row[1::2], strict=True))
-        if facts[b"name"] == group.encode():
-            last: str = facts[b"last-delivered-id"].decode()
+    for facts in map(facts_of, rows):
+        if facts["name"] == group.encode():
+            last: str = facts["last-delivered-id"].decode()
             return last
     raise OptionError(f"stream {stream} has no consumer group {group!r} to start from")
 
 
 def head_of(reply: list[Any]) -> Head:
     """The head in a reply of XINFO STREAM."""
-    facts: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
-    added = facts.get(b"entries-added", facts[b"length"])
-    first = facts[b"first-entry"]
+    facts = facts_of(reply)
+    added = facts.get("entries-added", facts["length"])
+    first = facts["first-entry"]
     return Head(
         BY_ID,
-        added - facts[b"length"],
+        added - facts["length"],
         added,
-        facts[b"last-generated-id"].decode(),
+        facts["last-generated-id"].decode(),
         first_id=None if first is None else first[0].decode(),
     )
-
-
-def stream_key(stream: str) -> bytes:
-    """The key of a stream whose name came from the server, or from an option."""
-    return stream.encode("utf-8", "surrogateescape")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.heads import stream_key
-from anabranch.spark.replicas import Replica, Replicas, facts_of, text_of
+from anabranch.spark.client import facts_of, stream_key, text_of
+from anabranch.spark.replicas import Replica, Replicas
 
 __all__ = ["Accepted", "Batch", "Conflict", "Double", "Producer", "doubles", "producers_of"]
 
@@ -83,7 +83,7 @@ def producers_of(replicas: Replicas, streams: Sequence[str]) -> list[Producer]:
 
 
 def _of(replica: Replica, streams: Sequence[str]) -> Iterator[Producer]:
-    replies = replica.call_all([("AB.PRODUCERS", stream_key(each)) for each in streams])
+    replies = replica.client.ask([("AB.PRODUCERS", stream_key(each)) for each in streams])
     for stream, rows in zip(streams, replies, strict=True):
         for facts in map(facts_of, rows or ()):
             yield Producer(

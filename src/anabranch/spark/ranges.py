@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.spark.blocks import Block, Parsed, join
-from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect
+from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect, stream_key
 from anabranch.spark.columns import Projection
 from anabranch.spark.exports import Export, PayloadError, parse_export
-from anabranch.spark.heads import PAGE, head_of, stream_key
+from anabranch.spark.heads import PAGE, head_of
 from anabranch.spark.losses import (
     ADVICE,
     ADVICE_BEHIND,
@@ -160,20 +160,12 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parse
     at, count = piece.after, 0
     key = stream_key(piece.stream)
     while True:
-        info, page = client.pipeline(
-            [
-                ("XINFO", "STREAM", key),
-                ("XRANGE", key, f"({at}", piece.upto, "COUNT", PAGE),
-            ],
-            repeatable=True,
+        info, page = client.ask(
+            [("XINFO", "STREAM", key), ("XRANGE", key, f"({at}", piece.upto, "COUNT", PAGE)]
         )
-        if isinstance(info, Exception):
-            if "no such key" not in str(info):
-                raise client.refusal(info)
+        if info is None:
             _lose(f"stream {piece.stream} was deleted while it was read", options)
             return
-        if isinstance(page, Exception):
-            raise client.refusal(page)
         head = head_of(info)
         unread = parse_id(at) < parse_id(piece.upto)
         gone = head.first_id is None or parse_id(head.first_id) > parse_id(next_id(at))

@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import redis
-
-from anabranch.spark.client import Client
+from anabranch.spark.client import Client, facts_of
 from anabranch.spark.identity import Identity, WriteFailed
 
 __all__ = ["require_same_producer"]
@@ -27,15 +25,12 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
     asked = (client.address, key, identity.producer, way)
     if identity.query is None or asked in _same or not client.has_bulk:
         return
-    (reply,) = client.pipeline([("AB.PRODUCERS", key)], repeatable=True)
-    if isinstance(reply, redis.RedisError):
-        if "no such key" in str(reply):
-            return
-        raise client.refusal(reply)
+    (reply,) = client.ask([("AB.PRODUCERS", key)])
+    if reply is None:
+        return
     found: dict[str, set[str]] = {}
-    for row in reply:
-        facts = dict(zip(row[::2], row[1::2], strict=True))
-        name = facts[b"producer"].decode("utf-8", "replace")
+    for facts in map(facts_of, reply):
+        name = facts["producer"].decode("utf-8", "replace")
         start = "/".join(name.split("/")[:3])
         found.setdefault(start, set()).add(_way(name[len(start) + 1 :], facts))
     ways = found.get(identity.producer, set())
@@ -65,9 +60,9 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
     _same.add(asked)
 
 
-def _way(rest: str, facts: Mapping[bytes, Any]) -> str:
+def _way(rest: str, facts: Mapping[str, Any]) -> str:
     """By which option a producer knows rows: its name tells, behind that of the sink."""
-    if facts[b"batches"]:
+    if facts["batches"]:
         return "ledger"
     kind = rest.partition("/")[0]
     return kind if kind in ("content", "column") else "position"

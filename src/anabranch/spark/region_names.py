@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from anabranch.spark.client import Client, ServerRefused
+from anabranch.spark.client import Client, ServerRefused, facts_of
 from anabranch.spark.options import OptionError
 
 __all__ = ["RegionNames"]
@@ -60,8 +60,8 @@ class RegionNames:
                 if "on its own" not in str(error) and "unknown command" not in str(error):
                     raise
                 rows = []
-            facts = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
-            self._members = [(str(row[b"region"]), row[b"name"].decode()) for row in facts]
+            facts = map(facts_of, rows)
+            self._members = [(str(row["region"]), row["name"].decode()) for row in facts]
         return self._members
 
     def _unknown(self, given: str, present: Iterable[str]) -> OptionError:

@@ -9,7 +9,7 @@ region that has that token behind it, is missing for good.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -17,10 +17,10 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.client import Client, ServerRefused, connect
+from anabranch.spark.client import Client, ServerRefused, connect, facts_of, text_of
 from anabranch.spark.options import OptionError, ServerOptions
 
-__all__ = ["Replica", "ReplicaError", "Replicas", "facts_of", "text_of"]
+__all__ = ["Replica", "ReplicaError", "Replicas"]
 
 _GOSSIP_PORT_ABOVE: Final = 10_000
 
@@ -50,16 +50,6 @@ class Replica:
             *("AB.WAITFOR", token, left_ms), repeatable=True, wait_ms=left_ms
         )
         return reply is not None
-
-    def call_all(self, commands: Sequence[Iterable[bytes | str | int]]) -> list[Any]:
-        """Several; an error reply is raised, but for keys that do not exist: None then."""
-        replies = self.client.pipeline(commands, repeatable=True) if commands else []
-        for at, reply in enumerate(replies):
-            if isinstance(reply, Exception):
-                if "no such key" not in str(reply):
-                    raise self.client.refusal(reply)
-                replies[at] = None
-        return replies
 
 
 class Replicas:
@@ -120,17 +110,7 @@ class Replicas:
         """The keys to look at: those that are named, else those of a pattern, in any region."""
         if wanted:
             return list(dict.fromkeys(wanted))
-        found: set[str] = set()
-        for each in self.all:
-            at = b"0"
-            while True:
-                at, keys = each.call(
-                    *("SCAN", at, "MATCH", pattern or "*", "COUNT", 1000, "TYPE", "stream")
-                )
-                found.update(map(text_of, keys))
-                if at == b"0":
-                    break
-        return sorted(found)
+        return sorted(set().union(*(each.client.streams(pattern or "*") for each in self.all)))
 
     def tokens(self) -> list[bytes]:
         """What each has applied now."""
@@ -195,13 +175,3 @@ def _check_distinct(replicas: Sequence[Replica], least: int) -> None:
     if twice:
         names = ", ".join(each.name for each in replicas if each.number in twice)
         raise OptionError(f"{names} are the same region: give the address of each region once")
-
-
-def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
-    """A map of the protocol by its names."""
-    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
-def text_of(raw: bytes) -> str:
-    """A key or a name, whatever bytes it has; `stream_key` undoes it."""
-    return raw.decode("utf-8", "surrogateescape")

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from anabranch.spark.client import facts_of, stream_key, text_of
 from anabranch.spark.digests import Id
 from anabranch.spark.exports import parse_export
-from anabranch.spark.heads import stream_key
 from anabranch.spark.offsets import parse_id
-from anabranch.spark.replicas import Replica, facts_of, text_of
+from anabranch.spark.replicas import Replica
 
 __all__ = ["NOWHERE", "Creations", "GroupState", "Log", "Standing", "group_state", "standings"]
 
@@ -75,10 +75,10 @@ def standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]
 
 def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None]:
     keys = [stream_key(each) for each in streams]
-    infos = replica.call_all([("AB.INFO", key) for key in keys])
+    infos = replica.client.ask([("AB.INFO", key) for key in keys])
     heads = replica.call("AB.OFFSETS", "STREAMS", *keys)
     firsts = iter(
-        replica.call_all(
+        replica.client.ask(
             [
                 ("AB.EXPORT", key, origin, first, first + 1, "MAXBYTES", 1)
                 for key, rows in zip(keys, heads, strict=True)
@@ -131,7 +131,7 @@ def _first_id(reply: bytes | None) -> Id | None:
 def group_state(replica: Replica, stream: str) -> tuple[Any, dict[str, GroupState]]:
     """From one moment: the replica's vector, and what every region must know of each group."""
     key = stream_key(stream)
-    *_, replies = replica.call_all([("MULTI",), ("AB.INFO",), ("AB.INFO", key), ("EXEC",)])
+    *_, replies = replica.client.ask([("MULTI",), ("AB.INFO",), ("AB.INFO", key), ("EXEC",)])
     region, info = replies
     states: dict[str, GroupState] = {}
     if not isinstance(info, Exception):

@@ -19,8 +19,7 @@ class FakeServer:
         self._entries = entries
         self._at_once = at_once
 
-    def pipeline(self, commands: list[tuple[Any, ...]], *, repeatable: bool) -> list[Any]:
-        assert repeatable
+    def ask(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         ((_, _, _, first, stop, *_),) = commands
         some = [each for each in self._entries if first <= each[0] < stop]
         page = some[: self._at_once]

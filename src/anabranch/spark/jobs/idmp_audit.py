@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.spark.heads import stream_key
+from anabranch.spark.client import facts_of, stream_key
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.producers import Double, Producer, doubles, producers_of
-from anabranch.spark.replicas import Replica, Replicas, facts_of
+from anabranch.spark.replicas import Replica, Replicas
 
 __all__ = ["IdmpAudited", "Memory", "ProducerMemory", "idmp_audit"]
 
@@ -123,7 +123,7 @@ def _silent(_text: str) -> None:
 
 
 def _memories(replica: Replica, streams: Sequence[str]) -> list[Memory]:
-    replies: list[Any] = replica.call_all(
+    replies: list[Any] = replica.client.ask(
         [("XINFO", "STREAM", stream_key(each)) for each in streams]
     )
     return [

@@ -9,19 +9,18 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.spark.client import Client, connect
-from anabranch.spark.heads import Survey, stream_key
+from anabranch.spark.client import Client, connect, facts_of, stream_key, text_of
+from anabranch.spark.heads import Survey
 from anabranch.spark.lag_plot import check_plot, draw_lag
 from anabranch.spark.lag_sample import Sample
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.replicas import facts_of, text_of
 
 __all__ = ["GroupLag", "Lagged", "lag", "sample", "table_of"]
 
@@ -178,9 +177,7 @@ def _look(
     region: str, client: Client, streams: Sequence[str], groups: Sequence[str]
 ) -> Iterator[Sample]:
     keys = [stream_key(each) for each in streams]
-    (seconds, us), *replies = _replies(
-        client, [("TIME",), *(("XINFO", "GROUPS", key) for key in keys)]
-    )
+    (seconds, us), *replies = client.ask([("TIME",), *(("XINFO", "GROUPS", key) for key in keys)])
     now_ms = int(seconds) * 1000 + int(us) // 1000
     exact = _exact_lags(client, keys)
     rows = [
@@ -189,8 +186,8 @@ def _look(
         for facts in map(facts_of, reply or ())
         if not groups or text_of(facts["name"]) in groups
     ]
-    oldest = _replies(
-        client, [("XPENDING", key, facts["name"], "-", "+", 1) for _, key, facts, _ in rows]
+    oldest = client.ask(
+        [("XPENDING", key, facts["name"], "-", "+", 1) for _, key, facts, _ in rows]
     )
     for (stream, key, facts, group), pending in zip(rows, oldest, strict=True):
         age_ms = idle_ms = None
@@ -208,23 +205,12 @@ def _exact_lags(client: Client, keys: Sequence[bytes]) -> dict[tuple[bytes, byte
     """Our server always knows; see AB.LAG."""
     if not client.has_bulk:
         return {}
-    replies = _replies(client, [("AB.LAG", key) for key in keys])
+    replies = client.ask([("AB.LAG", key) for key in keys])
     return {
         (key, facts["name"]): facts["lag"]
         for key, reply in zip(keys, replies, strict=True)
         for facts in map(facts_of, reply or ())
     }
-
-
-def _replies(client: Client, commands: Sequence[tuple[bytes | str | int, ...]]) -> list[Any]:
-    """Replies to commands that only read; None where key or group went away meanwhile."""
-    replies = client.pipeline(commands, repeatable=True) if commands else []
-    for at, reply in enumerate(replies):
-        if isinstance(reply, Exception):
-            if "no such key" not in str(reply) and not str(reply).startswith("NOGROUP"):
-                raise client.refusal(reply)
-            replies[at] = None
-    return replies
 
 
 # ---------------------------------------------------------------------------------------- judging
