@@ -44,9 +44,7 @@ Example:
     is_flag=True,
     help="Look for what one producer wrote in two regions as well; see idmp-audit.",
 )
-def audit(
-    url: str, master: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any
-) -> None:
+def audit(url: str, master: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
     """Compare, and tell by the exit code."""
     from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
@@ -55,7 +53,6 @@ def audit(
         return job(
             spark,
             alone_max=alone_max,
-            region_urls=urls,
             options={"url": url, **options},
             progress=lambda text: report(f"anabranch: {text}"),
             **more,

@@ -34,13 +34,12 @@ Example:
     show_default=True,
     help="Part of capacity or duration that counts as nearly used up.",
 )
-def idmp_audit(url: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any) -> None:
+def idmp_audit(url: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
     """Look, and tell by the exit code."""
     from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415 - an extra
 
     def audited() -> IdmpAudited:
         return job(
-            region_urls=urls,
             options={"url": url, **options},
             progress=lambda text: report(f"anabranch: {text}"),
             **more,

@@ -47,12 +47,12 @@ Example:
 @click.option("--table", help="Append the samples to this directory of Parquet files.")
 @plot_option
 @click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
-def lag(url: str, as_json: bool, urls: Any, options: dict[str, str], **more: Any) -> None:
+def lag(url: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
     """Sample, and tell by the exit code."""
     from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415 - an extra
 
     def lagged() -> Lagged:
-        return job(region_urls=urls, options={"url": url, **options}, progress=_tell, **more)
+        return job(options={"url": url, **options}, progress=_tell, **more)
 
     done = run_alone(lagged, as_json=as_json, in_words=_in_words)
     raise SystemExit(1 if any(each.never for each in done.groups) else 0)
