@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.commands.execution import adopting
-from anabranch.effects import kinds
+from anabranch.effects import adopting, kinds
 from anabranch.rdb.payload import decode_payload
 from anabranch.stream.image import StreamImage
 from anabranch.stream.pending import PendingEntry, PendingList

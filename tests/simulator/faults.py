@@ -19,9 +19,8 @@ from typing import Any, Final, Literal
 import msgspec
 import pytest
 
-from anabranch.commands.execution import adopting
 from anabranch.commands.stream import add as stream_add
-from anabranch.effects import kinds, merge, merge_conflicts, merge_stream
+from anabranch.effects import adopting, kinds, merge, merge_conflicts, merge_stream
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace

@@ -26,7 +26,7 @@ class KeptLife:
         self.storage = MemoryStorage() if storage is None else storage
         self.recorder = Recorder()
         self.turn = Turn()
-        self.recorder.server.region.context.record = self.turn.effects.append
+        self.recorder.server.region.effects.record = self.turn.effects.append
         self.log = OpLog(self.storage, [], end=0, segment_bytes=segment_bytes)
         self._noted = 0
         self.states: dict[int, Any] = {0: self.everything()}

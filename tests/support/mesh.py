@@ -147,7 +147,7 @@ class Node:
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")
         self.turn = Turn(self.region.replica)
         self.turn.next_number = report.next_number
-        self.region.context.record = self.turn.effects.append
+        self.region.effects.record = self.turn.effects.append
         self.log = OpLog(
             self.storage,
             report.segments,

@@ -53,7 +53,7 @@ class Recorder:
         self.server.settings.stream_node_max_entries = 3
         self.server.settings.ledger_retention = 3
         self.effects: list[kinds.Effect] = []
-        self.server.region.context.record = self.effects.append
+        self.server.region.effects.record = self.effects.append
 
     def run(self, line: str) -> None:
         server = self.server

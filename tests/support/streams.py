@@ -115,14 +115,14 @@ class Streams(Harness):
 
         listener = self.connect()
         self.raw("PSUBSCRIBE", "__keyevent@*", session=listener)
-        context = self.region.context
+        events = self.region.events
         flags = event_flags("KEAnm")
         assert flags
-        before, context.notify_flags = context.notify_flags, flags
+        before, events.flags = events.flags, flags
         try:
             act()
         finally:
-            context.notify_flags = before
+            events.flags = before
         messages = [plain(message) for message in decode_all(self.received(listener))]
         self.region.close_session(listener)
         return [f"{channel.partition(':')[2]} {key}" for _, _, channel, key in messages]

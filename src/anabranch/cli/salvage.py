@@ -250,7 +250,7 @@ def _missing(server: Server, place: Key, entries: Iterable[Entry]) -> list[Entry
 def _add(server: Server, place: Key, entries: list[Entry]) -> None:
     node = server.settings.stream_node_max_entries or _RUN_ENTRIES
     fragments = [each.fragment for each in entries]
-    server.region.context.emit(
+    server.region.effects.emit(
         kinds.AddRun(
             *place,
             [each.entry_id for each in entries],

@@ -83,7 +83,7 @@ class Maintenance:
         is_over = region.scheduler.is_over
         for database in region.keyspace.databases:
             while (key := database.deadlines.first_due(now_ms)) is not None:
-                region.context.expire_if_due(database, key)
+                region.effects.expire_if_due(database, key, now_ms)
                 if is_over():
                     return True
         return False
@@ -103,13 +103,13 @@ class Maintenance:
                     continue
                 if value.producers.tracked:
                     for pid, count in list(value.producers.expired(now_ms)):
-                        self._region.context.emit(
+                        self._region.effects.emit(
                             kinds.ForgetProducers(database.index, key, pid, count)
                         )
                 if value.ledger.records and unused_ms:
                     pids = list(islice(value.ledger.unused_since(unused_ms), RECORDS_MAX))
                     if pids:
-                        self._region.context.emit(kinds.DropRecords(database.index, key, pids))
+                        self._region.effects.emit(kinds.DropRecords(database.index, key, pids))
             if not self._producers_cursor:
                 self._producers_database += 1
                 if self._producers_database == len(databases):

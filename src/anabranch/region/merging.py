@@ -46,9 +46,9 @@ class Merging:
         sent = SentUnit(self._region.keyspace)
         effects = [sent.effects(batch) for batch in batches]
         replica = replica_of(self._region.keyspace)
-        ctx = self._region.context
+        apply_remote = self._region.effects.apply_remote
         now_ms = self._region.clock.now_us() // 1000
-        ctx.set_time(now_ms)
+        self._region.context.set_time(now_ms)
         for batch, decided in zip(batches, effects, strict=True):
             origin = batch.origin
             context = batch.dependencies
@@ -57,7 +57,7 @@ class Merging:
             assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
             for effect in decided:
                 replica.begin(origin, number, context)
-                ctx.carry_out(effect)
+                apply_remote(effect)
                 count = numbers_of(effect)
                 replica.finish(count)
                 number += count
@@ -83,7 +83,7 @@ class Merging:
         it hears of what follows from it. ``theirs`` is of no use afterwards.
         """
         self._begin()
-        self._region.context.emit(kinds.JoinState(name, partial))
+        self._region.effects.emit(kinds.JoinState(name, partial))
         join_keyspaces(self._region.keyspace, theirs, partial=partial)
         self._settle(self._region.context.now_ms)
 
@@ -93,7 +93,7 @@ class Merging:
         Both must have applied the same effects on the key. The rest is as in :meth:`join`.
         """
         self._begin()
-        self._region.context.emit(kinds.TakeKey(db, key, name))
+        self._region.effects.emit(kinds.TakeKey(db, key, name))
         take_key(self._region.keyspace, theirs, db, key)
         self._settle(self._region.context.now_ms)
 
@@ -120,7 +120,7 @@ class Merging:
         replica = replica_of(self._region.keyspace)
         previous = replica.own
         replica.own = origin_of(replica.region, epoch)
-        self._region.context.emit(kinds.OpenEpoch(previous))
+        self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
         """A slice of background work: held tags are limited and packed, forgotten work is done.
@@ -147,7 +147,7 @@ class Merging:
         The entry that goes is removed, if there is one still and its region had said that it
         yields. Groups that have processed it here need not process the one that stays.
         """
-        keyspace, emit = self._region.keyspace, self._region.context.emit
+        keyspace, emit = self._region.keyspace, self._region.effects.emit
         replica = replica_of(keyspace)
         conflicts = replica.conflicts
         for goes, stays, is_new in list(conflicts.due.values()):

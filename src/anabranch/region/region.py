@@ -22,9 +22,11 @@ from anabranch.commands.execution.dispatch import Dispatcher, Entry, RequestRefu
 from anabranch.commands.execution.redaction import hidden, redacted
 from anabranch.commands.execution.session import Session
 from anabranch.commands.pubsub.channels import Channels
+from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
 from anabranch.commands.table import COMMANDS
 from anabranch.commands.transactions.transaction import end_transaction
 from anabranch.effects import kinds
+from anabranch.effects.applier import Applier
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, origin_of
@@ -80,8 +82,12 @@ class Region:
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.scheduler = Scheduler(clock.ticks_ns)
+        nobody = Session(0, None, "", "")
+        self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
+        self.effects = Applier(self.keyspace, settings, self.stats, self.events, nobody)
         self.context = Context(
-            keyspace=self.keyspace,
+            effects=self.effects,
+            events=self.events,
             settings=settings,
             acl=self.acl,
             channels=self.channels,
@@ -89,6 +95,7 @@ class Region:
             clock=clock,
             host=host,
             sessions=self.sessions,
+            nobody=nobody,
         )
         self.dispatcher = Dispatcher(commands, self.context)
         self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
@@ -366,9 +373,9 @@ class Region:
         self.sweep_later()
         hooks = self._before
         if len(hooks) < 2:
-            self.context.before = hooks[0] if hooks else None
+            self.effects.before = hooks[0] if hooks else None
         else:
-            self.context.before = self._tell_all
+            self.effects.before = self._tell_all
 
     def _tell_all(self, effect: kinds.Effect) -> None:
         for before in self._before:

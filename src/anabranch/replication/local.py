@@ -112,8 +112,8 @@ class RegionLocal:
     def found(self, cluster_id: str, me: Member) -> None:
         """Begin a cluster of one region."""
         number = self.replica.region
-        self._region.context.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
-        self._region.context.emit(kinds.AddRegion(number, *me))
+        self._region.effects.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
+        self._region.effects.emit(kinds.AddRegion(number, *me))
         self._journal.settle()  # a region that forgot this would never find back
 
     def after_effects(self) -> None:
@@ -342,7 +342,7 @@ class RegionLocal:
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """See :class:`Local`."""
-        self._region.context.emit(kinds.AddRegion(region, name, host, port))
+        self._region.effects.emit(kinds.AddRegion(region, name, host, port))
         self._journal.settle()  # a number whose first life was forgotten would be lived again
 
     def remove(self, region: int) -> None:
@@ -353,7 +353,7 @@ class RegionLocal:
             (epoch_of(each) for each in self.replica.vector if region_of(each) == region),
             default=0,
         )
-        self._region.context.emit(kinds.RemoveRegion(region, epoch))
+        self._region.effects.emit(kinds.RemoveRegion(region, epoch))
         self._journal.end_turn()
 
     def enter(
@@ -362,7 +362,7 @@ class RegionLocal:
         """See :class:`Local`."""
         rows = [(region, *member) for region, member in members.items()]
         effect = kinds.EnterCluster(cluster_id, rows, list(removed.items()))
-        self._region.context.emit(effect)
+        self._region.effects.emit(effect)
         self._journal.settle()
 
     def reopen(self, epoch: int) -> None:

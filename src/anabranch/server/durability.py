@@ -101,11 +101,11 @@ class Durability:
         self.turn = turn
         self._notes = SyncNotes(log, self._now)
         self._unsafe = UnsafeEffects(log)
-        self._server.region.context.record = turn.effects.append
+        self._server.region.effects.record = turn.effects.append
 
     def stop(self) -> None:
         """Record nothing any more; what is recorded was settled before."""
-        self._server.region.context.record = None
+        self._server.region.effects.record = None
         if self.log is not None:
             self.log.close()
         self.log = None
@@ -300,7 +300,7 @@ class Durability:
             region.dispatcher.allow_writes("disk")
             region.dispatcher.withheld = None
             events, self.withheld.events = self.withheld.events, []
-            region.context.publish(events)
+            region.events.publish(events)
             emit("warning", "oplog.writes_again")
 
     def _report(self, reason: str) -> None:
@@ -453,7 +453,7 @@ class Durability:
         self._held.drop(cut_off=True)
         self._holding = False
         # From now on nothing is written, so nothing needs to be held either.
-        self._server.region.context.record = None
+        self._server.region.effects.record = None
         self._unwritten = b""
         if self.turn is not None:
             self.turn.effects.clear()

@@ -81,7 +81,7 @@ class Process(RegionLocal):
         log.secure()
         turn = Turn(region.replica)
         turn.next_number = self.report.next_number
-        region.context.record = turn.effects.append
+        region.effects.record = turn.effects.append
         self.journal = SimulatedJournal(
             log, turn, node.settings.appendfsync, region.dispatcher, self.wall_ms,
             node.timeline, chance,

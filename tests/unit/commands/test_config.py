@@ -141,9 +141,9 @@ def test_slow_log_and_events_follow_their_settings(server: Harness) -> None:
     server.do("CONFIG", "SET", "latency-monitor-threshold", "7")
     assert server.region.latency.threshold_ns == 7_000_000
     server.do("CONFIG", "SET", "notify-keyspace-events", "KEAnS")
-    assert server.region.context.notify_flags != 0
+    assert server.region.events.flags != 0
     server.do("CONFIG", "SET", "notify-keyspace-events", "")
-    assert server.region.context.notify_flags == 0
+    assert server.region.events.flags == 0
 
 
 def test_a_memory_limit_guards_commands_that_add(server: Harness) -> None:

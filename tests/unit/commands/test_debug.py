@@ -92,10 +92,10 @@ def test_everything_survives_its_serialised_form(server, command):
 
 def test_reload_publishes_no_events_and_refuses_unknown_options(server):
     server.do("SET", "k", "v")
-    server.region.context.notify_flags = -1
+    server.region.events.flags = -1
     server.region.channels.notify = None  # would raise if called
     assert server.do("DEBUG", "RELOAD") == b"OK"
-    assert server.region.context.notify_flags == -1
+    assert server.region.events.flags == -1
     assert server.error("DEBUG", "RELOAD", "BAD") == "ERR syntax error"
 
 

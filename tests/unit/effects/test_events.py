@@ -15,7 +15,7 @@ class Listener:
         self.h = Harness()
         found = event_flags(flags)
         assert found is not None
-        self.h.region.context.notify_flags = found
+        self.h.region.events.flags = found
         self.session = self.h.connect()
         self.h.raw("PSUBSCRIBE", "__key*", session=self.session)
 

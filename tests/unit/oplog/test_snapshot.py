@@ -57,7 +57,7 @@ def no_block_is_shared(keyspace: Keyspace) -> bool:
 def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
     rng = random.Random(seed)
     recorder = Recorder()
-    context = recorder.server.region.context
+    effects = recorder.server.region.effects
     keyspace = recorder.server.region.keyspace
     lines = list(random_life(rng, *OTHER_LINES))
     begin = rng.randrange(len(lines))
@@ -67,7 +67,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
         if number == begin:
             expected = everything_in(keyspace)
             snapshot = Snapshot(keyspace, Contents(77, 3, 2, 55, 1234))
-            context.before = snapshot.before
+            effects.before = snapshot.before
             pieces = snapshot.bodies()
         recorder.run(line)
         if rng.random() < 0.1:
@@ -80,7 +80,7 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
             data += [piece for _ in range(rng.choice((1, 1, 3))) if (piece := next(pieces, None))]
     assert pieces is not None
     data += pieces
-    context.before = None
+    effects.before = None
     again, contents = loaded(snapshot.header() + b"".join(map(framed, data)))
     assert everything_in(again) == expected
     assert (contents.position, contents.region, contents.epoch) == (77, 3, 2)
@@ -98,18 +98,18 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
 def test_an_abandoned_snapshot_leaves_no_trace(seed: int) -> None:
     rng = random.Random(seed)
     recorder = Recorder()
-    context = recorder.server.region.context
+    effects = recorder.server.region.effects
     keyspace = recorder.server.region.keyspace
     for line in random_life(rng, *OTHER_LINES):
         recorder.run(line)
     snapshot = Snapshot(keyspace, Contents(0))
-    context.before = snapshot.before
+    effects.before = snapshot.before
     pieces = snapshot.bodies()
     for _ in range(rng.randrange(6)):
         next(pieces, None)
     for line in random_life(rng, *OTHER_LINES):
         recorder.run(line)
-    context.before = None
+    effects.before = None
     snapshot.release()
     assert no_block_is_shared(keyspace)
     recorder.server.check()

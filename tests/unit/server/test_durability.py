@@ -392,7 +392,7 @@ async def test_reads_go_on_while_the_disk_is_full_and_a_bulk_producers_record_co
     await until(lambda: world.server.durability.trouble)
     writer.close()
     await until(lambda: len(world.server.connections) == 1)
-    world.server.region.context.emit(kinds.DropRecords(0, b"s", [b"p"]))
+    world.server.region.effects.emit(kinds.DropRecords(0, b"s", [b"p"]))
     (connection,) = world.server.connections
     connection.data_received(encode_command(["XLEN", "s"]))  # in the same turn
     assert await reader.reply() == 1

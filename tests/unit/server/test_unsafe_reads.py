@@ -334,7 +334,7 @@ async def test_what_other_regions_sent_is_told_when_it_is_written(world: World) 
     data = encode_batch(
         [kinds.SetString(0, b"k", b"v")], region=0, epoch=0, first=1, wall_ms=1, flags=0
     )
-    world.server.region.context.carry_out(kinds.SetString(0, b"k", b"v"))
+    world.server.region.effects.apply_remote(kinds.SetString(0, b"k", b"v"))
     durable.append(data)
     world.disk.faults = [Fault("write", errno.ENOSPC, times=ALWAYS)]
     end.data_received(encode_command(["GET", "k"]))

@@ -1,7 +1,8 @@
 """What a command function is handed: the session, the keyspace, the time, and ways to act.
 
 One context per region, re-pointed at each request. Commands read state through the ``lookup``
-family, which hides keys past their deadline, and change it through :meth:`Context.emit` only.
+family, which hides keys past their deadline, and change it through ``emit`` only
+(:meth:`anabranch.effects.applier.Applier.emit`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,7 @@ from weakref import WeakKeyDictionary
 
 from anabranch.commands.execution.session import Session
 from anabranch.commands.execution.slicing import Sliced
-from anabranch.commands.execution.spreading import spread
 from anabranch.commands.request import texts
-from anabranch.effects import kinds
-from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
-from anabranch.effects.events import Event, events_of
-from anabranch.effects.merge_stream import shared_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
@@ -32,9 +27,10 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.dispatch import Dispatcher
     from anabranch.commands.execution.host import Clock, Host
     from anabranch.commands.pubsub.channels import Channels
+    from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
     from anabranch.config.settings import Settings
+    from anabranch.effects.applier import Applier
     from anabranch.keyspace.database import Database
-    from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
     from anabranch.region.region import Region
     from anabranch.replication.inquiry import Inquiry
@@ -51,7 +47,8 @@ class Context:
     def __init__(
         self,
         *,
-        keyspace: Keyspace,
+        effects: Applier,
+        events: KeyspaceEvents,
         settings: Settings,
         acl: AclRegistry,
         channels: Channels,
@@ -59,9 +56,13 @@ class Context:
         clock: Clock,
         host: Host,
         sessions: dict[int, Session],
+        nobody: Session,
     ) -> None:
-        self.keyspace = keyspace
-        self.replica = keyspace.replica  # with several regions
+        self.effects = effects
+        self.emit = effects.emit
+        self.events = events
+        self.keyspace = effects.keyspace
+        self.replica = effects.replica  # with several regions
         self.settings = settings
         self.acl = acl
         self.channels = channels
@@ -71,18 +72,14 @@ class Context:
         self.sessions = sessions  # every connection by its client ID
         self.dispatcher: Dispatcher  # set by the dispatcher itself
         self.region: Region  # set by the region itself; for administration (slow log, unpause)
-        # Of what is added at once: other regions take no longer batches.
-        self.added_bytes_max = 1 << 62 if self.replica is None else SENT_ENTRIES_BYTES_MAX
-        self.record: Callable[[kinds.Effect], None] | None = None  # for the log
-        self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         # blocked until more of the log is on the disk, here or in other regions, or applied there
         self.safety_waiters: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
         # blocked until something is found out that takes more than one message
         self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
         # blocked until our vector covers theirs
         self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
-        self._nobody = Session(0, None, "", "")
-        self.session = self._nobody  # until somebody asks for something
+        self._nobody = effects.author = nobody
+        self.session = nobody  # until somebody asks for something
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
         self.resp3 = False
@@ -93,11 +90,10 @@ class Context:
         self.clock_refusal = ""  # why our clock makes no IDs; empty as a rule
         self.id_heads_ms = -1  # of the newest ID written out, see XADD
         self.id_heads: list[bytes | None] = []
-        self.notify_flags = 0  # keyspace event classes in force, see effects/events.py
 
     def enter(self, session: Session, now_ms: int) -> None:
         """Point the context at a connection."""
-        self.session = session
+        self.session = self.effects.author = session
         self.db = self.keyspace.databases[session.db]
         self.resp3 = session.resp3
         if now_ms != self.now_ms:
@@ -106,11 +102,11 @@ class Context:
     def leave(self, session: Session) -> None:
         """The connection is gone: do not keep its session until the next one comes."""
         if self.session is session:
-            self.session = self._nobody
+            self.session = self.effects.author = self._nobody
 
     def set_time(self, now_ms: int) -> None:
         """The time of day for what follows."""
-        self.now_ms = now_ms
+        self.now_ms = self.effects.now_ms = now_ms
         self.now_id = now_ms << SEQ_BITS
 
     # -- reading ------------------------------------------------------------------------------
@@ -119,19 +115,12 @@ class Context:
         """The value of a key of the selected database; a key past its deadline is removed."""
         db = self.db
         if db.deadlines and key in db.deadlines:
-            self.expire_if_due(db, key)
+            self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
-
-    def expire_if_due(self, db: Database, key: bytes) -> None:
-        """Remove a key whose deadline has passed."""
-        deadline = db.deadlines.get(key)
-        if deadline is not None and deadline <= self.now_ms:
-            self.stats.expired_keys += 1
-            self.emit(kinds.Delete(db.index, key, True))
 
     def lookup_in(self, db: Database, key: bytes) -> Value | None:
         """The same for another database."""
-        self.expire_if_due(db, key)
+        self.effects.expire_if_due(db, key, self.now_ms)
         return db.values.get(key)
 
     def read(self, key: bytes) -> Value | None:
@@ -148,8 +137,7 @@ class Context:
     def miss(self, key: bytes) -> None:
         """A read command did not find its key."""
         self.stats.keyspace_misses += 1
-        if self.notify_flags:
-            self.channels.notify(self.notify_flags, "m", "keymiss", self.db.index, key)
+        self.events.miss(self.db.index, key)
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key for a writing command, None when missing."""
@@ -171,79 +159,9 @@ class Context:
 
     # -- acting -------------------------------------------------------------------------------
 
-    def emit(self, effect: kinds.Effect) -> None:
-        """Apply a decided change, record it, and publish its keyspace events."""
-        replica = self.replica
-        if replica is None:
-            events = self._events(effect)
-            self._apply(effect)
-            if self.record is not None:
-                self.record(effect)
-        else:
-            replica.begin_own()
-            events = self._events(effect)
-            for each in spread(self, effect):
-                if each.local:
-                    self._apply(each)
-                else:
-                    replica.begin_own()
-                    self._apply(each)
-                    replica.finish(numbers_of(each))
-                    self.session.written = replica.own, replica.vector[replica.own]
-                if self.record is not None:
-                    self.record(each)
-        if events:
-            self.publish(events)
-
-    def carry_out(self, effect: kinds.Effect) -> None:
-        """Apply a change that another region decided, and publish its keyspace events."""
-        events = self._events(effect) if self.settings.notify_remote_effects else ()
-        self._apply(effect)
-        if events:
-            self.publish(events)
-
-    def _events(self, effect: kinds.Effect) -> Sequence[Event]:
-        """What to publish of a change; that depends on what was there before it."""
-        return events_of(self.keyspace, effect) if self.notify_flags else ()
-
-    def _apply(self, effect: kinds.Effect) -> None:
-        if self.before is not None:
-            self.before(effect)
-        apply(self.keyspace, effect)
-
-    def publish(self, events: Sequence[Event]) -> None:
-        """Tell subscribers of keyspace events, later if it must not be told of a key now."""
-        withheld = self.dispatcher.withheld
-        for kind, event, db, key in events:
-            if withheld is not None and withheld.touched().includes(db, key):
-                withheld.events.append((kind, event, db, key))
-            else:
-                self.channels.notify(self.notify_flags, kind, event, db, key)
-
     def create_stream(self, key: bytes) -> Stream:
-        """Bind a key that does not exist to a new empty stream.
-
-        With several regions the first addition does that; until then nobody can see the stream.
-        """
-        if self.replica is not None:
-            known = self.db.remembered.get(key)
-            if known is not None and not known.is_forgettable:
-                # What others set for the key that was deleted here does not concern the new one.
-                self.emit(kinds.Delete(self.db.index, key, True))
-            return shared_stream(self.keyspace, self.db.index, key)
-        settings = self.settings
-        self.emit(
-            kinds.CreateStream(
-                self.db.index,
-                key,
-                settings.stream_idmp_duration,
-                settings.stream_idmp_maxsize,
-                self.keyspace.incarnations.next,
-            )
-        )
-        stream = self.db.values[key]
-        assert type(stream) is Stream
-        return stream
+        """Bind a key of the selected database that does not exist to a new empty stream."""
+        return self.effects.create_stream(self.db, key)
 
     def block(
         self,

@@ -331,7 +331,7 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
     ends, data = content_of(payload)
     if len(ends) > IMPORT_ROWS_MAX:
         raise CommandError(_TOO_MANY_ROWS)
-    if len(data) > ctx.added_bytes_max:
+    if len(data) > ctx.effects.added_bytes_max:
         raise CommandError(_TOO_LONG)
     rows = rows_of(ends, data) if ends else None
     stream = ctx.stream(key)

@@ -43,7 +43,7 @@ def _acl_defaults(ctx: Context) -> None:
 def _notify(ctx: Context) -> None:
     # Letters of newer classes (arrays, hash fields) are valid; no stream ever causes such events.
     letters = ctx.settings.notify_keyspace_events.translate(_NO_EVENTS_HERE)
-    ctx.notify_flags = event_flags(letters) or 0
+    ctx.events.flags = event_flags(letters) or 0
 
 
 _NO_EVENTS_HERE = str.maketrans("", "", "aSTIV")

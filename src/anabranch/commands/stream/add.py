@@ -273,7 +273,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             fragment = _FRAGMENTS[count](reply, words)
     except (KeyError, IndexError):  # many fields, or a long one
         fragment = b"*2\r\n" + reply + pack_command(tuple(words[3:]))  # type: ignore[arg-type]
-        if len(fragment) > ctx.added_bytes_max:
+        if len(fragment) > ctx.effects.added_bytes_max:
             raise CommandError(_TOO_LARGE) from None
         if stream is not None and not stream.is_due:  # what is long is counted at once
             ctx.keyspace.account.changed(stream)
@@ -292,7 +292,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
         or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    if ctx.before is not None or ctx.notify_flags:
+    effects = ctx.effects
+    if effects.before is not None or effects.publisher.flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     elif ctx.replica is not None:
         _add_regional(
@@ -300,8 +301,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         )
     else:
         append_entry(database, key, stream, entry_id, fragment, weight, opens)
-        if ctx.record is not None:
-            ctx.record(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+        if effects.record is not None:
+            effects.record(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     ctx.changes += 1
     if options is not None:
         if options.pid:
@@ -324,8 +325,8 @@ def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     replica.touches.recent[effect.db, effect.key, own] = number
     replica.vector[own] = number
     ctx.session.written = own, number
-    if ctx.record is not None:
-        ctx.record(effect)
+    if ctx.effects.record is not None:
+        ctx.effects.record(effect)
 
 
 def _answered(

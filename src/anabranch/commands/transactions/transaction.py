@@ -115,7 +115,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
     if requests is None:
         raise CommandError("ERR EXEC without MULTI")
     for index, key in session.watched:
-        ctx.expire_if_due(ctx.keyspace.databases[index], key)  # what is due now is a change
+        ctx.lookup_in(ctx.keyspace.databases[index], key)  # what is due now is a change
     broken = session.watch_broken
     spoilt = session.transaction_error
     end_transaction(ctx, session)

@@ -9,10 +9,10 @@ added them, values as new entries. Each effect is applied before the next is tho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.commands.execution.adopting import groups_again
 from anabranch.effects import kinds
+from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_IDS_MAX
 from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
@@ -26,7 +26,9 @@ from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.keyspace.replica import Replica
 
 __all__ = ["spread"]
 
@@ -40,14 +42,23 @@ _STREAMS_ONLY = (
 _NO_SWAP = "ERR SWAPDB is not supported in Active-Active mode"
 
 
-def spread(ctx: Context, effect: kinds.Effect) -> Iterable[kinds.Effect]:
+class Writer(Protocol):
+    """The region that decided, as far as its effects depend on it."""
+
+    keyspace: Keyspace
+    replica: Replica | None
+    settings: Settings
+    now_ms: int
+
+
+def spread(writer: Writer, effect: kinds.Effect) -> Iterable[kinds.Effect]:
     """The effects that say to all regions what a command has decided."""
     function = _SPREAD.get(type(effect))
-    return (effect,) if function is None else function(ctx, effect)
+    return (effect,) if function is None else function(writer, effect)
 
 
-def _stream(ctx: Context, db: int, key: bytes) -> Stream:
-    value = ctx.keyspace.databases[db].values[key]
+def _stream(writer: Writer, db: int, key: bytes) -> Stream:
+    value = writer.keyspace.databases[db].values[key]
     assert type(value) is Stream
     return value
 
@@ -55,22 +66,22 @@ def _stream(ctx: Context, db: int, key: bytes) -> Stream:
 # -- entries ----------------------------------------------------------------------------------
 
 
-def _add(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     """Positions go on where they were; a new log's begin at the number of this effect."""
-    replica = ctx.replica
+    replica = writer.replica
     assert replica is not None
-    value = ctx.keyspace.databases[effect.db].values.get(effect.key)
+    value = writer.keyspace.databases[effect.db].values.get(effect.key)
     position = 0 if value is None else value.local.next_position
     if not position:
-        remembered = ctx.keyspace.databases[effect.db].remembered.get(effect.key)
+        remembered = writer.keyspace.databases[effect.db].remembered.get(effect.key)
         position = 0 if remembered is None else remembered.local.next_position
     effect.position = position or replica.vector.get(replica.own, 0) + 1
     yield effect
 
 
-def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
+def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
     """All entries with these IDs, whoever wrote them."""
-    stream = _stream(ctx, effect.db, effect.key)
+    stream = _stream(writer, effect.db, effect.key)
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}
     for entry_id in effect.ids:
@@ -88,9 +99,9 @@ def _remove(ctx: Context, effect: kinds.Remove) -> Iterator[kinds.Effect]:
     )
 
 
-def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
+def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
     """Everything of an origin up to the newest entry that goes; all of that was seen here."""
-    logs = _stream(ctx, effect.db, effect.key).logs
+    logs = _stream(writer, effect.db, effect.key).logs
     yield kinds.RemoveNumbers(
         effect.db,
         effect.key,
@@ -101,38 +112,38 @@ def _trim(ctx: Context, effect: kinds.Trim) -> Iterator[kinds.Effect]:
     )
 
 
-def _dereference(ctx: Context, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
+def _dereference(writer: Writer, effect: kinds.Dereference) -> Iterator[kinds.Effect]:
     """No more of them at a time than another region takes."""
     for at in range(0, len(effect.ids), SENT_IDS_MAX):
         yield kinds.Dereference(effect.db, effect.key, effect.ids[at : at + SENT_IDS_MAX])
 
 
-def _set_last_id(ctx: Context, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
+def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effect]:
     """Counters only rise; the command has seen to it."""
-    stream = _stream(ctx, effect.db, effect.key)
+    stream = _stream(writer, effect.db, effect.key)
     if effect.entries_added is not None:
         effect.entries_added -= stream.entries_added
     yield effect
 
 
-def _configure(ctx: Context, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
-    assert ctx.replica is not None
-    effect.stamp_ms = ctx.replica.stamp(ctx.now_ms)
+def _configure(writer: Writer, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
+    assert writer.replica is not None
+    effect.stamp_ms = writer.replica.stamp(writer.now_ms)
     yield effect
 
 
-def _remember(ctx: Context, effect: kinds.Remember) -> Iterator[kinds.Effect]:
-    effect.yields = ctx.settings.idmp_conflict == "collapse"
+def _remember(writer: Writer, effect: kinds.Remember) -> Iterator[kinds.Effect]:
+    effect.yields = writer.settings.idmp_conflict == "collapse"
     yield effect
 
 
 # -- groups -----------------------------------------------------------------------------------
 
 
-def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
+def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     """Entries are done with: say so where a run of deliveries is complete up to there."""
     yield effect
-    stream = _stream(ctx, effect.db, effect.key)
+    stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
     assert isinstance(group, SharedGroup)
     ranges = group.grown_runs(stream.logs)
@@ -151,17 +162,17 @@ def _then_settle(ctx: Context, effect: Any) -> Iterator[kinds.Effect]:
         )
 
 
-def _deliver(ctx: Context, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
-    return iter((effect,)) if effect.pending else _then_settle(ctx, effect)
+def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
+    return iter((effect,)) if effect.pending else _then_settle(writer, effect)
 
 
-def _create_group(ctx: Context, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
+def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
     """Regions differ in what they have: how far ENTRIESREAD is off what is counted holds in all."""
-    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+    stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
-        assert ctx.replica is not None
+        assert writer.replica is not None
         group = SharedGroup(0)
-        group.creations[ctx.replica.dot] = Creation(ctx.replica.context_now(), effect.start)
+        group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
         group.place(stream.logs)
         effect.offset = effect.entries_read - counted_read(stream, group)
     yield effect
@@ -170,67 +181,67 @@ def _create_group(ctx: Context, effect: kinds.CreateGroup) -> Iterator[kinds.Eff
 # -- keys -------------------------------------------------------------------------------------
 
 
-def _delete(ctx: Context, effect: kinds.Delete) -> Iterator[kinds.Effect]:
-    stream = known_stream(ctx.keyspace, effect.db, effect.key)
+def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
+    stream = known_stream(writer.keyspace, effect.db, effect.key)
     assert stream is not None
     effect.positions = [(origin, log.next_position) for origin, log in stream.logs.items()]
     yield effect
 
 
-def _clear(ctx: Context, db: int, key: bytes) -> Iterator[kinds.Effect]:
+def _clear(writer: Writer, db: int, key: bytes) -> Iterator[kinds.Effect]:
     """Nothing is left under a key: no value, and nothing that others set for one deleted here."""
-    database = ctx.keyspace.databases[db]
+    database = writer.keyspace.databases[db]
     known = database.remembered.get(key)
     if key in database.values:
-        yield from _delete(ctx, kinds.Delete(db, key, expired=False))
+        yield from _delete(writer, kinds.Delete(db, key, expired=False))
     elif known is not None and not known.is_forgettable:
-        yield from _delete(ctx, kinds.Delete(db, key, expired=True))
+        yield from _delete(writer, kinds.Delete(db, key, expired=True))
 
 
-def _flush(ctx: Context, effect: kinds.Flush) -> Iterator[kinds.Effect]:
+def _flush(writer: Writer, effect: kinds.Flush) -> Iterator[kinds.Effect]:
     """What is known is deleted key by key; the rest of the effect is for what is not known."""
-    for database in ctx.keyspace.databases:
+    for database in writer.keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key in [*database.values, *database.remembered]:
-                yield from _clear(ctx, database.index, key)
+                yield from _clear(writer, database.index, key)
     yield effect
 
 
-def _rename(ctx: Context, effect: kinds.Rename) -> Iterator[kinds.Effect]:
+def _rename(writer: Writer, effect: kinds.Rename) -> Iterator[kinds.Effect]:
     """Entries move, groups do not: others may be using them under the old name."""
-    source = _stream(ctx, effect.db, effect.key)
+    source = _stream(writer, effect.db, effect.key)
     check_ids(source)
-    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _clear(ctx, effect.target_db, effect.target)
+    deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _clear(writer, effect.target_db, effect.target)
     with_groups = effect.db != effect.target_db  # MOVE
     yield from _written_again(
-        ctx, effect.target_db, effect.target, source, deadline, with_groups=with_groups
+        writer, effect.target_db, effect.target, source, deadline, with_groups=with_groups
     )
-    yield from _clear(ctx, effect.db, effect.key)
+    yield from _clear(writer, effect.db, effect.key)
 
 
-def _copy(ctx: Context, effect: kinds.Copy) -> Iterator[kinds.Effect]:
-    source = _stream(ctx, effect.db, effect.key)
+def _copy(writer: Writer, effect: kinds.Copy) -> Iterator[kinds.Effect]:
+    source = _stream(writer, effect.db, effect.key)
     check_ids(source)
-    deadline = ctx.keyspace.databases[effect.db].deadlines.get(effect.key)
-    yield from _clear(ctx, effect.target_db, effect.target)
+    deadline = writer.keyspace.databases[effect.db].deadlines.get(effect.key)
+    yield from _clear(writer, effect.target_db, effect.target)
     yield from _written_again(
-        ctx, effect.target_db, effect.target, source, deadline, with_groups=True
+        writer, effect.target_db, effect.target, source, deadline, with_groups=True
     )
 
 
-def _restore(ctx: Context, effect: kinds.Restore) -> Iterator[kinds.Effect]:
-    source = ctx.keyspace.prepared
+def _restore(writer: Writer, effect: kinds.Restore) -> Iterator[kinds.Effect]:
+    source = writer.keyspace.prepared
     if source is None:
         source = in_one_go(value_of(effect))
     if not isinstance(source, Stream):
         raise CommandError(_STREAMS_ONLY)
-    yield from _clear(ctx, effect.db, effect.key)
-    yield from _written_again(ctx, effect.db, effect.key, source, effect.at_ms, with_groups=True)
+    yield from _clear(writer, effect.db, effect.key)
+    yield from _written_again(writer, effect.db, effect.key, source, effect.at_ms, with_groups=True)
 
 
 def _written_again(
-    ctx: Context,
+    writer: Writer,
     db: int,
     key: bytes,
     source: Stream,
@@ -253,22 +264,22 @@ def _written_again(
     counters = (source.last_id, source.entries_added, source.max_deleted_id)
     records = list(source.ledger.records.items())
     for run in _runs(db, key, source, renumbering):
-        yield from _add(ctx, run)
+        yield from _add(writer, run)
     last_id, entries_added, max_deleted_id = counters
-    made = ctx.keyspace.databases[db].values.get(key)
+    made = writer.keyspace.databases[db].values.get(key)
     surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
     last_id = max(last_id, renumbering.last)
     yield kinds.SetLastId(db, key, last_id, max(surplus, 0), max_deleted_id or None)
-    settings = ctx.settings
+    settings = writer.settings
     if limits != (settings.stream_idmp_duration, settings.stream_idmp_maxsize):
-        yield from _configure(ctx, kinds.ConfigureProducers(db, key, *limits))
+        yield from _configure(writer, kinds.ConfigureProducers(db, key, *limits))
     for tag in tags:
-        yield from _remember(ctx, kinds.Remember(db, key, *tag))
+        yield from _remember(writer, kinds.Remember(db, key, *tag))
     for pid, record in records:
         yield kinds.Accept(db, key, pid, *record)
     if deadline is not None:
         yield kinds.Expire(db, key, deadline)
-    made = _stream(ctx, db, key)
+    made = _stream(writer, db, key)
     accepted = producers.iids_added - made.producers.iids_added
     if accepted or producers.duplicates:
         yield kinds.CountDuplicate(db, key, producers.duplicates, accepted)
@@ -337,15 +348,15 @@ class _Run:
 # -- what does not occur ----------------------------------------------------------------------
 
 
-def _refuse_swap(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+def _refuse_swap(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
     raise CommandError(_NO_SWAP)
 
 
-def _refuse(ctx: Context, effect: kinds.Effect) -> Iterator[kinds.Effect]:
+def _refuse(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
     raise CommandError(_STREAMS_ONLY)
 
 
-_SPREAD: dict[type[kinds.Effect], Callable[[Context, Any], Iterator[kinds.Effect]]] = {
+_SPREAD: dict[type[kinds.Effect], Callable[[Writer, Any], Iterator[kinds.Effect]]] = {
     kinds.Add: _add,
     kinds.AddRun: _add,
     kinds.Remove: _remove,

@@ -1,0 +1,37 @@
+"""Keyspace events on their way to subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.withheld import Withheld
+    from anabranch.commands.pubsub.channels import Channels
+    from anabranch.effects.events import Event
+
+__all__ = ["KeyspaceEvents"]
+
+
+class KeyspaceEvents:
+    """Publishes what changed; what must not be known of yet waits until it may be."""
+
+    def __init__(self, channels: Channels, withheld: Callable[[], Withheld | None]) -> None:
+        """``withheld`` returns what a crash would take back, while the disk is in trouble."""
+        self.flags = 0  # the classes in force, see :func:`event_flags`
+        self._channels = channels
+        self._withheld = withheld
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Send events to subscribers, later those of keys that cannot be read now."""
+        withheld = self._withheld()
+        for kind, event, db, key in events:
+            if withheld is not None and withheld.touched().includes(db, key):
+                withheld.events.append((kind, event, db, key))
+            else:
+                self._channels.notify(self.flags, kind, event, db, key)
+
+    def miss(self, db: int, key: bytes) -> None:
+        """A read command did not find its key."""
+        if self.flags:
+            self._channels.notify(self.flags, "m", "keymiss", db, key)

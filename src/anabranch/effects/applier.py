@@ -1,0 +1,147 @@
+"""The one way by which a keyspace changes: what is decided here, and what other regions decided.
+
+:meth:`Applier.emit` takes what was decided here. With several regions the decision is said in
+effects that every region applies alike (:mod:`anabranch.effects.spreading`). Each effect is
+applied, recorded for the log and published. :meth:`Applier.apply_remote` takes an effect of
+another region.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from anabranch.effects import kinds
+from anabranch.effects.apply import apply, numbers_of
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
+from anabranch.effects.events import Event, events_of
+from anabranch.effects.merge_stream import shared_stream
+from anabranch.effects.spreading import spread
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.database import Database
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.keyspace.replica import Dot
+    from anabranch.metrics.stats import Stats
+
+__all__ = ["Applier", "Author", "Publisher"]
+
+_ANY_SIZE: Final = 1 << 62
+
+
+class Author(Protocol):
+    """Who decided a change."""
+
+    written: Dot | None
+    """The author's latest effect that goes to other regions."""
+
+
+class Publisher(Protocol):
+    """Where keyspace events go."""
+
+    flags: int
+    """The classes of events that somebody may hear of; 0: none."""
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Send events to their subscribers."""
+
+
+class Applier:
+    """Carries out effects on a keyspace, records them, and publishes their events."""
+
+    def __init__(
+        self,
+        keyspace: Keyspace,
+        settings: Settings,
+        stats: Stats,
+        publisher: Publisher,
+        author: Author,
+    ) -> None:
+        """``author`` decides until :attr:`author` names somebody else."""
+        self.keyspace = keyspace
+        self.replica = keyspace.replica  # with several regions
+        self.settings = settings
+        self.publisher = publisher
+        self.author = author
+        self.now_ms = 0
+        self.record: Callable[[kinds.Effect], None] | None = None  # for the log
+        self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
+        # Of what is added at once: other regions take no longer batches.
+        self.added_bytes_max = _ANY_SIZE if self.replica is None else SENT_ENTRIES_BYTES_MAX
+        self._stats = stats
+
+    def emit(self, effect: kinds.Effect) -> None:
+        """Apply a change that was decided here, record it, and publish its keyspace events."""
+        replica = self.replica
+        if replica is None:
+            events = self._events(effect)
+            self._apply(effect)
+            if self.record is not None:
+                self.record(effect)
+        else:
+            replica.begin_own()
+            events = self._events(effect)
+            for each in spread(self, effect):
+                if each.local:
+                    self._apply(each)
+                else:
+                    replica.begin_own()
+                    self._apply(each)
+                    replica.finish(numbers_of(each))
+                    self.author.written = replica.own, replica.vector[replica.own]
+                if self.record is not None:
+                    self.record(each)
+        if events:
+            self.publisher.publish(events)
+
+    def apply_remote(self, effect: kinds.Effect) -> None:
+        """Apply a change that another region decided, and publish its keyspace events."""
+        events = self._events(effect) if self.settings.notify_remote_effects else ()
+        self._apply(effect)
+        if events:
+            self.publisher.publish(events)
+
+    def _events(self, effect: kinds.Effect) -> Sequence[Event]:
+        """What to publish of a change; that depends on what was there before it."""
+        return events_of(self.keyspace, effect) if self.publisher.flags else ()
+
+    def _apply(self, effect: kinds.Effect) -> None:
+        if self.before is not None:
+            self.before(effect)
+        apply(self.keyspace, effect)
+
+    # -- changes that follow from other things ------------------------------------------------
+
+    def expire_if_due(self, database: Database, key: bytes, now_ms: int) -> None:
+        """Remove a key whose deadline has passed."""
+        deadline = database.deadlines.get(key)
+        if deadline is not None and deadline <= now_ms:
+            self._stats.expired_keys += 1
+            self.emit(kinds.Delete(database.index, key, True))
+
+    def create_stream(self, database: Database, key: bytes) -> Stream:
+        """Bind a key that does not exist to a new empty stream.
+
+        With several regions the first addition does that; until then nobody can see the stream.
+        """
+        if self.replica is not None:
+            known = database.remembered.get(key)
+            if known is not None and not known.is_forgettable:
+                # What others set for the key that was deleted here does not concern the new one.
+                self.emit(kinds.Delete(database.index, key, True))
+            return shared_stream(self.keyspace, database.index, key)
+        settings = self.settings
+        self.emit(
+            kinds.CreateStream(
+                database.index,
+                key,
+                settings.stream_idmp_duration,
+                settings.stream_idmp_maxsize,
+                self.keyspace.incarnations.next,
+            )
+        )
+        stream = database.values[key]
+        assert type(stream) is Stream
+        return stream
