@@ -33,7 +33,12 @@ def test_counts_and_sums_have_a_line_for_each_of_the_largest_keys(tmp_path: Path
     draw_windows(tmp_path, tmp_path / "b.svg", "1 hour")
     picture = (tmp_path / "a.svg").read_text()
     assert picture == (tmp_path / "b.svg").read_text()
-    for said in ("2026-03-01 06:00:00 UTC (7 of 9 keys)", "Sum of the values", "key-8", "key-2"):
+    for said in (
+        "2026-03-01 00:00:00 to 06:00:00 UTC (7 of 9 keys)",
+        "Sum of the values",
+        "key-8",
+        "key-2",
+    ):
         assert said in picture
     assert "key-1" not in picture
     empty = tmp_path / "empty"

@@ -9,17 +9,19 @@ import click
 from click.core import ParameterSource
 
 from anabranch.cli.spark import shared
-from anabranch.cli.spark.shared import counted, report, run, run_alone
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import counted, run, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.archive import Archived, Step
+    from anabranch.spark.lake import Gap
     from anabranch.spark.options import ServerOptions
 
 __all__ = ["archive"]
 
 
 @click.command(
-    cls=shared.Job,
+    cls=Job,
     help="""Copy streams to Parquet files in directory LAKE, from where the last run ended.
 
 It says where it starts, and after each batch how much is left; '-o maxEntriesPerTrigger=100000'
@@ -38,9 +40,9 @@ Example:
 @click.option("--dry-run", is_flag=True, help="Say what would be copied, and write nothing.")
 @shared.common
 def archive(
+    record: Record,
     url: str,
     master: str,
-    as_json: bool,
     lake: Path,
     streams: str | None,
     pattern: str | None,
@@ -60,7 +62,11 @@ def archive(
     read = {"url": url, **what, **options}
 
     def archived(spark: Any) -> Archived:
-        return job(spark, lake, once=once, dry_run=dry_run, progress=_told_of, options=read)
+        return job(spark, lake, once=once, dry_run=dry_run, progress=progress, options=read)
+
+    def progress(step: Step) -> None:
+        read = counted(step.entries, "entry", "entries")
+        record.step(f"batch {step.batch}: {read}, {step.left:,} left", more=step.entries)
 
     def check() -> ServerOptions:
         Lake(lake).version()
@@ -72,39 +78,37 @@ def archive(
         shared.checked(check)
         alone = waiting(lake, read) <= ALONE_MAX
     if alone:
-        run_alone(lambda: archived(None), as_json=as_json, in_words=_in_words)
+        run_alone(record, lambda: archived(None), _in_words)
     else:
-        run(master, archived, as_json=as_json, in_words=_in_words, check=check, follows=not once)
+        run(record, master, archived, _in_words, check=check, follows=not once)
 
 
-def _told_of(step: Step) -> None:
-    read = counted(step.entries, "entry", "entries")
-    report(f"batch {step.batch}: {read}, {step.left:,} left")
-
-
-def _in_words(done: Archived) -> str:
+def _in_words(done: Archived) -> Words:
     most, least = (" at most", " or more") if done.dry_run else ("", "")
     lines = [
         f"{_place(each.stream, each.region)}: {counted(each.entries, 'entry', 'entries')}{most}, "
         f"positions {each.first} to {each.last}"
         for each in done.parts
     ]
-    lines += [
-        f"gap: {_place(each.stream, each.region)}: nothing between positions {each.after} and "
-        f"{each.before}"
-        for each in done.gaps
-    ]
-    if done.starts > 1:
-        lines.append(f"the query was started {done.starts} times")
     if done.dry_run:
         lines.append("a dry run: nothing was written")
     verb = "to add" if done.dry_run else "added"
     size = "" if done.dry_run else f" of {counted(done.nbytes, 'byte')}"
-    lines.append(
+    last = (
         f"{counted(done.entries, 'entry', 'entries')}{most} {verb}, in "
         f"{counted(done.files, 'file')}{least}{size}; the lake has {done.total:,}"
     )
-    return "\n".join(lines)
+    starts = [f"the query was started {done.starts} times"] if done.starts > 1 else []
+    checks = (
+        Check("the lake has every position of these streams", [*map(_gap, done.gaps)], fails=False),
+        Check("the query was not interrupted", starts, fails=False),
+    )
+    return Words(last, lines, checks)
+
+
+def _gap(each: Gap) -> str:
+    place = _place(each.stream, each.region)
+    return f"gap: {place}: nothing between positions {each.after} and {each.before}"
 
 
 def _place(stream: str, region: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from anabranch.cli.spark.shared import Job, region_options, report, run, run_alone, session_options
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import region_options, run, run_alone, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.audit import Audited
@@ -44,7 +45,7 @@ Example:
     is_flag=True,
     help="Look for what one producer wrote in two regions as well; see idmp-audit.",
 )
-def audit(url: str, master: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
+def audit(record: Record, url: str, master: str, options: dict[str, str], **more: Any) -> None:
     """Compare, and tell by the exit code."""
     from anabranch.spark.jobs.audit import ALONE_MAX, TooLarge  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.audit import audit as job  # noqa: PLC0415
@@ -54,29 +55,39 @@ def audit(url: str, master: str, as_json: bool, options: dict[str, str], **more:
             spark,
             alone_max=alone_max,
             options={"url": url, **options},
-            progress=lambda text: report(f"anabranch: {text}"),
+            progress=lambda text: record.step(f"anabranch: {text}"),
             **more,
         )
 
     try:
-        done = run_alone(lambda: audited(None, ALONE_MAX), as_json=as_json, in_words=_in_words)
+        run_alone(record, lambda: audited(None, ALONE_MAX), _in_words)
     except TooLarge:
-        done = run(master, audited, as_json=as_json, in_words=_in_words)
-    raise SystemExit(1 if done.findings else 0)
+        run(record, master, audited, _in_words)
 
 
-def _in_words(done: Audited) -> str:
-    lines = []
+_HOLDS: Final = {
+    "stream missing": "every region has every stream",
+    "missing": "every region has the entries of the others",
+    "extra": "no region has entries that their own region has not",
+    "content": "entries of the same ID are the same",
+    "group missing": "every region has every consumer group",
+    "group differs": "regions know the same of consumer groups",
+    "written twice": "no producer's rows are there twice",
+}
+
+
+def _in_words(done: Audited) -> Words:
+    found: dict[str, list[str]] = {kind: [] for kind in _HOLDS}
     for each in done.findings:
         by = f", written by region {each.origin}" if each.origin else ""
-        lines.append(f"{each.kind}: {each.stream} {each.what}{by}: {', '.join(each.regions)}")
-    if done.more:
-        lines.append("there is more: raise --limit")
-    if done.undecided:
-        lines.append(f"{done.undecided} differences may be under way: the regions are apart")
+        words = f"{each.kind}: {each.stream} {each.what}{by}: {', '.join(each.regions)}"
+        found[each.kind].append(words)
+    checks = [Check(_HOLDS[kind], lines) for kind, lines in found.items()]
+    apart = [f"{done.undecided} differences may be under way: the regions are apart"]
+    checks.append(Check("all is decided", apart if done.undecided else (), fails=False))
+    lines = ["there is more: raise --limit"] if done.more else []
     counts = ", ".join(
         f"{count} of {name}" for name, count in zip(done.regions, done.entries, strict=True)
     )
     verdict = "converged" if done.converged else "DIVERGED"
-    lines.append(f"{verdict}: {done.streams} streams, entries compared: {counts}")
-    return "\n".join(lines)
+    return Words(f"{verdict}: {done.streams} streams, entries compared: {counts}", lines, checks)

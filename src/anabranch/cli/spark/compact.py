@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import (
-    Job,
-    counted,
-    names_option,
-    report,
-    run_on_lake,
-    session_options,
-)
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import counted, names_option, run_on_lake, session_options
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.compact import Compacted
@@ -53,32 +47,29 @@ Example:
 )
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @session_options
-def compact(master: str, as_json: bool, lake: Path, target_mib: int, **more: Any) -> None:
+def compact(record: Record, master: str, lake: Path, target_mib: int, **more: Any) -> None:
     """The files of a lake into larger ones."""
     from anabranch.spark.jobs.compact import compact as job  # noqa: PLC0415 - an extra
 
     def compacted(spark: Any) -> Compacted:
-        return job(spark, lake, target_bytes=target_mib << 20, progress=_told_of, **more)
+        return job(spark, lake, target_bytes=target_mib << 20, progress=progress, **more)
 
-    done = run_on_lake(lake, master, compacted, as_json=as_json, in_words=_in_words)
-    raise SystemExit(1 if done.problems else 0)
+    def progress(made: int, planned: int) -> None:
+        record.step(f"{made} of {planned} days merged", total=made)
+
+    record.unit = "days"
+    run_on_lake(record, lake, master, compacted, _in_words)
 
 
-def _told_of(made: int, planned: int) -> None:
-    report(f"{made} of {planned} days merged")
-
-
-def _in_words(done: Compacted) -> str:
-    lines = [f"altered: {each}; its day was left alone" for each in done.problems]
+def _in_words(done: Compacted) -> Words:
+    altered = [f"altered: {each}; its day was left alone" for each in done.problems]
     removed = counted(done.removed, "file")
     if done.dry_run:
         made = counted(done.made, "file")
-        lines.append(
-            f"{counted(done.merged, 'file')} would become {made} or more, {removed} removed"
-        )
+        last = f"{counted(done.merged, 'file')} would become {made} or more, {removed} removed"
     else:
-        lines.append(
+        last = (
             f"{counted(done.merged, 'file')} merged into {done.made:,}, {removed} removed: "
             f"{done.nbytes_before:,} bytes before, {done.nbytes_after:,} now"
         )
-    return "\n".join(lines)
+    return Words(last, checks=[Check("files are as they were written", altered)])

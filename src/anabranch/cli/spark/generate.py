@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import Job, counted, json_option, run_alone
+from anabranch.cli.spark.record import Job, Record, Words
+from anabranch.cli.spark.shared import counted, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.generate import Generated
@@ -35,22 +36,17 @@ Example:
 @click.option("--days", type=int, default=1, show_default=True)
 @click.option("--split", is_flag=True, help="A file for each site: FILE-eu, FILE-us, FILE-ap.")
 @click.option("--dry-run", is_flag=True, help="Only count, and tell the SHA-256.")
-@json_option
-def generate(file: Path, as_json: bool, split: bool, dry_run: bool, **shape: Any) -> None:
+def generate(record: Record, file: Path, split: bool, dry_run: bool, **shape: Any) -> None:
     """Made-up events into a file."""
     from anabranch.spark.jobs.generate import generate as job  # noqa: PLC0415 - an extra
     from anabranch.spark.samples import Shape  # noqa: PLC0415
 
-    run_alone(
-        lambda: job(file, Shape(**shape), split=split, dry_run=dry_run),
-        as_json=as_json,
-        in_words=_in_words,
-    )
+    run_alone(record, lambda: job(file, Shape(**shape), split=split, dry_run=dry_run), _in_words)
 
 
-def _in_words(done: Generated) -> str:
+def _in_words(done: Generated) -> Words:
     files = "nothing was written (dry run)" if done.dry_run else ", ".join(done.files)
-    return (
+    return Words(
         f"{counted(done.rows, 'row')}, of them {done.repeats:,} repeated, late by at most "
         f"{done.lateness_ms / 1000:g} s; SHA-256 {done.sha256}; {files}"
     )

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import Job, connected, report, run_alone
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import region_options, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.idmp_audit import IdmpAudited, ProducerMemory
+    from anabranch.spark.producers import Double
 
 __all__ = ["idmp_audit"]
 
@@ -26,7 +28,7 @@ Example:
   anabranch spark idmp-audit -u redis://eu:6379 --streams orders
 """,
 )
-@connected
+@region_options
 @click.option(
     "--near",
     type=click.FloatRange(0, 1),
@@ -34,49 +36,49 @@ Example:
     show_default=True,
     help="Part of capacity or duration that counts as nearly used up.",
 )
-def idmp_audit(url: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
+def idmp_audit(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
     """Look, and tell by the exit code."""
     from anabranch.spark.jobs.idmp_audit import idmp_audit as job  # noqa: PLC0415 - an extra
 
     def audited() -> IdmpAudited:
         return job(
             options={"url": url, **options},
-            progress=lambda text: report(f"anabranch: {text}"),
+            progress=lambda text: record.step(f"anabranch: {text}"),
             **more,
         )
 
-    done = run_alone(audited, as_json=as_json, in_words=_in_words)
-    raise SystemExit(1 if done.twice else 0)
+    run_alone(record, audited, _in_words)
 
 
-def _in_words(done: IdmpAudited) -> str:
+def _in_words(done: IdmpAudited) -> Words:
     lines = [
         f"{each.stream}{_at(each.region)}: {each.producers} producers, {each.iids} IDs remembered "
         f"for {each.duration_s} s ({each.maxsize} of each), {each.refused} duplicates refused"
         for each in done.memories
     ]
-    lines += [
+    capacity = [
         f"near capacity: {_name(each)}: {each.iids} of {each.maxsize} IDs, which reach back "
         f"{each.remembers_s:.0f} s"
         for each in done.near_capacity
     ]
-    lines += [
+    expiry = [
         f"near expiry: {_name(each)}: all is forgotten in {each.forgotten_in_s:.0f} s"
         for each in done.near_expiry
     ]
-    for word, some in (("TWICE", done.twice), ("collapsed", done.collapsed)):
-        lines += [
-            f"{word}: {each.stream} {each.producer}: {each.what}, accepted by regions "
-            + " and ".join(
-                f"{region} as {entry}" if entry else region
-                for region, entry in zip(
-                    each.regions, each.ids or ("",) * len(each.regions), strict=True
-                )
-            )
-            for each in some
-        ]
-    lines.append(f"{done.producers} producers, {len(done.twice)} rows or batches are there twice")
-    return "\n".join(lines)
+    checks = (
+        Check("producers have room for more IDs", capacity, fails=False),
+        Check("producers are remembered for a while", expiry, fails=False),
+        Check("nothing is there twice", [_double("TWICE", each) for each in done.twice]),
+    )
+    lines += [_double("collapsed", each) for each in done.collapsed]
+    last = f"{done.producers} producers, {len(done.twice)} rows or batches are there twice"
+    return Words(last, lines, checks)
+
+
+def _double(word: str, each: Double) -> str:
+    places = zip(each.regions, each.ids or ("",) * len(each.regions), strict=True)
+    accepted = " and ".join(f"{region} as {entry}" if entry else region for region, entry in places)
+    return f"{word}: {each.stream} {each.producer}: {each.what}, accepted by regions {accepted}"
 
 
 def _name(each: ProducerMemory) -> str:

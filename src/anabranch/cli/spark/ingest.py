@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import Job, common, counted, report, run
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import common, counted, run
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.ingest import Ingested
@@ -35,9 +36,9 @@ Example:
 @click.option("--dry-run", is_flag=True, help="Read and count only.")
 @common
 def ingest(
+    record: Record,
     url: str,
     master: str,
-    as_json: bool,
     paths: tuple[Path, ...],
     options: dict[str, str],
     **more: Any,
@@ -51,27 +52,29 @@ def ingest(
         list(files_of(paths))
         return WriteOptions.parse({"url": url, **options}).server
 
+    def progress(path: Path, rows: int) -> None:
+        record.step(f"{path}: {counted(rows, 'row')}", more=rows)
+
+    record.unit = "rows"
     bad = more["bad_stream"] or f"{more['stream']}:bad"
     run(
+        record,
         master,
-        lambda spark: job(spark, paths, url=url, progress=_told_of, options=options, **more),
-        as_json=as_json,
-        in_words=lambda done: _in_words(done, more["stream"], bad),
+        lambda spark: job(spark, paths, url=url, progress=progress, options=options, **more),
+        lambda done: _in_words(done, more["stream"], bad),
         check=check,
     )
 
 
-def _told_of(path: Path, rows: int) -> None:
-    report(f"{path}: {counted(rows, 'row')}")
-
-
-def _in_words(done: Ingested, stream: str, bad: str) -> str:
+def _in_words(done: Ingested, stream: str, bad: str) -> Words:
     total = done.rows + done.bad
     words = f"{counted(total, 'row')} in {counted(done.files, 'file')}"
     if done.new is not None:
         words += f" for {stream}: {done.new:,} new, {total - done.new:,} there already"
     elif not done.dry_run:
         words += f" are in {stream}"
-    if done.bad:
-        words += f"; {done.bad:,} that do not fit the schema are for {bad}"
-    return words + "; nothing was written (dry run)" * done.dry_run
+    if done.dry_run:
+        words += "; nothing was written (dry run)"
+    unfit = [f"{counted(done.bad, 'line')} that do not fit the schema are for {bad}"]
+    fits = Check("every line fits the schema", unfit if done.bad else (), fails=False)
+    return Words(words, checks=[fits])

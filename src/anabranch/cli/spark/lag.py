@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
 from anabranch.cli.spark.shared import (
-    Job,
-    connected,
     counted,
     names_option,
     plot_option,
-    report,
+    region_options,
     run_alone,
 )
 
@@ -33,7 +32,7 @@ Example:
   anabranch spark lag --streams orders --samples 60 --interval 10 --plot lag.svg
 """,
 )
-@connected
+@region_options
 @names_option("--groups")
 @click.option("--samples", type=click.IntRange(1), default=10, show_default=True)
 @click.option(
@@ -47,31 +46,36 @@ Example:
 @click.option("--table", help="Append the samples to this directory of Parquet files.")
 @plot_option
 @click.option("--dry-run", is_flag=True, help="Look once, and write neither table nor picture.")
-def lag(url: str, as_json: bool, options: dict[str, str], **more: Any) -> None:
+def lag(record: Record, url: str, options: dict[str, str], **more: Any) -> None:
     """Sample, and tell by the exit code."""
     from anabranch.spark.jobs.lag import lag as job  # noqa: PLC0415 - an extra
+    from anabranch.spark.lag_plot import draw_lag  # noqa: PLC0415
+
+    seen: list[Sample] = []
+
+    def progress(samples: Sequence[Sample]) -> None:
+        if record.page is not None:
+            seen.extend(samples)
+        lags = [f"{each.name}: {'?' if each.lag is None else each.lag}" for each in samples]
+        record.step(f"anabranch: {', '.join(lags) or 'no consumer group'}")
 
     def lagged() -> Lagged:
-        return job(options={"url": url, **options}, progress=_tell, **more)
+        return job(options={"url": url, **options}, progress=progress, **more)
 
-    done = run_alone(lagged, as_json=as_json, in_words=_in_words)
-    raise SystemExit(1 if any(each.never for each in done.groups) else 0)
-
-
-def _tell(samples: Sequence[Sample]) -> None:
-    lags = ", ".join(f"{each.name}: {'?' if each.lag is None else each.lag}" for each in samples)
-    report(f"anabranch: {lags or 'no consumer group'}")
+    record.pictures.append(Picture("Lag", lambda path: draw_lag(seen, path)))
+    run_alone(record, lagged, _in_words)
 
 
-def _in_words(done: Lagged) -> str:
-    lines = [_line(each) for each in done.groups]
+def _in_words(done: Lagged) -> Words:
+    last = counted(len(done.groups), "group")
     if done.dry_run:
-        lines.append(
+        last = (
             f"a dry run: {done.samples} samples would be taken in {done.seconds:.1f} s; nothing "
             "was written"
         )
-        return "\n".join(lines)
-    return "\n".join([*lines, counted(len(done.groups), "group")])
+    never = [_line(each) for each in done.groups if each.never]
+    checks = [Check("every group catches up at this rate", never)]
+    return Words(last, [_line(each) for each in done.groups if not each.never], checks)
 
 
 def _line(each: GroupLag) -> str:

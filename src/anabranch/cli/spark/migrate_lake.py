@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.spark.shared import Job, counted, json_option, report, run_alone
+from anabranch.cli.spark.record import Job, Record, Words
+from anabranch.cli.spark.shared import counted, run_alone
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.migrate import Migrated
@@ -25,18 +26,18 @@ go on where they were.
 """,
 )
 @click.argument("lake", type=click.Path(path_type=Path))
-@json_option
-def migrate_lake(lake: Path, as_json: bool) -> None:
+def migrate_lake(record: Record, lake: Path) -> None:
     """A lake of an earlier version into a Delta table."""
     from anabranch.spark.jobs.migrate import migrate  # noqa: PLC0415 - an extra
 
     def progress(read: int, files: int) -> None:
-        report(f"{read} of {files} files rewritten")
+        record.step(f"{read} of {files} files rewritten", total=read)
 
-    run_alone(lambda: migrate(lake, progress=progress), as_json=as_json, in_words=_in_words)
+    record.unit = "files"
+    run_alone(record, lambda: migrate(lake, progress=progress), _in_words)
 
 
-def _in_words(done: Migrated) -> str:
+def _in_words(done: Migrated) -> Words:
     entries = counted(done.entries, "entry", "entries")
     before = counted(done.files_before, "file")
-    return f"{before} of manifests became {done.files:,} of a table, with {entries}"
+    return Words(f"{before} of manifests became {done.files:,} of a table, with {entries}")

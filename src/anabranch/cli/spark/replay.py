@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.spark.shared import Job, common, counted, names_option, report, run
+from anabranch.cli.spark.record import Job, Record, Words
+from anabranch.cli.spark.shared import common, counted, names_option, run
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.replay import Replayed
@@ -44,9 +45,9 @@ Example:
 @click.option("--dry-run", is_flag=True, help="Count only.")
 @common
 def replay(
+    record: Record,
     url: str,
     master: str,
-    as_json: bool,
     lake: Path,
     new_ids: bool,
     options: dict[str, str],
@@ -64,21 +65,25 @@ def replay(
 
     def replayed(spark: Any) -> Replayed:
         return job(
-            *(spark, lake), url=url, keep_ids=not new_ids, progress=_tell, options=options, **more
+            *(spark, lake),
+            url=url,
+            keep_ids=not new_ids,
+            progress=progress,
+            options=options,
+            **more,
         )
 
-    run(master, replayed, as_json=as_json, in_words=_in_words, check=check)
+    def progress(grown: int, entries: int) -> None:
+        record.step(f"{grown:,} entries added, of {entries:,} in the lake", total=grown)
+
+    run(record, master, replayed, _in_words, check=check)
 
 
-def _in_words(done: Replayed) -> str:
+def _in_words(done: Replayed) -> Words:
     if not done.entries:
-        return "there is no such entry in the lake"
+        return Words("there is no such entry in the lake")
     what = f"{counted(done.entries, 'entry', 'entries')} of {counted(done.files, 'file')}"
     to = f"{', '.join(done.streams)}, IDs {done.first} to {done.last}"
     if done.dry_run:
-        return f"{what} would be written to {to}; nothing was written (dry run)"
-    return f"{what} are in {to}"
-
-
-def _tell(grown: int, entries: int) -> None:
-    report(f"{grown:,} entries added, of {entries:,} in the lake")
+        return Words(f"{what} would be written to {to}; nothing was written (dry run)")
+    return Words(f"{what} are in {to}")

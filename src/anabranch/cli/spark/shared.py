@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from anabranch.cli.spark.record import Record, Words
 from anabranch.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -25,28 +25,14 @@ if TYPE_CHECKING:
     from anabranch.spark.options import ServerOptions
 
 __all__ = [
-    "Job", "as_time", "checked", "common", "connected", "counted", "fail", "json_option",
-    "names_option", "once_option", "plot_option", "region_options", "report", "run", "run_alone",
-    "run_on_lake", "session_options",
+    "as_time", "checked", "common", "counted", "names_option", "once_option", "plot_option",
+    "region_options", "run", "run_alone", "run_on_lake", "session_options",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
 _PROBLEM_CHARS_MAX = 2000
 _LAST_BATCH_S = 10.0  # for a batch that is under way when a job is interrupted
-
-
-class Job(click.Command):
-    """A sub-command whose failures are one line and exit code 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run it."""
-        try:
-            return super().invoke(ctx)
-        except ImportError as problem:
-            fail(f'{problem}. Spark is an extra: pip install "anabranch[spark]"')
-        except (AnabranchError, OSError) as problem:
-            fail(str(problem))
 
 
 # ------------------------------------------------------------------------------------ the options
@@ -85,7 +71,6 @@ def _urls(_ctx: click.Context, _option: click.Parameter, text: str | None) -> An
     return urls
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 once_option = click.option(
     "--once/--follow",
     default=True,
@@ -115,12 +100,13 @@ _server_options = (
         help="Server, as the workers see it.",
     ),
 )
-_master = click.option(
+session_options = click.option(
     "--master",
     default="local[2,4]",
     show_default=True,
     help="local[cores,failures], spark://HOST:PORT or sc://HOST.",
 )
+"""Of a job that may need a session."""
 
 
 def names_option(
@@ -139,9 +125,6 @@ def _all(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Comm
     return decorate
 
 
-session_options = _all(json_option, _master)
-"""Of a job that may need a session: --master and --json."""
-
 common = _all(*_server_options, session_options)
 """Of a job that talks to a server as well: -u and -o."""
 
@@ -155,23 +138,19 @@ region_options = _all(
 )
 """Of a job that looks at streams in all regions."""
 
-connected = _all(region_options, json_option)
-"""The same for one that needs no session."""
-
-
 # -------------------------------------------------------------------------------------- the jobs
 
 
 def run(
+    record: Record,
     master: str,
     job: Callable[[SparkSession], _Result],
+    in_words: Callable[[_Result], Words],
     *,
-    as_json: bool,
-    in_words: Callable[[_Result], str],
     check: Callable[[], ServerOptions | None] | None = None,
     follows: bool = False,
-) -> _Result:
-    """Run a job in a session of its own, print its result and return it.
+) -> None:
+    """Run a job in a session of its own and tell its result.
 
     `in_words` says it to people. `check` looks at what can be wrong before Java starts, and names
     the server that must answer. A job that `follows` ends well when it is interrupted.
@@ -188,9 +167,9 @@ def run(
     try:
         with _stopping(spark, follows=follows):
             # It is told before Spark is stopped, which takes about a second.
-            return run_alone(lambda: job(spark), as_json=as_json, in_words=in_words)
+            run_alone(record, lambda: job(spark), in_words)
     except Exception as problem:  # Spark wraps ours in its own
-        fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
+        record.fail(reason_of(problem)[:_PROBLEM_CHARS_MAX])
     finally:
         spark.stop()
 
@@ -254,27 +233,20 @@ def _stopping(spark: SparkSession, *, follows: bool) -> Iterator[None]:
 
 
 def run_alone(
-    job: Callable[[], _Result], *, as_json: bool, in_words: Callable[[_Result], str]
-) -> _Result:
+    record: Record, job: Callable[[], _Result], in_words: Callable[[_Result], Words]
+) -> None:
     """The same for a job that needs no session. It may import what comes with Spark."""
-    began = time.monotonic()
     result = job()
-    if as_json:
-        print(json.dumps(asdict(result)))  # type: ignore[call-overload]
-    else:
-        print(f"{in_words(result)}, in {time.monotonic() - began:.1f} s")
-    sys.stdout.flush()
-    return result
+    record.tell(result, in_words(result))
 
 
 def run_on_lake(
+    record: Record,
     lake: Path,
     master: str,
     job: Callable[[SparkSession | None], _Result],
-    *,
-    as_json: bool,
-    in_words: Callable[[_Result], str],
-) -> _Result:
+    in_words: Callable[[_Result], Words],
+) -> None:
     """The same for a job on a lake: in a session if the lake is large, else without."""
     from anabranch.spark.lake import ARROW_BYTES_MAX, Lake  # noqa: PLC0415 - an extra
 
@@ -282,13 +254,9 @@ def run_on_lake(
     with suppress(AnabranchError):  # the job says it in its own way
         size = sum(each.nbytes for each in Lake(lake).files())
     if size > ARROW_BYTES_MAX:
-        return run(master, job, as_json=as_json, in_words=in_words)
-    return run_alone(lambda: job(None), as_json=as_json, in_words=in_words)
-
-
-def report(text: str) -> None:
-    """Say how far a job is."""
-    print(text, file=sys.stderr, flush=True)
+        run(record, master, job, in_words)
+    else:
+        run_alone(record, lambda: job(None), in_words)
 
 
 def counted(count: int, what: str, several: str | None = None) -> str:
@@ -299,9 +267,3 @@ def counted(count: int, what: str, several: str | None = None) -> str:
 def as_time(ms: int) -> str:
     """Milliseconds since 1970 as a time in UTC, without a fraction if there is none."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(" ").replace("+00:00", "Z")
-
-
-def fail(text: str) -> NoReturn:
-    """Say what is wrong and exit with code 1."""
-    print(f"anabranch: {text}", file=sys.stderr)
-    raise SystemExit(1)

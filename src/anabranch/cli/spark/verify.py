@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from anabranch.cli.spark.shared import Job, counted, report, run_on_lake, session_options
+from anabranch.cli.spark.record import Check, Job, Record, Words
+from anabranch.cli.spark.shared import counted, run_on_lake, session_options
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.verify import Verified
+    from anabranch.spark.jobs.verify import Finding, Verified
 
 __all__ = ["verify"]
 
@@ -31,28 +33,52 @@ Example:
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.option("--allow-gaps", is_flag=True, help="Missing positions are no finding.")
 @session_options
-def verify(master: str, as_json: bool, lake: Path, allow_gaps: bool) -> None:
+def verify(record: Record, master: str, lake: Path, allow_gaps: bool) -> None:
     """Does a lake hold what it says it holds?"""
     from anabranch.spark.jobs.verify import verify as job  # noqa: PLC0415 - an extra
 
     def verified(spark: Any) -> Verified:
-        return job(spark, lake, allow_gaps=allow_gaps, progress=_told_of)
+        return job(spark, lake, allow_gaps=allow_gaps, progress=progress)
 
-    done = run_on_lake(lake, master, verified, as_json=as_json, in_words=_in_words)
-    raise SystemExit(1 if done.findings else 0)
+    def progress(read: int, files: int) -> None:
+        record.step(f"{read} of {files} files read", total=read)
+
+    record.unit = "files"
+    in_words = partial(_in_words, allow_gaps=allow_gaps)
+    run_on_lake(record, lake, master, verified, in_words)
 
 
-def _told_of(read: int, files: int) -> None:
-    report(f"{read} of {files} files read")
+_HOLDS: Final = {
+    "log": "the table's log can be read",
+    "missing": "every file of the log is there",
+    "unreadable": "every file can be read",
+    "altered": "files have the digests of their names",
+    "count": "files have as many entries as the log says",
+    "place": "entries are in the files of their stream and day",
+    "overlap": "no position is in two files",
+    "gap": "no position is missing",
+}
 
 
-def _in_words(done: Verified) -> str:
-    lines = [f"{each.kind} {each.where}: {each.what}" for each in done.findings]
+def _in_words(done: Verified, *, allow_gaps: bool) -> Words:
+    checks = [
+        Check(
+            what,
+            [f"{kind} {each.where}: {each.what}" for each in done.findings if each.kind == kind],
+        )
+        for kind, what in _HOLDS.items()
+        if kind != "gap" or not allow_gaps
+    ]
+    lines = []
     if done.undigested:
         lines.append(f"{counted(done.undigested, 'merged file')} without a digest")
-    lines.append(
+    last = (
         f"{counted(done.files, 'file')}, {counted(done.entries, 'entry', 'entries')}, "
         f"{counted(done.nbytes, 'byte')} read: {counted(len(done.findings), 'finding')}, "
         f"{counted(len(done.gaps), 'gap')}"
     )
-    return "\n".join(lines)
+    return Words(last, lines, checks)
+
+
+def _finding(each: Finding) -> str:
+    return f"{each.kind} {each.where}: {each.what}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.spark import shared
-from anabranch.cli.spark.shared import as_time, counted, report
+from anabranch.cli.spark.record import Check, Job, Picture, Record, Words
+from anabranch.cli.spark.shared import as_time, counted
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.windows import Step, Windowed
@@ -20,7 +21,7 @@ _GROUPING = ("size", "slide", "delay", "time", "key", "value", "kind", "unique")
 
 
 @click.command(
-    cls=shared.Job,
+    cls=Job,
     help="""Count, sum and rank the entries of STREAMS (separated by commas) by window and key.
 
 Results go to a stream (--into) or to Parquet files (--lake), each row once. A window is told when
@@ -56,9 +57,9 @@ Example:
 @click.option("--dry-run", is_flag=True, help="Count what there is, and write nothing.")
 @shared.common
 def windows(
+    record: Record,
     url: str,
     master: str,
-    as_json: bool,
     streams: str,
     percentiles: str,
     regions: str | None,
@@ -69,8 +70,8 @@ def windows(
     """Counts, sums and percentiles for each window and key."""
     from anabranch.spark.jobs.windows import Windowing  # noqa: PLC0415 - an extra
     from anabranch.spark.jobs.windows import windows as job  # noqa: PLC0415
-    from anabranch.spark.lag_plot import check_plot  # noqa: PLC0415
     from anabranch.spark.options import ReadOptions  # noqa: PLC0415
+    from anabranch.spark.plotting import check_plot  # noqa: PLC0415
     from anabranch.spark.window_plot import draw_windows  # noqa: PLC0415
 
     try:
@@ -90,39 +91,46 @@ def windows(
             Windowing(percentiles=parts, **grouping),
             url=url,
             regions=regions.split(",") if regions is not None else None,
-            progress=_tell,
+            progress=progress,
             options=options,
             **more,
         )
+
+    def progress(step: Step) -> None:
+        words = f"batch {step.batch}: {counted(step.entries, 'entry', 'entries')}, "
+        record.step(f"{words}{counted(step.windows, 'window')} closed", more=step.entries)
+
+    def draw(path: Path) -> None:
+        draw_windows(more["lake"], path, grouping["size"])
 
     def check() -> ServerOptions:
         read = {name: each for name, each in options.items() if name != "allowProducerChange"}
         return ReadOptions.parse({"url": url, "subscribe": streams, **read}).server
 
+    if more["lake"] is not None and not more["dry_run"]:
+        record.pictures.append(Picture("Windows", draw))
     follows = not (more["once"] or more["dry_run"])
-    shared.run(master, windowed, as_json=as_json, in_words=_in_words, check=check, follows=follows)
+    shared.run(record, master, windowed, _in_words, check=check, follows=follows)
     if plot is not None and not more["dry_run"]:
-        draw_windows(more["lake"], plot, grouping["size"])
+        draw(plot)
 
 
-def _in_words(done: Windowed) -> str:
+def _in_words(done: Windowed) -> Words:
     words = f"{counted(done.entries, 'entry', 'entries')} of regions {', '.join(done.regions)}"
     if done.dry_run:
-        return f"{words} are in {counted(done.windows, 'window')} by key; nothing was written"
+        return Words(
+            f"{words} are in {counted(done.windows, 'window')} by key; nothing was written"
+        )
     words += f" read, {counted(done.windows, 'window')} by key closed"
     if done.open is not None:
         words += f", {done.open:,} left open"
     if done.watermark_ms is not None:
         words += f"; closed are those that end up to {as_time(done.watermark_ms)}"
-    if done.late:
-        words += f"; {done.late:,} came too late"
-    if done.untimed:
-        words += f"; {done.untimed:,} have no time"
-    if done.starts > 1:
-        words += f"; the query was started {done.starts} times"
-    return words
-
-
-def _tell(step: Step) -> None:
-    read = counted(step.entries, "entry", "entries")
-    report(f"batch {step.batch}: {read}, {counted(step.windows, 'window')} closed")
+    starts = f"the query was started {done.starts} times"
+    found = (
+        ("no entry came too late", done.late > 0, f"{done.late:,} came too late"),
+        ("every entry has a time", done.untimed > 0, f"{done.untimed:,} have no time"),
+        ("the query was not interrupted", done.starts > 1, starts),
+    )
+    checks = [Check(what, [said] if is_so else (), fails=False) for what, is_so, said in found]
+    return Words(words, checks=checks)

@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from anabranch.spark.client import Client, connect, facts_of, stream_key, text_of
 from anabranch.spark.heads import Survey
-from anabranch.spark.lag_plot import check_plot, draw_lag
+from anabranch.spark.lag_plot import draw_lag
 from anabranch.spark.lag_sample import Sample
 from anabranch.spark.lake_files import draft_in
 from anabranch.spark.offsets import parse_id
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.plotting import check_plot
 
 __all__ = ["GroupLag", "Lagged", "lag", "sample", "table_of"]
 

@@ -1,0 +1,154 @@
+"""A page on one run of a command: one file of HTML, with its pictures in it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Final
+
+from click.core import ParameterSource
+
+from anabranch.spark.plotting import Line, Panel, colours_of, draw, span
+from anabranch.version import __version__
+
+if TYPE_CHECKING:
+    from anabranch.cli.spark.record import Check, Record
+
+__all__ = ["page_of"]
+
+_PAGE: Final = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1a1a1a; }
+h1 { font-size: 1.6rem; margin-bottom: 0; }
+h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
+  border-bottom: 1px solid #ddd; overflow-wrap: anywhere; }
+th { font-weight: 600; white-space: nowrap; }
+img { width: 100%; margin: .5rem 0; }
+p.when { color: #555; margin-top: .2rem; }
+ul { margin: 0; padding-left: 1.2rem; }
+.passed { color: #00694c; } .failed { color: #b03a00; } .noted { color: #7a5c00; }
+.passed, .failed, .noted { font-weight: 600; }
+</style>
+</head>
+<body>
+<h1>$title: <span class="$verdict">$verdict</span></h1>
+<p class="when">$when; Anabranch $version</p>
+$body
+</body>
+</html>
+""")
+
+
+def page_of(record: Record) -> str:
+    """The page; everything in it that was given is escaped, and passwords are left out."""
+    end = record.ended or record.began
+    words = record.words
+    checks = words.checks if words is not None else ()
+    failure = re.sub(r"://\S*@", "://***@", record.failure or "")
+    said = [failure] if words is None else [*words.lines, words.last]
+    parts = [
+        _section("Summary", _items(said)),
+        _section("Checks", _table(("Result", "What", "Problems"), map(_check, checks))),
+        _section("What was run", _table(("Option", "Value"), _options(record))),
+        *(_section(title, picture) for title, picture in _pictures(record)),
+        _section("Progress", _table(("Time (UTC)", "Step"), _progress(record))),
+    ]
+    return _PAGE.substitute(
+        title=escape(f"anabranch spark {record.context.info_name}"),
+        verdict="failed" if words is None or words.failed else "passed",
+        when=f"{span(record.began, end)}, {(end - record.began).total_seconds():.1f} s",
+        version=escape(__version__),
+        body="\n".join(filter(None, parts)),
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<h2>{escape(title)}</h2>\n{content}" if content else ""
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in texts) + "</ul>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells of `rows` are HTML; empty without rows."""
+    made = ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
+    return "\n".join([f"<table><tr>{head}</tr>", *made, "</table>"]) if made else ""
+
+
+def _check(check: Check) -> tuple[str, str, str]:
+    result = "passed" if not check.problems else "failed" if check.fails else "noted"
+    problems = _items(check.problems) if check.problems else ""
+    return f'<span class="{result}">{result}</span>', escape(check.what), problems
+
+
+def _options(record: Record) -> Iterator[tuple[str, str]]:
+    """What was given, and what holds without being given; no passwords."""
+    context = record.context
+    for each in context.command.params:
+        value = context.params.get(each.name or "")
+        if value in (None, (), {}, "", False):
+            continue
+        name = each.opts[0] if each.opts[0].startswith("-") else each.human_readable_name
+        source = context.get_parameter_source(each.name or "")
+        note = " (default)" if source is ParameterSource.DEFAULT else ""
+        if isinstance(value, dict):
+            value = tuple(f"{key}={text}" for key, text in value.items())
+        for one in value if isinstance(value, tuple) else (value,):
+            yield escape(name), escape(_shown(each.name or "", str(one))) + note
+
+
+def _shown(kind: str, text: str) -> str:
+    name, _, value = text.partition("=")
+    if kind == "url":
+        return _without_user(text)
+    if kind == "options" and name.lower() == "password":
+        return f"{name}=***"
+    if kind == "region_urls" or (kind == "options" and name.lower() == "url"):
+        return f"{name}={_without_user(value)}"
+    return text
+
+
+def _without_user(url: str) -> str:
+    """An address that lets somebody in, without who and by what."""
+    head, at, place = url.rpartition("@")
+    scheme, separator, _ = head.partition("://")
+    return f"{scheme}{separator}***@{place}" if separator else f"***@{place}" if at else url
+
+
+def _pictures(record: Record) -> Iterator[tuple[str, str]]:
+    counted = [each for each in record.steps if each.total is not None]
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch, "picture.svg")
+        for each in record.pictures:
+            each.draw(place)
+            yield each.title, _embedded(place, each.title)
+        if len(counted) > 1:
+            times, totals = [each.at for each in counted], [each.total for each in counted]
+            line = Line("", [record.began, *times], [0, *totals], colours_of(["1"])["1"])
+            draw(place, "Done over time", [Panel("", record.unit, [line])])
+            yield "Progress over time", _embedded(place, "What was done over time")
+
+
+def _embedded(picture: Path, title: str) -> str:
+    data = base64.b64encode(picture.read_bytes()).decode()
+    return f'<img alt="{escape(title)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _progress(record: Record) -> Iterator[tuple[str, str]]:
+    for each in record.steps:
+        yield f"{each.at:%Y-%m-%d %H:%M:%S}", escape(each.text)

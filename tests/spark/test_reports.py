@@ -1,0 +1,176 @@
+"""``--report``: a page on a run, whole in itself, and nothing in it is secret or not escaped."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch.cli.spark import command as group
+from anabranch.cli.spark.record import Record
+from anabranch.spark.plotting import Line, Panel, colours_of, draw
+from tests.spark.reading import fill
+from tests.support.servers import AnabranchServer
+
+HOSTILE = '_<script>alert(1)</script>&"$x_{$'
+VOID = {"meta", "img"}
+
+
+class Page(HTMLParser):
+    """What a reader of the page sees: cells of tables and items of lists, and pictures."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = path.read_text(encoding="utf-8")
+        self.tags: set[str] = set()
+        self.pictures: list[str] = []
+        self.rows: list[list[str]] = []
+        self.items: list[str] = []
+        self._open: list[str] = []
+        self.feed(self.text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self._open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag == "td":
+            self.rows[-1].append("")
+        elif tag == "li":
+            self.items.append("")
+        elif tag == "img":
+            source = dict(attrs)["src"] or ""
+            assert source.startswith("data:image/svg+xml;base64,")
+            picture = base64.b64decode(source.partition(",")[2]).decode()
+            assert ElementTree.fromstring(picture).tag.endswith("svg")
+            self.pictures.append(picture)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "li" in self._open:
+            self.items[-1] += data
+        if "td" in self._open:
+            self.rows[-1][-1] += data
+
+    def checks(self) -> dict[str, str]:
+        """Result of each check."""
+        found = (row for row in self.rows if row and row[0] in ("passed", "failed", "noted"))
+        return {row[1]: row[0] for row in found}
+
+
+@pytest.fixture
+def letting(ours: AnabranchServer) -> Iterator[str]:
+    """The address of a server for a user with a password."""
+    with ours.client() as client:
+        client.call("ACL", "SETUSER", "ann", "on", ">s3cret", "~*", "+@all")
+        yield f"redis://ann:s3cret@127.0.0.1:{ours.port}"
+        client.call("ACL", "DELUSER", "ann")
+
+
+def run(*words: str) -> int:
+    done = CliRunner().invoke(group, list(words))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code
+
+
+def test_a_page_has_summary_checks_options_and_pictures_and_no_secret(
+    ours: AnabranchServer, letting: str, tmp_path: Path
+) -> None:
+    fill(ours, HOSTILE, 10)
+    with ours.client() as client:
+        client.call("XGROUP", "CREATE", HOSTILE, "stuck", "0")
+        client.call("XGROUP", "CREATE", HOSTILE, "done", "$")
+    words = ["--region-urls", f'{{"eu": "{letting}", "us": "{letting}"}}', "-o", "password=s3cret"]
+    page = tmp_path / "lag.html"
+    words += ["-u", letting, "--samples", "2", "--interval", "0.01", "--report", str(page)]
+    assert run("lag", *words) == 1
+    found = Page(page)
+    assert not re.search("s3cret|ann:", found.text)
+    assert not found.tags & {"script", "b"}
+    assert '<h1>anabranch spark lag: <span class="failed">failed</span></h1>' in found.text
+    assert found.checks() == {"every group catches up at this rate": "failed"}
+    at = f"127.0.0.1:{ours.port}"
+    for row in (["-o", "password=***"], ["--region-urls", f"eu=redis://***@{at}"]):
+        assert row in found.rows
+    assert ["--samples", "2"] in found.rows
+    assert any(each.startswith(f"{HOSTILE} done at eu: lag 0") for each in found.items)
+    assert any("stuck at us: lag 10 (at most 10)" in each for each in found.items)
+    (picture,) = found.pictures
+    assert "Lag of consumer groups, 2" in picture
+    assert "_<script" not in picture
+
+
+def test_every_job_on_a_lake_has_its_page(
+    ours: AnabranchServer, letting: str, tmp_path: Path
+) -> None:
+    fill(ours, "s", 100)
+    lake = str(tmp_path / "lake")
+    page = tmp_path / "page.html"
+    words = ("--streams", "s", "-u", letting, "-o", "maxEntriesPerTrigger=30")
+    assert run("archive", lake, *words, "--report", str(page)) == 0
+    found = Page(page)
+    assert "100 entries added" in found.items[-1]
+    assert set(found.checks().values()) == {"passed"}
+    steps = [row[1] for row in found.rows if row and row[-1].startswith("batch ")]
+    assert steps[-1] == "batch 3: 10 entries, 0 left"
+    assert len(steps) == 4
+    assert len(found.pictures) == 1
+    assert run("compact", lake, "--report", str(page)) == 0
+    assert Page(page).checks() == {"files are as they were written": "passed"}
+    assert run("verify", lake, "--report", str(page)) == 0
+    assert len(Page(page).checks()) == 8
+    for each in Path(lake).glob("stream=s/*/*.parquet"):
+        each.unlink()
+    assert run("verify", lake, "--report", str(page)) == 1
+    checks = Page(page).checks()
+    assert checks["every file of the log is there"] == "failed"
+    assert checks["every file can be read"] == "passed"
+
+
+def test_a_run_that_fails_has_a_page_that_says_why(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ("--streams", "s", "-u", "redis://ann:s3cret@127.0.0.1:1", "--report", str(page))
+    assert run("archive", str(tmp_path / "lake"), *words) == 1
+    found = Page(page)
+    assert "no server at 127.0.0.1:1" in found.items[0]
+    assert 'class="failed"' in found.text
+    assert "s3cret" not in found.text
+
+
+def test_a_page_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    for name in ("page.txt", "nowhere/page.html"):
+        words = ["verify", str(tmp_path), "--report", str(tmp_path / name)]
+        done = CliRunner().invoke(group, words)
+        assert (done.exit_code, "Error: --report: " in done.stderr) == (2, True)
+
+
+def test_steps_of_a_long_run_take_little_room_and_totals_stay_true(tmp_path: Path) -> None:
+    import click
+
+    record = Record(click.Context(group))
+    for _ in range(5_000):
+        record.step("more", more=2)
+    assert len(record.steps) < 1_001
+    assert record.steps[-1].total == 10_000
+
+
+def test_a_region_has_the_same_colour_in_every_picture(tmp_path: Path) -> None:
+    few, all_ = colours_of(["us", "eu"]), colours_of(["eu", "ap", "us"])
+    assert few == {name: all_[name] for name in few}
+    numbers = colours_of(["2", "3"])
+    assert numbers == {name: colours_of(["1", "2", "3"])[name] for name in numbers}
+    assert len(set(colours_of(map(str, range(7))).values())) == 7
+    # As many as one likes, and whatever they are called.
+    lines = [Line(name, [], [], colour) for name, colour in colours_of(map(str, range(40))).items()]
+    draw(tmp_path / "a.svg", "$x_{$", [Panel("$y_{$", "entries", lines)])
