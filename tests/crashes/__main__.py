@@ -17,7 +17,7 @@ import pytest
 
 from anabranch.commands.execution import withheld
 from anabranch.commands.execution.withheld import Withheld
-from anabranch.server.durability import Durability
+from anabranch.node.durability import Durability
 from tests.crashes.life import Lives
 from tests.crashes.tracker import Violation
 

@@ -10,18 +10,19 @@ import asyncio
 import random
 import selectors
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
 
 from anabranch.config.settings import Settings
-from anabranch.server import app
 from anabranch.server.admission import Kind
 from anabranch.server.app import Server
+from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
+from anabranch.server.driver import LoopDriver
 from anabranch.server.gossip import Gossip
-from anabranch.simulator.disk import MemoryStorage
+from anabranch.simulator.disk import MemoryPlace, MemoryStorage
+from anabranch.simulator.driver import SimulatedWorker
 
 __all__ = ["VirtualLoop", "Wire", "World"]
 
@@ -74,53 +75,14 @@ class _Clock:
         self._loop.now_s += seconds
 
 
-class _Later(Future[None]):
-    """Work that is done when its time has come, or when somebody waits for it."""
-
-    def __init__(self, pool: _Pool, work: Callable[[], None]) -> None:
-        super().__init__()
-        self._pool = pool
-        self._work = work
-
-    def do(self) -> None:
-        try:
-            self._work()
-        except BaseException as problem:
-            self.set_exception(problem)
-        else:
-            self.set_result(None)
-
-    def result(self, timeout: float | None = None) -> None:
-        self._pool.do_until(self)
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._pool.do_until(self)
-        return super().exception(timeout)
-
-
-class _Pool:
-    """Stands for a thread: what it is given is done some time later, in order."""
+class _Driver(LoopDriver):
+    """Time of the loop, and work that takes as long as chance will have it."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._queue: list[_Later] = []
 
-    def submit(self, work: Callable[..., None], *args: Any) -> Future[None]:
-        later = _Later(self, lambda: work(*args))
-        self._queue.append(later)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._chance.choice(SYNCS_S), self.do_until, later)
-        return later
-
-    def do_until(self, last: _Later) -> None:
-        """All up to this one."""
-        while last in self._queue:
-            self._queue.pop(0).do()
-
-    def shutdown(self, **_how: bool) -> None:
-        while self._queue:
-            self._queue.pop(0).do()
+    def worker(self, name: str) -> SimulatedWorker:
+        return SimulatedWorker(lambda over: self.call_later(self._chance.choice(SYNCS_S), over))
 
 
 class Wire(asyncio.Transport):
@@ -182,17 +144,13 @@ class World:
     async def start(self) -> None:
         """Recover what the disk holds; in the virtual loop."""
         loop = cast("VirtualLoop", asyncio.get_running_loop())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(app, "RealClock", lambda: _Clock(loop, self._chance))
-            self.server = Server(Settings(port=0, **self._settings))
-        await self._start_server()
-
-    async def _start_server(self) -> None:
-        server: Any = self.server
-        server.persistence._storage = self.disk
-        server.durability._executor = _Pool(self._chance)
-        server.persistence.snapshots._executor = _Pool(self._chance)
-        server.listeners.open = _nobody_listens
+        self.server = server = Server(
+            Settings(port=0, **self._settings),
+            clock=cast("RealClock", _Clock(loop, self._chance)),
+            place=MemoryPlace(self.disk),
+            driver=_Driver(self._chance),
+        )
+        server.listeners.open = _nobody_listens  # type: ignore[method-assign]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Gossip, "open", _nobody_listens)
             await server.start()

@@ -25,6 +25,7 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
+from anabranch.node.lifetime import Lifetime
 from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
@@ -33,7 +34,6 @@ from anabranch.replication.greeting import Greeter
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
-from anabranch.server.lifetime import Lifetime
 from anabranch.simulator import process
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import imaging, joining, regional_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import hiredis
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from anabranch.config.settings import Settings
 from anabranch.server.app import Server
 from anabranch.server.stop import orderly_stop
-from anabranch.simulator.disk import MemoryStorage
+from anabranch.simulator.disk import MemoryPlace, MemoryStorage
 from tests.support.gated_storage import GatedStorage
 from tests.support.kept_life import recovered
 from tests.support.recorder import everything_in
@@ -103,9 +103,9 @@ class World:
                 appendfsync=appendfsync,
                 enable_debug_command="yes",
                 **settings,
-            )
+            ),
+            place=MemoryPlace(self.disk),
         )
-        self.server.persistence._storage = cast(Any, self.disk)
         await self.server.start()
 
     async def stop(self) -> None:

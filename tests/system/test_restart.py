@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.server import persistence
+from anabranch.node import persistence
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, server_in
 from tests.support.wire import RespClient
@@ -418,6 +418,7 @@ async def test_a_long_recovery_reports_its_progress(
 ) -> None:
     from anabranch.config.settings import Settings
     from anabranch.server.app import Server
+    from anabranch.simulator.disk import MemoryPlace, MemoryStorage
     from tests.support.kept_life import KeptLife
 
     life = KeptLife(segment_bytes=500)
@@ -425,8 +426,8 @@ async def test_a_long_recovery_reports_its_progress(
         life.run(f"SET k {number}")
     monkeypatch.setattr(persistence, "PROGRESS_S", 0.0)
     caplog.set_level("INFO", "anabranch")
-    server = Server(Settings(port=0, dir=str(tmp_path)))
-    server.persistence._storage = life.storage  # type: ignore[assignment]
+    assert isinstance(life.storage, MemoryStorage)
+    server = Server(Settings(port=0, dir=str(tmp_path)), place=MemoryPlace(life.storage))
     server.persistence.start()
     server.persistence.close()
     reports = [

@@ -12,10 +12,10 @@ import click
 from anabranch.cli.inspect_files import Failed, Progress
 from anabranch.cli.inspect_values import as_json, when
 from anabranch.errors import ConfigError
+from anabranch.node.lifetime import forget_life
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import Repair, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory
-from anabranch.server.lifetime import forget_life
 
 __all__ = ["locked", "write_log"]
 

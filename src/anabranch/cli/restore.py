@@ -8,9 +8,9 @@ import click
 
 from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
 from anabranch.cli.inspect_write import locked
+from anabranch.node.lifetime import forget_life
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
-from anabranch.server.lifetime import forget_life
 
 __all__ = ["command"]
 

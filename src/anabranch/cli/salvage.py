@@ -25,8 +25,8 @@ from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Replica, includes, origin_of, region_of
+from anabranch.node.identity import identity_in, set_back_noted
 from anabranch.server.app import Server
-from anabranch.server.identity import identity_in, set_back_noted
 from anabranch.server.logs import close_logs, open_logs
 from anabranch.server.stop import orderly_stop
 from anabranch.stream.numbering import spans_behind
@@ -260,7 +260,7 @@ def _add(server: Server, place: Key, entries: list[Entry]) -> None:
             list(range(0, len(entries), node)),
         )
     )
-    server.end_turn()
+    server.node.end_turn()
 
 
 def _is_safe(server: Server, region: int) -> bool:

@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.region.region import Region
+from anabranch.node.identity import recall
+from anabranch.node.node import Node
 from anabranch.server import clients, process
 from anabranch.server.admission import Admission
 from anabranch.server.availability import Availability
 from anabranch.server.buffers import Buffers
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
-from anabranch.server.disk import Directory
+from anabranch.server.disk import DataDirectory, Directory
+from anabranch.server.driver import LoopDriver
 from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
-from anabranch.server.identity import recall
 from anabranch.server.listener import Listeners, keep_alive
 from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
-from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 from anabranch.server.stop import install_signal_handlers, orderly_stop
 from anabranch.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from anabranch.config.load import Loaded
     from anabranch.config.settings import Settings
+    from anabranch.node.driver import Driver, Place
+    from anabranch.region.region import Region
 
 __all__ = ["Server", "run_server"]
 
@@ -59,20 +59,26 @@ class Server:
         loop_name: str = "asyncio",
         clock: RealClock | None = None,
         chance: random.Random | None = None,
-        open_directory: Callable[[Path], Directory] = Directory,
+        place: Place | None = None,
+        driver: Driver | None = None,
     ) -> None:
-        """Time, chance and disk are the system's, if none are given."""
+        """Time, chance, disk and threads are the system's, if none are given."""
         self.settings = settings
         self.config_file = config_file
         self.loop_name = loop_name
         self.clock = clock or RealClock()
-        self.open_directory = open_directory
         self.host = ServerHost(self, chance or random.SystemRandom())
-        self.region = Region(settings, self.clock, self.host)
+        driver = driver or LoopDriver()
+        place = place or DataDirectory(settings)
+        self.node = Node(settings, self.clock, self.host, driver, place)
+        self.region = self.node.region
         self.admission = Admission()
-        self.persistence = Persistence(self)
-        self.durability = self.persistence.durability
-        self.regions = None if self.region.replica is None else Regions(self)
+        self.persistence = self.node.persistence
+        self.durability = self.node.durability
+        self.regions: Regions | None = None
+        if self.region.replica is not None:
+            self.regions = Regions(self, self.region, self.durability, driver)
+            self.node.take_part(self.regions)
         self.connections: set[ClientConnection] = set()
         self.all_closed = asyncio.Event()
         self.all_closed.set()
@@ -85,8 +91,6 @@ class Server:
         self._strangers = clients.Strangers()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms: int | None = None  # what the timer is set to
         self.buffers = Buffers(self.connections)
         self.buffers.others.append(self.durability.unwritten_bytes)
         self.region.dispatcher.used_memory = self._used_memory
@@ -120,9 +124,9 @@ class Server:
 
     def stop_timers(self) -> None:
         """No background work any more."""
-        for timer in (self._cron, self._timer):
-            if timer is not None:
-                timer.cancel()
+        if self._cron is not None:
+            self._cron.cancel()
+        self.node.stop_timer()
 
     # -- connections --------------------------------------------------------------------------
 
@@ -156,7 +160,7 @@ class Server:
         self.connections.discard(connection)
         if not self.connections:
             self.all_closed.set()
-        self.end_turn()
+        self.node.end_turn()
 
     def output_limit_exceeded(self, connection: ClientConnection) -> bool:
         """Whether a client that does not read must be closed (it is logged here)."""
@@ -183,82 +187,17 @@ class Server:
 
     # -- turns and time -----------------------------------------------------------------------
 
-    def end_turn(self) -> None:
-        """After requests of a connection: others may have got something, or wait anew."""
-        if self.region.channels.pending:
-            self.flush_pending()
-        self.durability.end_turn()
-        if self.region.next_timer_ms() != self._timer_ms:
-            self.rearm()
-
     def _ask_for_turn(self) -> None:
-        asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        """Another turn for what did not fit into the one before."""
-        self.region.scheduler.run_turn()
-        self.end_turn()
-        # Before the sockets are read again: a client that has sent its last byte gets its replies.
-        self.durability.commit()
-
-    def flush_pending(self) -> None:
-        """Write out what sessions got from others' requests, as far as the slice of time goes."""
-        if self._flush_some():
-            self.region.scheduler.add(self._flush_some, first=True)
-
-    def _flush_some(self) -> bool:
-        """Write until the slice is over; whether some are left."""
-        pending = self.region.channels.pending
-        is_over = self.region.scheduler.is_over
-        while pending:
-            session = next(iter(pending))
-            del pending[session]
-            connection = session.connection
-            if connection is not None:
-                if connection.has_more and not session.stalled:
-                    connection.go_on_later()
-                connection.flush()
-            if pending and is_over():
-                return True
-        return False
-
-    def rearm(self) -> None:
-        """Set the timer to the next deadline of a blocked command."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_ms = due_ms = self.region.next_timer_ms()
-        if due_ms is not None:
-            loop = asyncio.get_running_loop()
-            delay_ms = max(due_ms - self._now_ms(), 0)
-            self._timer = loop.call_later(delay_ms / 1000 + 0.0005, self._deadline)
-
-    def look_at_time(self) -> None:
-        """Time has passed: see what is due, and when the next thing will be."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._deadline()
-
-    def _deadline(self) -> None:
-        self._timer = self._timer_ms = None
-        began_ns = self.region.scheduler.begin()
-        self.region.tick()
-        self.flush_pending()
-        self.region.scheduler.end(began_ns)
-        self.durability.end_turn()
-        self.rearm()
+        asyncio.get_running_loop().call_soon(self.node.run_turn)
 
     def _tick(self) -> None:
         """Background work, ``hz`` times a second."""
         settings = self.settings
-        region = self.region
         now_ms = self._now_ms()
         loop = asyncio.get_running_loop()
         self._cron = loop.call_later(1 / min(max(settings.hz, 1), HZ_MAX), self._tick)
-        began_ns = region.scheduler.begin()
-        region.tick()
-        region.scheduler.end(began_ns)
-        region.sample_rates(now_ms)
+        self.node.tick()
+        self.region.sample_rates(now_ms)
         self._sample_memory()
         if settings.timeout:
             for connection in clients.idle(self.connections, now_ms, settings.timeout):
@@ -269,11 +208,7 @@ class Server:
         for connection in self._limits.overdue(now_ms):
             if self.output_limit_exceeded(connection):
                 connection.transport.abort()
-        self.flush_pending()
-        self.durability.end_turn()
-        self.persistence.tick()
         self.heap.tick()
-        self.rearm()
 
     def _now_ms(self) -> int:
         return self.clock.now_us() // 1000
@@ -320,7 +255,7 @@ def run_server(loaded: Loaded) -> int:
     settings = loaded.settings
     process.enter_directory(settings.dir)
     settings.dir = str(Path.cwd())
-    recall(loaded)
+    recall(loaded, Directory(Path(settings.dir) / settings.appenddirname))
     open_logs(settings)
     try:
         _announce(loaded)

@@ -59,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, server: Server, place: Place) -> None:
         self._server = server
         self._place = place
+        self._node = server.node
         self._region = server.region
         self._durability = server.durability
         self._parser: RequestParser
@@ -122,7 +123,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush()
         if session.backlog or self._unread:
             self._see_what_is_left()
-        self._server.end_turn()
+        self._node.end_turn()
         if is_large:  # what little the others take is not worth two readings of the clock
             scheduler.end(began_ns)
 
@@ -372,6 +373,10 @@ class ClientConnection(asyncio.Protocol):
                 self.close()
             elif not self._reading:
                 self._go_on_reading()
+
+    def cut_off(self) -> None:
+        """Disconnect without another word."""
+        self.transport.abort()
 
     def finish(self) -> None:
         """Close once the requests that have come are answered, but for those that block."""

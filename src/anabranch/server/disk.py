@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
 from anabranch.oplog.storage import LogFile, PatchFile
 
-__all__ = ["Directory", "lock_directory"]
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+
+__all__ = ["DataDirectory", "Directory", "lock_directory"]
 
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32
@@ -110,6 +114,43 @@ class Directory:
     def shown(self, name: str) -> str:
         """See :class:`Storage`."""
         return str(self.path / name)
+
+
+class DataDirectory:
+    """A :class:`anabranch.node.driver.Place`: what the settings name, locked while it is used."""
+
+    def __init__(
+        self, settings: Settings, open_directory: Callable[[Path], Directory] = Directory
+    ) -> None:
+        self._settings = settings
+        self._open_directory = open_directory
+        self._lock: IO[bytes] | None = None
+
+    @property
+    def _path(self) -> Path:
+        return Path(self._settings.dir) / self._settings.appenddirname
+
+    @property
+    def shown(self) -> str:
+        """See :class:`Place`."""
+        return str(self._path)
+
+    def is_there(self) -> bool:
+        """See :class:`Place`."""
+        return self._path.is_dir()
+
+    def open(self) -> Directory:
+        """See :class:`Place`."""
+        self._lock = lock_directory(self._path)
+        directory = self._open_directory(self._path)
+        directory.lock = self._lock
+        return directory
+
+    def close(self) -> None:
+        """See :class:`Place`."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
 
 def has_name(status: os.stat_result, path: str) -> bool:

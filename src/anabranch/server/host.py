@@ -16,11 +16,11 @@ from anabranch.errors import CommandError, ConfigError
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.open_ports import warn_of_gossip
-from anabranch.server.persistence import Persistence
 from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.node.persistence import Persistence
     from anabranch.server.app import Server
 
 __all__ = ["ServerHost"]

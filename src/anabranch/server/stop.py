@@ -56,7 +56,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     if server.regions is not None:
         server.regions.stop()
     while server.region.channels.pending:
-        server.flush_pending()
+        server.node.flush_pending()
     _settle(server)
     for connection in list(server.connections):
         connection.finish()

@@ -14,7 +14,7 @@ import os
 import random
 from dataclasses import dataclass
 
-__all__ = ["Fault", "MemoryStorage"]
+__all__ = ["Fault", "MemoryPlace", "MemoryStorage"]
 
 
 @dataclass
@@ -292,3 +292,23 @@ class MemoryStorage:
         )
         left.holes = sum(each.holes for each in names.values())
         return left
+
+
+class MemoryPlace:
+    """See :class:`anabranch.node.driver.Place`: a disk in memory."""
+
+    shown = "disk"
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    def is_there(self) -> bool:
+        """See :class:`Place`."""
+        return True
+
+    def open(self) -> MemoryStorage:
+        """See :class:`Place`."""
+        return self._storage
+
+    def close(self) -> None:
+        """See :class:`Place`."""

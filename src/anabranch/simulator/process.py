@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hiredis
 
 from anabranch.keyspace.replica import epoch_of
+from anabranch.node.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import Recovery, recover
@@ -23,7 +24,6 @@ from anabranch.region.turn import Turn
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.local import RegionLocal, joined_at
 from anabranch.replication.replicator import Replicator
-from anabranch.server.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.simulator import looking
 from anabranch.simulator.host import SimulatedHost
 from anabranch.simulator.journal import SimulatedJournal

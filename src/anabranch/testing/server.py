@@ -19,6 +19,7 @@ from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
 from anabranch.errors import CommandError
 from anabranch.server.app import Server as LiveServer
+from anabranch.server.disk import DataDirectory
 from anabranch.server.listener import bind_free_port
 from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
@@ -111,7 +112,7 @@ class Server:
             loop_name=loop_name,
             clock=self.clock,
             chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
-            open_directory=self.disk.open_directory,
+            place=DataDirectory(settings, self.disk.open_directory),
         )
         watcher = live.region.open_session(OURSELVES, OURSELVES)
         watcher.outbox = self._seen  # type: ignore[assignment]
@@ -316,7 +317,7 @@ class Server:
 
     def _look_at_time(self) -> None:
         with suppress(RuntimeError):  # it is not running
-            self.call(LiveServer.look_at_time)
+            self.call(lambda live: live.node.look_at_time())
 
     # -- looking inside -----------------------------------------------------------------------
 
@@ -396,7 +397,7 @@ def _execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) ->
         reply = reader.gets() if session.outbox else CommandFailedError("it would wait")
     finally:
         region.close_session(session)
-        live.end_turn()
+        live.node.end_turn()
     if isinstance(reply, Exception):
         raise CommandFailedError(f"{' '.join(map(str, words))}: {reply}")
     return reply

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from weakref import ReferenceType, ref
 
 import pytest
@@ -24,6 +24,7 @@ from anabranch.server.app import Server
 from anabranch.server.connection import ClientConnection
 from anabranch.server.loop import loop_factory
 from anabranch.server.stop import orderly_stop
+from anabranch.simulator.disk import MemoryPlace
 from tests.support import region_certificates
 from tests.support.gated_storage import GatedStorage
 from tests.support.servers import free_port
@@ -102,9 +103,10 @@ def run(
     """Run a test beside a server in one event loop."""
 
     async def both() -> None:
-        server = Server(Settings(unixsocket=str(directory / "socket"), **settings))
-        if disk is not None:
-            server.persistence._storage = cast(Any, disk)
+        server = Server(
+            Settings(unixsocket=str(directory / "socket"), **settings),
+            place=None if disk is None else MemoryPlace(disk),
+        )
         await server.start()
         try:
             await test(server)

@@ -18,12 +18,13 @@ import hiredis
 import pytest
 
 from anabranch.effects import kinds
+from anabranch.node import durability, persistence
 from anabranch.oplog.batch import effects_in
 from anabranch.oplog.log import SyncFailedError
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.segment import first_position_of, turns_in
 from anabranch.oplog.snapshot import position_of
-from anabranch.server import connection, durability, persistence
+from anabranch.server import connection
 from anabranch.server.stop import orderly_stop
 from anabranch.simulator.disk import Fault
 from tests.support.embedded import World, turns, until

@@ -1,4 +1,4 @@
-"""What a server keeps on disk: recovery at the start, the log, snapshots, and when which is due.
+"""What a process keeps on disk: recovery at the start, the log, snapshots, and when which is due.
 
 ::
 
@@ -13,12 +13,12 @@ written, when asked for, by save points, and by SHUTDOWN SAVE.
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import CommandError, ConfigError
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.node.durability import Durability
+from anabranch.node.snapshots import Snapshots
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.manifest import ManifestFile
@@ -26,13 +26,12 @@ from anabranch.oplog.recovery import Recovery, recover
 from anabranch.oplog.segment import first_position_of
 from anabranch.oplog.snapshot import Contents, position_of
 from anabranch.region.turn import Turn
-from anabranch.server.disk import Directory, lock_directory
-from anabranch.server.durability import Durability
-from anabranch.server.logs import emit
-from anabranch.server.snapshots import Snapshots
 
 if TYPE_CHECKING:
-    from anabranch.server.app import Server
+    from anabranch.node.driver import Driver, Place
+    from anabranch.node.exchange import Exchange
+    from anabranch.oplog.storage import Storage
+    from anabranch.region.region import Region
 
 __all__ = ["Persistence"]
 
@@ -52,18 +51,20 @@ _REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in pro
 
 
 class Persistence:
-    """The directory of one server, and all that is done with it."""
+    """The directory of one process, and all that is done with it."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._settings = server.settings
-        self._region = server.region
-        self.durability = Durability(server, self._region.waking.safer)
-        self.snapshots = Snapshots(self._region, self._snapshot_finished)
-        self._lock: IO[bytes] | None = None
-        self._storage: Directory | None = None
+    def __init__(self, region: Region, driver: Driver, place: Place) -> None:
+        self._region = region
+        self._settings = region.settings
+        self._driver = driver
+        self._place = place
+        self.durability = Durability(region, driver)
+        self.snapshots = Snapshots(region, driver, self._snapshot_finished)
+        self.exchange: Exchange | None = None
+        """The other regions, if there are any."""
+        self._storage: Storage | None = None
         self._manifest: ManifestFile | None = None
-        self._turn = Turn(server.region.replica)
+        self._turn = Turn(region.replica)
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
         self._retired_at = 0.0  # when files of the log were last looked at that may go
@@ -82,19 +83,17 @@ class Persistence:
         settings = self._settings
         if settings.region_id and not settings.appendonly:
             raise ConfigError(LOG_NEEDED)
-        path = self._path()
-        if not settings.appendonly and not path.is_dir():
+        if not settings.appendonly and not self._place.is_there():
             return
-        storage = self._open(path)
-        loop = asyncio.get_running_loop()
-        began = reported = loop.time()
+        storage = self._open()
+        began = reported = self._driver.now_s()
         report = Recovery()
         try:
             for report in recover(storage, self._region.keyspace):
-                now = loop.time()
+                now = self._driver.now_s()
                 if now - reported >= PROGRESS_S:
                     reported = now
-                    emit(
+                    self._log(
                         "info",
                         "recovery.progress",
                         percent=100 * report.bytes_done // max(report.bytes_total, 1),
@@ -103,23 +102,22 @@ class Persistence:
                     )
         except OSError as problem:
             raise LogError(
-                f"cannot read {problem.filename or path}: {problem.strerror}. Nothing was changed"
+                f"cannot read {problem.filename or self._place.shown}: {problem.strerror}. "
+                "Nothing was changed"
             ) from None
-        self._recovered(report, loop.time() - began)
+        self._recovered(report, self._driver.now_s() - began)
         if settings.appendonly:
             self._start_log(storage, report)
 
-    def _path(self) -> Path:
-        return Path(self._settings.dir) / self._settings.appenddirname
-
-    def _open(self, path: Path) -> Directory:
+    def _open(self) -> Storage:
         if self._storage is None:
-            self._lock = lock_directory(path)
-            self._storage = self._server.open_directory(path)
-            self._storage.lock = self._lock
+            self._storage = self._place.open()
         if self._manifest is None:
             self._manifest = ManifestFile(self._storage)
         return self._storage
+
+    def _log(self, level: str, event: str, **facts: object) -> None:
+        self._region.host.log(level, event, **facts)
 
     def _recovered(self, report: Recovery, seconds: float) -> None:
         self.recovered = report
@@ -132,7 +130,7 @@ class Persistence:
         if report.snapshot is not None and self._storage is not None:
             self.snapshots.size = self._storage.size(report.snapshot)
         if report.cut is not None:
-            emit(
+            self._log(
                 "warning",
                 "oplog.tail_cut",
                 file=report.cut.name,
@@ -142,7 +140,7 @@ class Persistence:
                 note="the server stopped before this was known to be on the disk",
             )
         if report.end:
-            emit(
+            self._log(
                 "info",
                 "recovery.done",
                 keys=sum(len(each.values) for each in self._region.keyspace.databases),
@@ -152,7 +150,7 @@ class Persistence:
                 seconds=round(seconds, 3),
             )
 
-    def _start_log(self, storage: Directory, report: Recovery) -> None:
+    def _start_log(self, storage: Storage, report: Recovery) -> None:
         log = OpLog(
             storage,
             report.segments,
@@ -165,24 +163,21 @@ class Persistence:
             log.secure()
         except OSError as problem:
             raise LogError(
-                f"cannot sync {self._path()}: {problem.strerror}. Look at the disk first; nothing "
-                "was changed"
+                f"cannot sync {self._place.shown}: {problem.strerror}. Look at the disk first; "
+                "nothing was changed"
             ) from None
         self.durability.start(log, self._turn)
-        regions = self._server.regions
-        if regions is not None:
+        if self.exchange is not None:
             try:
-                regions.open(storage, log, was_cut=report.cut is not None)
+                self.exchange.open(storage, log, was_cut=report.cut is not None)
             except OSError as problem:
-                raise LogError(f"cannot write to {self._path()}: {problem.strerror}") from None
+                raise LogError(f"cannot write to {self._place.shown}: {problem.strerror}") from None
 
     def close(self) -> None:
         """Let go of the directory; what had to be kept was settled before."""
         self.snapshots.close()
         self.durability.close()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._place.close()
 
     # -- snapshots ----------------------------------------------------------------------------
 
@@ -201,7 +196,7 @@ class Persistence:
             self._turn.region,
             self._turn.epoch,
             self._turn.next_number,
-            self._server.clock.now_us() // 1000,
+            self._region.clock.now_us() // 1000,
         )
 
     def save(self) -> None:
@@ -209,10 +204,10 @@ class Persistence:
         if self.snapshots.in_progress:
             raise CommandError(_IN_PROGRESS)
         try:
-            storage = self._open(self._path())
+            storage = self._open()
             self.snapshots.save(storage, self._contents())
         except (OSError, ConfigError) as problem:
-            emit("error", "snapshot.failed", reason=str(problem))
+            self._log("error", "snapshot.failed", reason=str(problem))
             raise CommandError("ERR") from None
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
@@ -231,9 +226,9 @@ class Persistence:
             self._scheduled = True
             return False
         try:
-            self.snapshots.begin(self._open(self._path()), self._contents())
+            self.snapshots.begin(self._open(), self._contents())
         except (OSError, ConfigError) as problem:
-            emit("error", "snapshot.failed", reason=str(problem))
+            self._log("error", "snapshot.failed", reason=str(problem))
             raise CommandError(
                 "ERR Background save failed to start. Please check the server logs for more "
                 "information"
@@ -258,14 +253,14 @@ class Persistence:
                     storage.remove(name)
             if self.durability.log is not None:
                 self.durability.log.retire(position)
-                if self._server.regions is not None:
-                    self._server.regions.forget_states(position)
+                if self.exchange is not None:
+                    self.exchange.forget_states(position)
             elif position >= self._end:  # else it is from before the log was turned off
                 for name in storage.names():
                     if first_position_of(name) is not None:
                         storage.remove(name)
         except OSError as problem:
-            emit("warning", "oplog.retire_failed", reason=problem.strerror)
+            self._log("warning", "oplog.retire_failed", reason=problem.strerror)
         self._rewriting = False
 
     def retire(self) -> None:
@@ -274,21 +269,21 @@ class Persistence:
             try:
                 self.durability.log.retire(self._covered)
             except OSError as problem:
-                emit("warning", "oplog.retire_failed", reason=problem.strerror)
+                self._log("warning", "oplog.retire_failed", reason=problem.strerror)
 
     def tick(self) -> None:
         """Some times a second: sync, note how far the log is, take a snapshot if one is due."""
         self.durability.tick()
         if self.durability.log is not None:
             self.durability.log.tick()
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._retired_at >= RETIRE_EVERY_S:
-            self._retired_at = loop.time()
+        now_s = self._driver.now_s()
+        if now_s - self._retired_at >= RETIRE_EVERY_S:
+            self._retired_at = now_s
             self.retire()
         snapshots = self.snapshots
         if snapshots.in_progress:
             return
-        if not snapshots.last_ok and loop.time() - snapshots.failed_at < RETRY_SNAPSHOT_S:
+        if not snapshots.last_ok and now_s - snapshots.failed_at < RETRY_SNAPSHOT_S:
             return
         if self._scheduled or self._is_due():
             self._scheduled = False
@@ -296,7 +291,7 @@ class Persistence:
                 self.begin_save()
             except CommandError:
                 snapshots.last_ok = False
-                snapshots.failed_at = loop.time()
+                snapshots.failed_at = now_s
 
     def _is_due(self) -> bool:
         settings = self._settings
@@ -310,7 +305,7 @@ class Persistence:
         changes = self._region.context.changes
         if not settings.save or not changes:
             return False
-        since_s = (self._server.clock.now_us() // 1000 - self._last_save_ms()) / 1000
+        since_s = (self._region.clock.now_us() // 1000 - self._last_save_ms()) / 1000
         words = settings.save.split()
         return any(
             changes >= int(least) and since_s >= int(seconds)
@@ -348,7 +343,7 @@ class Persistence:
 
     def reload(self, *, save: bool) -> None:
         """DEBUG RELOAD and LOADAOF: forget everything, and recover it from the disk."""
-        if self._server.regions is not None:
+        if self.exchange is not None:
             raise CommandError("ERR a region cannot forget what others know of it: restart it")
         if save:
             self.save()
@@ -360,21 +355,21 @@ class Persistence:
             keyspace = Keyspace(len(self._region.keyspace.databases))
             *_, report = recover(storage, keyspace)
         except (OSError, LogError) as problem:
-            emit("error", "reload.failed", reason=str(problem))
+            self._log("error", "reload.failed", reason=str(problem))
             raise CommandError(
                 "ERR Error trying to load the RDB dump, check server logs."
             ) from None
-        emit("info", "reload.done", snapshot=report.snapshot or "none", effects=report.effects)
+        self._log("info", "reload.done", snapshot=report.snapshot or "none", effects=report.effects)
         self._region.replace_contents(keyspace)
 
     def switch(self, *, on: bool) -> None:
         """CONFIG SET appendonly: raises :class:`ConfigError`, and nothing has changed then."""
-        if self._server.regions is not None and not on:
+        if self.exchange is not None and not on:
             raise ConfigError(LOG_NEEDED)
         if on == self.is_logging:
             return
         try:
-            storage = self._open(self._path())
+            storage = self._open()
             if on:
                 # The log begins with a snapshot of what there is, or it would lack its beginning.
                 self.snapshots.save(storage, self._contents())
@@ -392,7 +387,7 @@ class Persistence:
                 self._end = self.durability.mark
                 self.durability.stop()
         except OSError as problem:
-            raise ConfigError(f"cannot use {self._path()}: {problem.strerror}") from None
+            raise ConfigError(f"cannot use {self._place.shown}: {problem.strerror}") from None
 
     def segments_changed(self) -> None:
         """``oplog-segment-bytes`` is another one: it holds from the next file on."""

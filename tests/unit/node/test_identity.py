@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.server.identity import forget_newcomer, is_newcomer, note_newcomer
+from anabranch.node.identity import forget_newcomer, is_newcomer, note_newcomer
 from anabranch.simulator.disk import MemoryStorage
 
 

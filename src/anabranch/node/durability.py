@@ -23,24 +23,21 @@ wait for it are disconnected, because nothing that could be said to them would b
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.commands.execution.withheld import Withheld
 from anabranch.effects.touched import Touched, is_ageing
+from anabranch.node.held_replies import HeldReplies
 from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
-from anabranch.server.held_replies import HeldReplies
-from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
+    from anabranch.node.driver import Client, Driver, Job, Timer
     from anabranch.oplog.log import OpLog, Sync
+    from anabranch.region.region import Region
     from anabranch.region.turn import Turn
-    from anabranch.server.app import Server
-    from anabranch.server.connection import ClientConnection
 
 __all__ = ["Durability"]
 
@@ -61,11 +58,11 @@ MANY_EFFECTS: Final = 128
 
 
 class Durability:
-    """The log of one server, and the replies that wait for it. Off until :meth:`start`."""
+    """The log of one process, and the replies that wait for it. Off until :meth:`start`."""
 
-    def __init__(self, server: Server, on_synced: Callable[[], None]) -> None:
-        self._server = server
-        self._on_synced = on_synced
+    def __init__(self, region: Region, driver: Driver) -> None:
+        self._region = region
+        self._driver = driver
         self.log: OpLog | None = None
         self.turn: Turn | None = None
         self._notes: SyncNotes
@@ -81,15 +78,17 @@ class Durability:
         """Hears of the batches of every turn, and of the position at which they will stand."""
         self.on_progress: Callable[[], None] | None = None
         """Hears when more is written, or on the disk."""
+        self.on_answers: Callable[[], None] = self.end_turn
+        """Called when sessions that waited for a sync have got something to write."""
         self.delayed_syncs = 0
         self.last_sync_s = 0.0
-        self._executor = ThreadPoolExecutor(1, "oplog-sync")
+        self._worker = driver.worker("oplog-sync")
         self._unwritten = b""
         self._held = HeldReplies()
         self._holding = False  # something written is not safe enough to be answered
         self._ending = False  # the end of the turn is scheduled
-        self._retry: asyncio.TimerHandle | None = None
-        self._syncing: tuple[Sync, Future[None]] | None = None
+        self._retry: Timer | None = None
+        self._syncing: tuple[Sync, Job] | None = None
         self._sync_began = 0.0
         self._logged_at = -LOG_EVERY_S
 
@@ -99,13 +98,13 @@ class Durability:
         """From now on effects are recorded."""
         self.log = log
         self.turn = turn
-        self._notes = SyncNotes(log, self._now)
+        self._notes = SyncNotes(log, self._driver.now_s)
         self._unsafe = UnsafeEffects(log)
-        self._server.region.effects.record = turn.effects.append
+        self._region.effects.record = turn.effects.append
 
     def stop(self) -> None:
         """Record nothing any more; what is recorded was settled before."""
-        self._server.region.effects.record = None
+        self._region.effects.record = None
         if self.log is not None:
             self.log.close()
         self.log = None
@@ -124,7 +123,7 @@ class Durability:
         self.stop()
         if self._retry is not None:
             self._retry.cancel()
-        self._executor.shutdown(wait=True)
+        self._worker.close()
 
     # -- positions ----------------------------------------------------------------------------
 
@@ -163,20 +162,20 @@ class Durability:
         turn = self.turn
         return turn is not None and bool(turn.effects)
 
-    def hold(self, connection: ClientConnection, parts: list[bytes]) -> None:
+    def hold(self, client: Client, parts: list[bytes]) -> None:
         """Keep replies until what happened before them is safe."""
-        if self.trouble is not None and self._may_pass(connection):
-            connection.release(parts)
+        if self.trouble is not None and self._may_pass(client):
+            client.release(parts)
         else:
             in_turn = self.turn is not None and self.turn.effects
-            self._held.hold(None if in_turn else self.mark, connection, parts)
+            self._held.hold(None if in_turn else self.mark, client, parts)
 
-    def _may_pass(self, connection: ClientConnection) -> bool:
+    def _may_pass(self, client: Client) -> bool:
         """Whether replies go out although the disk is in trouble: reads of who does not wait.
 
         They tell of nothing that is not safe: such reads were refused (:attr:`withheld`).
         """
-        if connection.waits_for_older:
+        if client.waits_for_older:
             return False
         return self.turn is None or all(map(is_ageing, self.turn.effects))
 
@@ -194,7 +193,7 @@ class Durability:
             self.commit()
         elif not self._ending:
             self._ending = True
-            asyncio.get_running_loop().call_soon(self.commit)
+            self._driver.call_soon(self.commit)
 
     def commit(self) -> None:
         """Write what was recorded, and what could not be written before."""
@@ -211,8 +210,8 @@ class Durability:
         """Write what was recorded, behind what waits already."""
         if turn.effects:
             batches = turn.take_batches(
-                self._server.clock.now_us() // 1000,
-                compress=self._server.settings.oplog_compression,
+                self._region.clock.now_us() // 1000,
+                compress=self._region.settings.oplog_compression,
             )
             if self.on_taken is not None:
                 self.on_taken(batches, log.end + len(self._unwritten))
@@ -232,7 +231,7 @@ class Durability:
         self._unwritten = self._unwritten + data if self._unwritten else data
         if not self._ending:
             self._ending = True
-            asyncio.get_running_loop().call_soon(self.commit)
+            self._driver.call_soon(self.commit)
         return position
 
     @property
@@ -248,8 +247,7 @@ class Durability:
             return
         except OSError as problem:
             self._report(problem.strerror or str(problem))
-            loop = asyncio.get_running_loop()
-            self._retry = loop.call_later(RETRY_S, self._try_again)
+            self._retry = self._driver.call_later(RETRY_S, self._try_again)
             return
         self._unwritten = b""
         self._out_of_trouble()
@@ -276,14 +274,14 @@ class Durability:
         """Let go of the replies that need not wait, and see to it that the others will not long."""
         if self.broken:
             return
-        policy = self._server.settings.appendfsync
+        policy = self._region.settings.appendfsync
         if policy == "always":
             self.begin_sync()
             safe = log.synced
         elif (
             policy == "everysec"
             and self._syncing is not None
-            and self._now() - self._sync_began > SYNC_SLOW_S
+            and self._driver.now_s() - self._sync_began > SYNC_SLOW_S
         ):
             if not self._holding:
                 self.delayed_syncs += 1
@@ -296,22 +294,22 @@ class Durability:
     def _out_of_trouble(self) -> None:
         if self.trouble is not None:
             self.trouble = None
-            region = self._server.region
+            region = self._region
             region.dispatcher.allow_writes("disk")
             region.dispatcher.withheld = None
             events, self.withheld.events = self.withheld.events, []
             region.events.publish(events)
-            emit("warning", "oplog.writes_again")
+            self._log("warning", "oplog.writes_again")
 
     def _report(self, reason: str) -> None:
         """Nothing can be written for now."""
         if not self._in_trouble(reason):
             return
         if reason == LOST:
-            emit("error", "oplog.directory_lost", reason=reason)
+            self._log("error", "oplog.directory_lost", reason=reason)
         else:
             waiting = len(self._unwritten)
-            emit("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
+            self._log("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
 
     def _in_trouble(self, reason: str) -> bool:
         """Refuse writes, and reads of what is not safe.
@@ -320,12 +318,12 @@ class Durability:
         """
         if self.trouble is None:
             self._hold_what_was_made()
-        now = self._now()
+        now = self._driver.now_s()
         is_news = self.trouble != reason or now - self._logged_at >= LOG_EVERY_S
         if is_news:
             self._logged_at = now
         self.trouble = reason
-        dispatcher = self._server.region.dispatcher
+        dispatcher = self._region.dispatcher
         refusal = f"MISCONF Errors writing to the AOF file: {reason}"
         dispatcher.refuse_writes("disk", refusal)
         self.withheld.say(refusal, "a restart" if self.broken else "the disk accepts writes")
@@ -334,16 +332,16 @@ class Durability:
 
     def _hold_what_was_made(self) -> None:
         """Replies that were made while all was well, and not written out, tell of anything."""
-        context = self._server.region.context
+        context = self._region.context
         if context.in_exec:
             context.session.outbox.append(b"")  # a reply will come, behind this
-        for connection in list(self._server.connections):
-            if connection.session.outbox:
-                connection.flush()
+        for session in list(self._region.sessions.values()):
+            if session.outbox and session.connection is not None:
+                session.connection.flush()
 
     def _not_told(self) -> Touched:
         """What nobody may be told of."""
-        return Touched() if self._server.settings.serve_unsafe_reads else self._touched()
+        return Touched() if self._region.settings.serve_unsafe_reads else self._touched()
 
     def _touched(self) -> Touched:
         """What is not as safe as ``appendfsync`` asks for."""
@@ -352,7 +350,7 @@ class Durability:
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return Touched()
-        is_strict = self.broken or self._server.settings.appendfsync == "always"
+        is_strict = self.broken or self._region.settings.appendfsync == "always"
         return self._unsafe.touched(
             log.synced if is_strict else log.end,
             self._unwritten,
@@ -375,8 +373,8 @@ class Durability:
         log = self.log
         if log is None:
             return
-        every_s = SYNC_EVERY_S.get(self._server.settings.appendfsync, 0.0)
-        if self._syncing is None and self._now() - self._sync_began >= every_s:
+        every_s = SYNC_EVERY_S.get(self._region.settings.appendfsync, 0.0)
+        if self._syncing is None and self._driver.now_s() - self._sync_began >= every_s:
             self.begin_sync()
         turn = cast("Turn", self.turn)
         if not (turn.effects or self._unwritten or self.broken):
@@ -404,21 +402,18 @@ class Durability:
         if log.is_lost:
             return
         sync = log.begin_sync()
-        self._sync_began = self._now()
-        loop = asyncio.get_running_loop()
-        done = self._executor.submit(sync.run)
-        self._syncing = sync, done
-        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._synced, sync))
+        self._sync_began = self._driver.now_s()
+        self._syncing = sync, self._worker.submit(sync.run, lambda _: self._synced(sync))
 
     def _synced(self, sync: Sync) -> None:
         if self._syncing is None or self._syncing[0] is not sync:
             return  # it was waited for
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
-            self._on_synced()
+            self._region.waking.safer()
             if self.on_progress is not None:
                 self.on_progress()
-            self._server.end_turn()
+            self.on_answers()
 
     def _finish_sync(self) -> bool:
         """Wait for the sync in the thread; False if it failed."""
@@ -427,7 +422,7 @@ class Durability:
         sync, done = self._syncing
         problem = done.exception()
         self._syncing = None
-        self.last_sync_s = self._now() - self._sync_began
+        self.last_sync_s = self._driver.now_s() - self._sync_began
         if self.broken:  # another one has failed meanwhile, and the system tells of that once only
             return False
         # If the directory is gone, no sync has failed: somebody may put it back.
@@ -449,11 +444,11 @@ class Durability:
         self._lost = self._touched()
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
         self._in_trouble(f"fsync failed: {reason}")
-        emit("error", "oplog.sync_failed", reason=reason)
+        self._log("error", "oplog.sync_failed", reason=reason)
         self._held.drop(cut_off=True)
         self._holding = False
         # From now on nothing is written, so nothing needs to be held either.
-        self._server.region.effects.record = None
+        self._region.effects.record = None
         self._unwritten = b""
         if self.turn is not None:
             self.turn.effects.clear()
@@ -491,10 +486,9 @@ class Durability:
                 raise
             log.finish_sync(sync)
         self._answer(log)
-        self._on_synced()
+        self._region.waking.safer()
         if self.on_progress is not None:
             self.on_progress()
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
+    def _log(self, level: str, event: str, **facts: object) -> None:
+        self._region.host.log(level, event, **facts)

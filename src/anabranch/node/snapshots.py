@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from errno import EAGAIN, ENOMEM
+from errno import ENOMEM
 from typing import TYPE_CHECKING, Final
 
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.recovery import TEMPORARY_SUFFIX
 from anabranch.oplog.snapshot import Contents, Snapshot, framed, snapshot_name
-from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
+    from anabranch.node.driver import Driver, Job, Timer, Worker
     from anabranch.oplog.storage import LogFile, Storage
     from anabranch.region.region import Region
 
@@ -28,22 +25,23 @@ PAUSE_S: Final = 0.002
 """Between two slices: clients get at least half of the time."""
 
 WRITE_BYTES: Final = 1 << 20
-"""Collected before the thread writes them."""
+"""Collected before the worker writes them."""
 
 IN_FLIGHT_MAX: Final = 8
-"""Writes that may wait for the thread; beyond, the disk sets the pace."""
+"""Writes that may wait for the worker; beyond, the disk sets the pace."""
 
 
 class Snapshots:
-    """The snapshots of one server, one at a time."""
+    """The snapshots of one process, one at a time."""
 
-    def __init__(self, region: Region, on_finished: Callable[[int], None]) -> None:
+    def __init__(self, region: Region, driver: Driver, on_finished: Callable[[int], None]) -> None:
         """``on_finished`` hears the position of every snapshot that is safely on the disk."""
         self._region = region
+        self._driver = driver
         self._on_finished = on_finished
-        self._executor = ThreadPoolExecutor(1, "snapshot")
+        self._worker = driver.worker("snapshot")
         self._running: _Run | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self.size = 0
         """Bytes of the newest one."""
         self.saved_ms = 0
@@ -63,14 +61,14 @@ class Snapshots:
     @property
     def running_s(self) -> float:
         """For how long; -1 if none is."""
-        return -1.0 if self._running is None else _now() - self._running.began
+        return -1.0 if self._running is None else self._driver.now_s() - self._running.began
 
     def begin(self, storage: Storage, contents: Contents) -> None:
         """Take one of the present state, finished some time later; raises :class:`OSError`."""
         assert self._running is None
         self._running = self._begun(storage, contents)
         self._region.watch_changes(self._running.snapshot.before)
-        emit("info", "snapshot.started", position=contents.position, keys=contents.keys)
+        self._log("info", "snapshot.started", position=contents.position, keys=contents.keys)
         self.longest_slice_ns = 0
         self._schedule(0)
 
@@ -90,11 +88,9 @@ class Snapshots:
 
     def _begun(self, storage: Storage, contents: Contents) -> _Run:
         with _needing_memory():
-            try:
-                self._executor.submit(int).result()  # from now on there is a thread
-            except RuntimeError as problem:
-                raise OSError(EAGAIN, str(problem)) from None
-            return _Run(self._region, storage, contents, self._executor)
+            self._worker.begin()
+            began = self._driver.now_s()
+            return _Run(self._region, storage, contents, self._worker, began)
 
     def abandon(self) -> None:
         """Drop the one in progress, if there is one."""
@@ -106,12 +102,15 @@ class Snapshots:
     def close(self) -> None:
         """The server ends."""
         self.abandon()
-        self._executor.shutdown(wait=True)
+        self._worker.close()
+
+    def _log(self, level: str, event: str, **facts: object) -> None:
+        self._region.host.log(level, event, **facts)
 
     # -- slices -------------------------------------------------------------------------------
 
     def _schedule(self, delay_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._slice)
+        self._timer = self._driver.call_later(delay_s, self._slice)
 
     def _slice(self) -> None:
         run = self._running
@@ -142,11 +141,9 @@ class Snapshots:
             self._schedule(PAUSE_S)
             return
         self._region.unwatch_changes(run.snapshot.before)
-        loop = asyncio.get_running_loop()
-        written = run.finish()
-        written.add_done_callback(lambda _: loop.call_soon_threadsafe(self._written, run, written))
+        run.finish(lambda written: self._written(run, written))
 
-    def _written(self, run: _Run, written: Future[None]) -> None:
+    def _written(self, run: _Run, written: Job) -> None:
         if self._running is not run:
             return
         self._stop_running()
@@ -165,12 +162,12 @@ class Snapshots:
 
     def _finished(self, run: _Run) -> None:
         self.last_ok = True
-        self.last_s = _now() - run.began
+        self.last_s = self._driver.now_s() - run.began
         self.saved_ms = run.contents.wall_ms
         self.size = run.size
         self.count += 1
         self._region.context.changes -= run.changes
-        emit(
+        self._log(
             "info",
             "snapshot.finished",
             position=run.contents.position,
@@ -184,24 +181,25 @@ class Snapshots:
     def _failed(self, run: _Run, problem: BaseException) -> None:
         run.discard()
         self.last_ok = False
-        self.failed_at = _now()
+        self.failed_at = self._driver.now_s()
         self.last_s = self.failed_at - run.began
         reason = problem.strerror if isinstance(problem, OSError) else None
-        emit("error", "snapshot.failed", reason=reason or str(problem) or type(problem).__name__)
+        reason = reason or str(problem) or type(problem).__name__
+        self._log("error", "snapshot.failed", reason=reason)
 
 
 class _Run:
     """One snapshot on its way into a file."""
 
     def __init__(
-        self, region: Region, storage: Storage, contents: Contents, executor: ThreadPoolExecutor
+        self, region: Region, storage: Storage, contents: Contents, worker: Worker, began: float
     ) -> None:
         self.contents = contents
-        self.began = _now()
+        self.began = began
         self.changes = region.context.changes
         self.size = 0
         self._storage = storage
-        self._executor = executor
+        self._worker = worker
         self._temporary = snapshot_name(contents.position) + TEMPORARY_SUFFIX
         self.snapshot = Snapshot(region.keyspace, contents)
         self.bodies: Iterator[bytes] = self.snapshot.bodies()
@@ -209,11 +207,11 @@ class _Run:
         self._begun = False
         self._buffer: list[bytes] = []
         self._buffered = 0
-        self._writes: list[Future[None]] = []
+        self._writes: list[Job] = []
         self._file: LogFile | None = storage.create(self._temporary)
 
     def is_behind(self) -> bool:
-        """Whether the thread has enough to do; raises the error of a write that failed."""
+        """Whether the worker has enough to do; raises the error of a write that failed."""
         self._writes = [write for write in self._writes if not write.done() or write.result()]
         return len(self._writes) >= IN_FLIGHT_MAX
 
@@ -227,10 +225,10 @@ class _Run:
     def _flush(self) -> None:
         bodies, self._buffer = self._buffer, []
         self._buffered = 0
-        self._writes.append(self._executor.submit(self._write, bodies))
+        self._writes.append(self._worker.submit(lambda: self._write(bodies)))
 
     def _write(self, bodies: list[bytes]) -> None:
-        """In the thread: compressing and hashing let the others run."""
+        """In the worker: compressing and hashing let the others run."""
         assert self._file is not None
         with _needing_memory():
             parts = [] if self._begun else [self.snapshot.header()]
@@ -240,12 +238,13 @@ class _Run:
             self._file.write(data)
             self.size += len(data)
 
-    def finish(self) -> Future[None]:
+    def finish(self, then: Callable[[Job], object] | None = None) -> Job:
         """Write the rest, and give the file its name once it is on the disk."""
         self._flush()
-        return self._executor.submit(self._finish, self._writes)
+        writes = self._writes
+        return self._worker.submit(lambda: self._finish(writes), then)
 
-    def _finish(self, writes: list[Future[None]]) -> None:
+    def _finish(self, writes: list[Job]) -> None:
         assert self._file is not None
         for write in writes:
             write.result()
@@ -259,7 +258,7 @@ class _Run:
         """Forget it, and what is in the file."""
         self.snapshot.release()
         self.bodies = iter(())
-        self._executor.submit(self._discard).result()
+        self._worker.submit(self._discard).result()
         self._writes.clear()
         self._buffer.clear()
 
@@ -278,8 +277,4 @@ def _needing_memory() -> Iterator[None]:
         yield
         return
     # Out here nothing holds the frames any more, nor the memory that they had.
-    raise OSError(ENOMEM, os.strerror(ENOMEM))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+    raise OSError(ENOMEM, "Cannot allocate memory")

@@ -11,10 +11,10 @@ import pytest
 
 from anabranch import scheduling
 from anabranch.effects import kinds
+from anabranch.node import durability
 from anabranch.oplog import unsafe
 from anabranch.oplog.batch import encode_batch
 from anabranch.region import turn
-from anabranch.server import durability
 from anabranch.server.connection import ClientConnection
 from anabranch.simulator.disk import Fault
 from tests.support.embedded import Client, World, turns, until

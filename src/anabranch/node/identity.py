@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.config.settings import ROWS
 from anabranch.errors import ConfigError
 from anabranch.oplog.errors import LogError
-from anabranch.server.disk import Directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,14 +45,13 @@ _SET_BACK: Final = "set-back"
 _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 
-def recall(loaded: Loaded) -> None:
+def recall(loaded: Loaded, storage: Storage) -> None:
     """Complete the settings with what was noted.
 
     Raises :class:`ConfigError` if the settings name another region, or :class:`LogError` if the
     note cannot be read.
     """
     settings = loaded.settings
-    storage = Directory(Path(settings.dir) / settings.appenddirname)
     try:
         noted = identity_in(storage)
     except FileNotFoundError:
@@ -68,7 +65,7 @@ def recall(loaded: Loaded) -> None:
         value = noted[name]
         if name in loaded.sources and settings.value(name) != value:
             raise ConfigError(
-                f"{storage.path} belongs to the region with {name} {value}, and {name} "
+                f"{storage.shown('')} belongs to the region with {name} {value}, and {name} "
                 f"{settings.value(name)} was given ({loaded.source(name)}). Leave it out, or give "
                 f"another --dir; to change it on purpose, do so in {storage.shown(_FILE)}"
             )

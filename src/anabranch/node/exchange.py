@@ -1,0 +1,462 @@
+"""This region among others: when it takes writes, who is told of progress, what is watched.
+
+The replicator decides what regions exchange; an :class:`Exchange` drives it with the time of the
+process, and keeps the rules that others depend on: a newcomer takes no writes before it has what
+the others have, and a start that may have lost effects opens an epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import ConfigError
+from anabranch.keyspace.replica import Dot, Member, includes, region_of
+from anabranch.keyspace.touches import Place
+from anabranch.node.identity import (
+    forget_newcomer,
+    is_newcomer,
+    note_newcomer,
+    note_removal,
+    note_set_back,
+    remember,
+    removal_noted,
+    set_back_noted,
+)
+from anabranch.node.lifetime import CLEAN, Lifetime, begin_life
+from anabranch.oplog.log import OpLog
+from anabranch.replication.held import HeldTagWatch
+from anabranch.replication.inquiry import Inquiry, Verdict
+from anabranch.replication.interface import ReplicationConfig
+from anabranch.replication.local import RegionLocal
+from anabranch.replication.marks import MarkWatch
+from anabranch.replication.peer import PeerFigures
+from anabranch.replication.replicator import Replicator
+from anabranch.replication.sealing import stretched
+
+if TYPE_CHECKING:
+    from anabranch.node.driver import Driver, Timer
+    from anabranch.node.durability import Durability
+    from anabranch.oplog.storage import Storage
+    from anabranch.region.region import Region
+    from anabranch.replication.interface import Chance, Transport
+
+__all__ = ["Exchange"]
+
+TICK_S: Final = 0.05
+
+COMPARE_S: Final = 0.01
+"""Between slices of the work that comparing digests takes, while there is some."""
+
+NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
+IS_NEWCOMER: Final = (
+    "READONLY This region is new to its cluster, or has lost its data: it takes writes when it has "
+    "got what the others have"
+)
+
+IS_JOINING: Final = (
+    "READONLY This region is getting the whole state of another one: it takes writes when it has it"
+)
+
+CLOCK_IS_OFF: Final = (
+    "CLOCKSKEW The clock of this region differs too much from those of the others: "
+    "IDs are not made from it, give milliseconds or write to another region"
+)
+
+HAS_NO_CLUSTER: Final = (
+    "this region belongs to no cluster: give the first region --cluster-create yes, and every "
+    "other one --join host:port with the gossip address of a member"
+)
+
+_QUIET: Final = frozenset(
+    {
+        *("caught_up", "certificate_renewed", "clock_accepted", "entered", "fewer_held_tags"),
+        *("fewer_marks", "idmp_conflict"),
+        *("join_resumed", "joined", "not_full", "reachable", "relay", "relay_ended"),
+        *("repaired", "state_joined", "takes_writes"),
+    }
+)
+"""Events that are no reason to worry."""
+
+
+class Exchange(RegionLocal):
+    """One process's part in the cluster: its view for the replicator, and the time it has."""
+
+    def __init__(
+        self, region: Region, durability: Durability, driver: Driver, chance: Chance
+    ) -> None:
+        """``chance`` is unpredictable where a secret is configured."""
+        super().__init__(region, durability)
+        self._settings = region.settings
+        self._durability = durability
+        self._driver = driver
+        self._chance = chance
+        self.on_answers: Callable[[], None] = _nothing
+        """Called when sessions may have got something to write."""
+        self._lifetime: Lifetime
+        self._pulse: Timer | None = None
+        self._compares = False  # the next slice of that is due
+        self._told = False  # the replicator is to hear of progress when this turn is over
+        self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
+        # What some disk may lack, and since when:
+        self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
+        self._marks = MarkWatch()
+        self._held_tags = HeldTagWatch()
+        self._is_waiting = False  # for a state, and takes no writes meanwhile
+        self._refusing = False  # writes, because too few regions keep up
+        self._config: ReplicationConfig
+        self._secret = ""
+        self._is_newcomer = False  # and takes no writes yet
+        self._was_removed = ""  # why others do not listen to us any more
+        self._was_set_back = ""  # how they know
+        self._began: dict[int, int] = {}  # how many effects of this region there were at the start
+        self.replicator: Replicator
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
+        """What was kept is recovered, and the log can be written.
+
+        Raises :class:`OSError`; :class:`ConfigError` if there is no cluster to belong to.
+
+        ``was_cut``: recovery has cut off the end of the log.
+        """
+        settings = self._settings
+        if not (self.replica.cluster_id or settings.cluster_create or settings.join):
+            raise ConfigError(HAS_NO_CLUSTER)
+        self.open_log(storage, log)
+        self._lifetime = Lifetime(storage)
+        self._durability.on_taken = self.taken
+        self._durability.on_progress = self._progress
+        remember(storage, settings.region_id, self._self().name, self.gossip_port)
+        self._was_removed = removal_noted(storage)
+        if (noted := set_back_noted(storage)) is not None:
+            self._was_set_back = noted[0]
+        region = settings.region_id
+        self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
+        begin_life(self, self._lifetime, settings.appendfsync, was_cut=was_cut)
+        if not self.replica.cluster_id and settings.cluster_create:
+            cluster_id = self._chance.randbytes(16).hex()
+            self.found(cluster_id, self._self())
+            self._log("info", "cluster_created", cluster=cluster_id, region=settings.region_id)
+        elif not self.replica.cluster_id:
+            note_newcomer(storage)
+        if is_newcomer(storage):
+            self._is_newcomer = True
+            self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
+
+    def _self(self) -> Member:
+        settings = self._settings
+        return Member(
+            settings.region_name or f"region{settings.region_id}",
+            settings.gossip_announce or "127.0.0.1",
+            self.gossip_port,
+        )
+
+    @property
+    def gossip_port(self) -> int:
+        """Where other regions find us: like a cluster bus, 10000 above the port for clients."""
+        settings = self._settings
+        return settings.gossip_port or settings.port + 10000
+
+    def begin(self, transport: Transport, run_id: str, *, feature_level: int | None = None) -> None:
+        """Look for other regions, and listen to them."""
+        me = self._self()
+        self._config = ReplicationConfig(
+            name=me.name,
+            host=me.host,
+            port=me.port,
+            run_id=run_id,
+            wall_ms=self.wall_ms,
+        )
+        if feature_level is not None:
+            self._config.feature_level = feature_level
+        self.settings_changed()
+        self.replicator = Replicator(self, transport, self._config, self._chance)
+        if self._was_removed:
+            super().expelled(self._was_removed)
+        if self._was_set_back:
+            self.replicator.set_back(self._was_set_back)
+
+    def wall_ms(self) -> int:
+        """The clock of the wall."""
+        return self._region.clock.now_us() // 1000
+
+    def now_ms(self) -> float:
+        """A clock that is never set."""
+        return self._driver.now_s() * 1000
+
+    def _log(self, level: str, event: str, **facts: object) -> None:
+        self._region.host.log(level, f"region.{event}", **facts)
+
+    def settings_changed(self) -> None:
+        """Take over what can be changed at any time."""
+        self._config.host = self._self().host
+        self._config.join = [_address(text) for text in self._settings.join.split()]
+        self._config.window_bytes = self._settings.gossip_window
+        self._origins.keep_recent(self._settings.region_cache_bytes)
+        self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
+        self._config.digest_interval_ms = self._settings.digest_interval * 1000
+        self._config.expire_after_ms = self._settings.region_expire_after * 1000
+        self._config.hold_bytes = self._settings.gossip_hold_bytes
+        secret = self._settings.gossip_secret
+        if secret != self._secret:
+            self._secret = secret
+            self._config.secret = stretched(secret)
+
+    def pulse(self) -> None:
+        """Time has passed; calls itself again until :meth:`stop`."""
+        self._pulse = self._driver.call_later(TICK_S, self.pulse)
+        if self._durability.broken:
+            return
+        self.replicator.tick(self.now_ms())
+        self._compare_on()
+        self.heard()
+        self._watch_stability()
+        self._judge_newcomer()
+        self._judge_joining()
+        self.judge_writes()
+        self.judge_clock()
+        self.on_answers()
+        self._durability.end_turn()
+
+    def _compare_on(self) -> None:
+        if self.replicator.is_comparing and not self._compares:
+            self._compares = True
+            self._driver.call_later(COMPARE_S, self._compare)
+
+    def _compare(self) -> None:
+        self._compares = False
+        if self._pulse is not None and not self._durability.broken:
+            self.replicator.compare(self.now_ms())
+            self._compare_on()
+
+    def stop(self, *, farewell: bool = True) -> None:
+        """End, and tell the others; what is to be kept was settled before."""
+        if self._pulse is not None:
+            self._pulse.cancel()
+            self._pulse = None
+            if farewell:
+                self.replicator.stop()
+
+    def policy_changed(self) -> None:
+        """``appendfsync`` is another one: note what an end means from now on.
+
+        All is synced before, or a stricter policy would promise what the looser one did not keep.
+        Raises :class:`OSError`.
+        """
+        self._durability.settle()
+        self._lifetime.note(self._settings.appendfsync)
+
+    def ended_well(self) -> None:
+        """Everything is on the disk, and nothing will be written any more."""
+        with suppress(OSError):
+            self._lifetime.note(CLEAN)
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _progress(self) -> None:
+        """More is written, or on the disk."""
+        self.synced()
+        if not self._told and self._pulse is not None:
+            self._told = True
+            self._driver.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._told = False
+        if self._pulse is not None:
+            self.replicator.appended(self.now_ms())
+            self._go_on_later()
+
+    def heard(self) -> None:
+        """Others may have said that they have more of ours: answer who waits for that."""
+        confirmed = self.replicator.confirmed()
+        if confirmed != self._confirmed:
+            self._confirmed = confirmed
+            self._region.waking.safer()
+            self.on_answers()
+        if self._region.context.inquiries:
+            self._region.waking.found_out()
+            self.on_answers()
+        self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        """What did not fit into a slice has turns to come."""
+        if self.replicator.is_behind:
+            self._region.scheduler.add(self._go_on)
+
+    def _go_on(self) -> bool:
+        """Do more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
+        if self._pulse is None:
+            return False
+        self.replicator.go_on(self.now_ms())
+        return self.replicator.is_behind
+
+    def _watch_stability(self) -> None:
+        awaited, _ = self._unstable
+        now_ms = self.now_ms()
+        if includes(self.replica.stable, awaited):
+            self._unstable = dict(self.replica.vector), now_ms
+        replica = self.replica
+        most = self._settings.max_unstable_marks
+        self._marks.look(replica.unstable_marks, replica.vector, now_ms, most, self._note_marks)
+        most = self._settings.max_held_tags
+        self._held_tags.look(replica.conflicts, now_ms, most, self.note)
+
+    def _note_marks(self, event: str, marks: int) -> None:
+        self.note(event, marks=marks, held_back_by=",".join(map(str, self._late())))
+
+    def _late(self) -> list[int]:
+        """The regions that hold back the oldest mark; none if there is no mark."""
+        return self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_mark) else []
+
+    def good_regions(self) -> int:
+        """How many other regions are connected and lag by no more than ``min-regions-max-lag``."""
+        lag_max_s = self._settings.min_regions_max_lag / 1000
+        return sum(
+            peer.connected_ms is not None
+            and peer.lag_seconds is not None
+            and peer.lag_seconds <= lag_max_s
+            for peer in self.peers()
+        )
+
+    def _judge_newcomer(self) -> None:
+        """Take writes as soon as everything has been applied that some other region had."""
+        if self._is_newcomer and self.replicator.caught_up:
+            with suppress(OSError):  # then it is looked at again
+                forget_newcomer(self._storage)
+                self._is_newcomer = False
+                self._region.dispatcher.allow_writes("newcomer")
+                self.note("takes_writes")
+
+    def _judge_joining(self) -> None:
+        """Refuse writes, or not any more, by ``serve-while-joining``."""
+        serves = self._settings.serve_while_joining or not self.replicator.is_joining
+        if serves == self._is_waiting:
+            self._is_waiting = not serves
+            if serves:
+                self._region.dispatcher.allow_writes("joining")
+            else:
+                self._region.dispatcher.refuse_writes("joining", IS_JOINING)
+
+    def retention_changed(self) -> None:
+        """``mark-retention`` is another one: let go of what was kept in vain."""
+        self._region.keyspace.forget_stable(
+            self.replica.stable, keeps_marks=self._settings.mark_retention == "forever"
+        )
+
+    def judge_writes(self) -> None:
+        """Refuse writes, or not any more, by ``min-regions-to-write``."""
+        wanted = self._settings.min_regions_to_write
+        good = self.good_regions() if wanted else 0
+        if self._refusing == (good < wanted):
+            return
+        self._refusing = good < wanted
+        dispatcher = self._region.dispatcher
+        if self._refusing:
+            dispatcher.refuse_writes("regions", NO_REPLICAS)
+            self._log("warning", "too_few_for_writes", good=good, wanted=wanted)
+        else:
+            dispatcher.allow_writes("regions")
+            self._log("info", "enough_for_writes", good=good, wanted=wanted)
+
+    def judge_clock(self) -> None:
+        """Make no IDs from our clock while it is off, or do so again, by ``clock-skew-action``."""
+        error_ms = 0.0
+        if self._settings.clock_skew_action == "refuse":
+            error_ms = self.replicator.clock_error()
+        is_off = abs(error_ms) > self._settings.max_clock_skew_ms
+        context = self._region.context
+        if is_off == bool(context.clock_refusal):
+            return
+        if is_off:
+            context.clock_refusal = CLOCK_IS_OFF
+            self.note("clock_refused", ahead_ms=round(error_ms))
+        else:
+            context.clock_refusal = ""
+            self.note("clock_accepted")
+
+    def expelled(self, reason: str) -> None:
+        """See :class:`Local`. A restart remembers it."""
+        if not self._was_removed:
+            self._was_removed = reason
+            with suppress(OSError):  # then the others tell it again
+                note_removal(self._storage, reason)
+        super().expelled(reason)
+
+    def set_back(self, reason: str) -> None:
+        """See :class:`Local`. A restart remembers it, and ``anabranch region salvage`` reads it."""
+        if not self._was_set_back:
+            self._was_set_back = reason
+            stable = self.replica.stable
+            agreed = {o: min(n, stable.get(o, 0)) for o, n in self._began.items()}
+            with suppress(OSError):  # then the others tell it again
+                note_set_back(self._storage, reason, agreed)
+        super().set_back(reason)
+
+    def after_effects(self) -> None:
+        """Who was waiting gets an answer."""
+        self.on_answers()
+
+    def note(self, event: str, **facts: object) -> None:
+        """See :class:`Local`."""
+        level = "info" if event in _QUIET else "warning"
+        self._log(level, event, **facts)
+        super().note(event, **facts)
+        self.on_answers()
+
+    # -- for commands -------------------------------------------------------------------------
+
+    def peers(self) -> list[PeerFigures]:
+        """Figures of all other regions."""
+        return self.replicator.peers(self.now_ms())
+
+    def facts(self) -> dict[str, int | float | str]:
+        """Figures of this region for INFO."""
+        now_ms = self.now_ms()
+        awaited, since_ms = self._unstable
+        is_stable = includes(self.replica.stable, awaited)
+        return {
+            **self.replicator.facts(now_ms),
+            "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
+            "unstable_marks": len(self.replica.unstable_marks),
+            "oldest_mark_seconds": self._marks.oldest_ms(self.replica.unstable_marks, now_ms)
+            / 1000,
+            "oldest_mark_held_back_by": ",".join(map(str, self._late())),
+            "good_regions": self.good_regions(),
+        }
+
+    def feature_levels(self) -> dict[int, int]:
+        """What each member understands, this region included."""
+        return self.replicator.feature_levels()
+
+    def holding_back(self, effects: Mapping[int, int]) -> list[int]:
+        """The members, maybe this one, whose disks may lack some of these effects."""
+        return self.replicator.holding_back(effects)
+
+    def acknowledged(self, effect: Dot) -> tuple[int, int]:
+        """How many other regions have applied an effect of ours, and have it on the disk."""
+        origin, number = effect
+        return self.replicator.acknowledged(number, origin)
+
+    def verify(self, region: int, places: list[Place]) -> Verdict:
+        """Compare keys, or all if none are named; CommandError if the region is out of reach."""
+        return self.replicator.verify(region, places, self.now_ms())
+
+    def repair(self, region: int, place: Place) -> Inquiry:
+        """Take over a key from a region; CommandError likewise."""
+        return self.replicator.repair(region, place, self.now_ms())
+
+    def remove_member(self, region: int, *, force: bool) -> None:
+        """Remove a region from the cluster; CommandError if it is none, or out of reach."""
+        self.replicator.remove(region, force=force)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,118 @@
+"""One process as a whole: a region, its log, its snapshots and its part in a cluster.
+
+Whoever drives a :class:`Node` owns sockets, threads and clocks. It hands requests over
+(:meth:`Region.execute`), says when a turn is over (:meth:`Node.end_turn`) and that time passes
+(:meth:`Node.tick`), and carries out what is asked of its :class:`Driver`; replies go to the
+:class:`Client` of their session. All rules of a process are in here, so that the simulator and the
+tests drive the same ones as the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.node.persistence import Persistence
+from anabranch.region.region import Region
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.host import Clock, Host
+    from anabranch.config.settings import Settings
+    from anabranch.node.driver import Driver, Place, Timer
+    from anabranch.node.exchange import Exchange
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A process. ``exchange`` is set before :meth:`start` if it is one region among others."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, host: Host, driver: Driver, place: Place
+    ) -> None:
+        self.region = Region(settings, clock, host)
+        self.persistence = Persistence(self.region, driver, place)
+        self.durability = self.persistence.durability
+        self.durability.on_answers = self.end_turn
+        self._driver = driver
+        self._timer: Timer | None = None
+        self._timer_ms: int | None = None  # what the timer is set to
+
+    def take_part(self, exchange: Exchange) -> None:
+        """Belong to a cluster, before :meth:`Persistence.start`."""
+        self.persistence.exchange = exchange
+        exchange.on_answers = self.flush_pending
+
+    # -- turns --------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """After requests of a connection: others may have got something, or wait anew."""
+        if self.region.channels.pending:
+            self.flush_pending()
+        self.durability.end_turn()
+        if self.region.next_timer_ms() != self._timer_ms:
+            self.rearm()
+
+    def run_turn(self) -> None:
+        """Another turn for what did not fit into the one before."""
+        self.region.scheduler.run_turn()
+        self.end_turn()
+        # Before the sockets are read again: a client that has sent its last byte gets its replies.
+        self.durability.commit()
+
+    def flush_pending(self) -> None:
+        """Write out what sessions got from others' requests, as far as the slice of time goes."""
+        if self._flush_some():
+            self.region.scheduler.add(self._flush_some, first=True)
+
+    def _flush_some(self) -> bool:
+        """Write until the slice is over; whether some are left."""
+        pending = self.region.channels.pending
+        is_over = self.region.scheduler.is_over
+        while pending:
+            session = next(iter(pending))
+            del pending[session]
+            connection = session.connection
+            if connection is not None:
+                if connection.has_more and not session.stalled:
+                    connection.go_on_later()
+                connection.flush()
+            if pending and is_over():
+                return True
+        return False
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Background work, ``hz`` times a second."""
+        self._let_time_pass()
+        self.persistence.tick()
+        self.rearm()
+
+    def look_at_time(self) -> None:
+        """Time has passed: see what is due, and when the next thing will be."""
+        self.stop_timer()
+        self._let_time_pass()
+        self.rearm()
+
+    def _let_time_pass(self) -> None:
+        scheduler = self.region.scheduler
+        began_ns = scheduler.begin()
+        self.region.tick()
+        self.flush_pending()
+        scheduler.end(began_ns)
+        self.durability.end_turn()
+
+    def rearm(self) -> None:
+        """Set the timer to the next deadline of a blocked command."""
+        self.stop_timer()
+        self._timer_ms = due_ms = self.region.next_timer_ms()
+        if due_ms is not None:
+            delay_ms = max(due_ms - self.region.clock.now_us() // 1000, 0)
+            self._timer = self._driver.call_later(delay_ms / 1000 + 0.0005, self.look_at_time)
+
+    def stop_timer(self) -> None:
+        """Wait for no deadline any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ms = None

@@ -1,0 +1,59 @@
+"""Time from the event loop, and threads for what must not be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from errno import EAGAIN
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.node.driver import Job, Worker
+
+__all__ = ["LoopDriver"]
+
+
+class LoopDriver:
+    """A :class:`anabranch.node.driver.Driver` in the running event loop."""
+
+    def now_s(self) -> float:
+        """See :class:`Driver`."""
+        return asyncio.get_running_loop().time()
+
+    def call_soon(self, action: Callable[[], object]) -> object:
+        """See :class:`Driver`."""
+        return asyncio.get_running_loop().call_soon(action)
+
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> asyncio.TimerHandle:
+        """See :class:`Driver`."""
+        return asyncio.get_running_loop().call_later(delay_s, action)
+
+    def worker(self, name: str) -> Worker:
+        """See :class:`Driver`: a thread, which starts with its first work."""
+        return _Thread(name)
+
+
+class _Thread:
+    """See :class:`anabranch.node.driver.Worker`."""
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(1, name)
+
+    def begin(self) -> None:
+        try:
+            self._executor.submit(int).result()
+        except RuntimeError as problem:
+            raise OSError(EAGAIN, str(problem)) from None
+
+    def submit(
+        self, work: Callable[[], object], then: Callable[[Job], object] | None = None
+    ) -> Job:
+        job: Future[object] = self._executor.submit(work)
+        if then is not None:
+            loop = asyncio.get_running_loop()
+            job.add_done_callback(lambda done: loop.call_soon_threadsafe(then, done))
+        return job
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)

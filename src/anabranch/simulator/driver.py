@@ -1,0 +1,143 @@
+"""Virtual time for one process, and workers whose work takes a while of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.node.driver import Job
+from anabranch.simulator.timeline import Timeline
+
+__all__ = ["Later", "SimulatedDriver", "SimulatedWorker"]
+
+
+class Later:
+    """Work that is done when its time has come, or when somebody waits for it."""
+
+    def __init__(self, worker: SimulatedWorker, work: Callable[[], object]) -> None:
+        self._worker = worker
+        self._work = work
+        self._is_done = False
+        self._result: object = None
+        self._problem: BaseException | None = None
+
+    def do(self) -> None:
+        """Its time has come."""
+        try:
+            self._result = self._work()
+        except Exception as problem:
+            self._problem = problem
+        self._is_done = True
+
+    def done(self) -> bool:
+        """See :class:`Job`."""
+        return self._is_done
+
+    def result(self) -> Any:
+        """See :class:`Job`."""
+        problem = self.exception()
+        if problem is not None:
+            raise problem
+        return self._result
+
+    def exception(self) -> BaseException | None:
+        """See :class:`Job`."""
+        self._worker.do_until(self)
+        return self._problem
+
+
+class SimulatedWorker:
+    """See :class:`anabranch.node.driver.Worker`. What it is given takes some time."""
+
+    def __init__(self, after: Callable[[Callable[[], None]], None]) -> None:
+        """``after`` has something done when the work has taken its time."""
+        self._after = after
+        self._queue: deque[Later] = deque()
+
+    def begin(self) -> None:
+        """See :class:`Worker`."""
+
+    def submit(
+        self, work: Callable[[], object], then: Callable[[Job], object] | None = None
+    ) -> Job:
+        """See :class:`Worker`."""
+        later = Later(self, work)
+        self._queue.append(later)
+
+        def over() -> None:
+            self.do_until(later)
+            if then is not None:
+                then(later)
+
+        self._after(over)
+        return later
+
+    def do_until(self, last: Later) -> None:
+        """All up to this one."""
+        while not last.done():
+            self._queue.popleft().do()
+
+    def close(self) -> None:
+        """See :class:`Worker`."""
+        while self._queue:
+            self._queue.popleft().do()
+
+
+class _Timer:
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action: Callable[[], object] | None = action
+
+    def cancel(self) -> None:
+        self._action = None
+
+    def fire(self) -> None:
+        if self._action is not None:
+            self._action()
+
+
+class SimulatedDriver:
+    """See :class:`anabranch.node.driver.Driver`."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        happen: Callable[[Callable[[], None]], None],
+        work_ms: Callable[[], float],
+    ) -> None:
+        """``happen`` makes something an event of the process, if it still lives.
+
+        ``work_ms`` says how long a piece of work takes.
+        """
+        self._timeline = timeline
+        self._happen = happen
+        self._work_ms = work_ms
+        self._soon: deque[Callable[[], object]] = deque()
+
+    def now_s(self) -> float:
+        """See :class:`Driver`."""
+        return self._timeline.now_ms / 1000
+
+    def call_soon(self, action: Callable[[], object]) -> object:
+        """See :class:`Driver`."""
+        self._soon.append(action)
+        return None
+
+    def end_turn(self) -> None:
+        """The turn is over: do what was to be done then."""
+        while self._soon:
+            self._soon.popleft()()
+
+    def call_later(self, delay_s: float, action: Callable[[], object]) -> _Timer:
+        """See :class:`Driver`."""
+        timer = _Timer(action)
+        self._timeline.after(delay_s * 1000, lambda: self._happen(timer.fire))
+        return timer
+
+    def worker(self, name: str) -> SimulatedWorker:
+        """See :class:`Driver`."""
+        del name
+        return SimulatedWorker(self._work)
+
+    def _work(self, over: Callable[[], None]) -> None:
+        self._timeline.after(self._work_ms(), lambda: self._happen(over))
