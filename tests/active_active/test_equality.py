@@ -15,7 +15,7 @@ from tests.support.simulated_cluster import SimulatedCluster
 def filled(count: int = 2, **settings: object) -> SimulatedCluster:
     """A cluster with a few keys that all regions have."""
     cluster = SimulatedCluster(count, **settings)  # type: ignore[arg-type]
-    for number in cluster.nodes:
+    for number in cluster.machines:
         for index in range(20):
             cluster.do(number, "XADD", f"k{index}", "*", "from", number)
     cluster.until(cluster.have_converged)
@@ -23,7 +23,7 @@ def filled(count: int = 2, **settings: object) -> SimulatedCluster:
 
 
 def digests(cluster: SimulatedCluster, key: str) -> list[bytes]:
-    return [cluster.do(number, "AB.DIGEST", key)[0] for number in cluster.nodes]
+    return [cluster.do(number, "AB.DIGEST", key)[0] for number in cluster.machines]
 
 
 def verified(cluster: SimulatedCluster, number: int, other: int) -> dict[str, object]:
@@ -35,7 +35,7 @@ def test_regions_that_hold_the_same_find_that_out_by_themselves() -> None:
     cluster = filled(3)
     cluster.run(2 * DIGEST_INTERVAL_MS)
     assert cluster.alarms == []
-    for number in cluster.nodes:
+    for number in cluster.machines:
         for peer in cluster.peers(number):
             assert (peer.differing_keys, peer.in_flight_keys) == (0, 0)
             assert peer.compared_ms is not None
@@ -142,7 +142,7 @@ def test_repair_takes_over_the_version_of_the_other_side(number: int) -> None:
     assert cluster.do(number, "XPENDING", "k7", "g") == pending
     assert cluster.do(number, "AB.VERIFY", other, "k7") == [b"equal"]
     # It goes on as if nothing had been.
-    for each in cluster.nodes:
+    for each in cluster.machines:
         cluster.do(each, "XADD", "k7", "*", "after", each)
     cluster.until(cluster.have_converged)
     assert len(set(digests(cluster, "k7"))) == 1
@@ -157,7 +157,7 @@ def test_a_repair_outlives_a_restart() -> None:
     cluster.lose_entry(2, b"k7")
     wrong = cluster.do(2, "AB.DIGEST", "k7")
     # The log still tells of what was lost; a snapshot does not.
-    node = cluster.nodes[2]
+    node = cluster.machines[2]
     cluster.process(2).begin_snapshot()
     cluster.until(lambda: cluster.record.reached["snapshot taken"])
     cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1)

@@ -31,15 +31,15 @@ def parted(*, third_hears_at_once: bool) -> SimulatedCluster:
 
 
 def heal(cluster: SimulatedCluster) -> None:
-    for one in cluster.nodes:
-        for other in cluster.nodes:
+    for one in cluster.machines:
+        for other in cluster.machines:
             cluster.network.line(one, other).cut = False
     cluster.run(30_000)
 
 
 def writers(cluster: SimulatedCluster) -> list[int]:
     found = []
-    for number in cluster.nodes:
+    for number in cluster.machines:
         with suppress(hiredis.ReplyError):
             cluster.do(number, "XADD", "s", "*", "by", number)
             found.append(number)
@@ -58,7 +58,7 @@ def test_who_goes_on_writing_is_one_cluster(third_hears_at_once: bool) -> None:
         assert cluster.do(number, "XRANGE", "s", "-", "+") == cluster.do(3, "XRANGE", "s", "-", "+")
     words = [fields[1] for _, fields in cluster.do(3, "XRANGE", "s", "-", "+")]
     assert words.count(b"1") >= 1, "what was said before the removal is there"
-    for number in set(cluster.nodes) - set(going_on):
+    for number in set(cluster.machines) - set(going_on):
         with pytest.raises(hiredis.ReplyError, match="was removed from the cluster"):
             cluster.do(number, "XADD", "s", "*", "by", number)
         assert b"by" in cluster.do(number, "XRANGE", "s", "-", "+")[0][1], "reads go on"

@@ -25,6 +25,7 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
+from anabranch.node import exchange
 from anabranch.node.lifetime import Lifetime
 from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
@@ -34,7 +35,6 @@ from anabranch.replication.greeting import Greeter
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
-from anabranch.simulator import process
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import imaging, joining, regional_id
 from anabranch.stream.region_log import RegionLog
@@ -371,14 +371,14 @@ def damage_sent(patch: Patch) -> None:
 
 
 def lost_end_not_noticed(patch: Patch) -> None:
-    begin = process.begin_life
+    begin = exchange.begin_life
     patch.setattr(manifest.Manifest, "absence", lambda *_args, **_more: None)
 
     def without_cut(local: Any, lifetime: Any, policy: str, *, was_cut: bool) -> None:
         del was_cut
         begin(local, lifetime, policy, was_cut=False)
 
-    patch.setattr(process, "begin_life", without_cut)
+    patch.setattr(exchange, "begin_life", without_cut)
 
 
 def holes_are_damage(patch: Patch) -> None:

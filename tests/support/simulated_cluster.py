@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from anabranch.commands.execution.host import Regions
 from anabranch.config.settings import Settings
-from anabranch.keyspace.touches import Place
-from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.peer import PeerFigures
+from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import Node
 from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record
 from anabranch.simulator.timeline import Timeline
@@ -21,25 +18,6 @@ from anabranch.stream.stream import Stream
 __all__ = ["SimulatedCluster"]
 
 STEP_MS = 10.0
-
-
-class _Regions:
-    """What commands ask about other regions, as far as tests need it."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def _now_ms(self) -> float:
-        return self._process.node.timeline.now_ms
-
-    def peers(self) -> list[PeerFigures]:
-        return self._process.replicator.peers(self._now_ms())
-
-    def verify(self, region: int, places: list[Place]) -> Verdict:
-        return self._process.replicator.verify(region, places, self._now_ms())
-
-    def repair(self, region: int, place: Place) -> Inquiry:
-        return self._process.replicator.repair(region, place, self._now_ms())
 
 
 class SimulatedCluster:
@@ -53,8 +31,8 @@ class SimulatedCluster:
         self.alarms: list[tuple[int, Mapping[str, object]]] = []
         """Regions that said that another one differs, and what they told."""
         self.record.on_divergence = lambda number, facts: self.alarms.append((number, facts))
-        self.nodes = {
-            number: Node(
+        self.machines = {
+            number: Machine(
                 number,
                 Settings(region_id=number, **settings),
                 self.timeline,
@@ -65,25 +43,24 @@ class SimulatedCluster:
             )
             for number in range(1, count + 1)
         }
-        for one in self.nodes:
-            for other in self.nodes:
+        for one in self.machines:
+            for other in self.machines:
                 self.network.line(one, other).delay_ms = delay_ms
-        for node in self.nodes.values():
-            node.seeds = [] if node.number == 1 else [(HOST, self.network.port(1))]
-            node.start(found=node.number == 1)
+        for machine in self.machines.values():
+            machine.seeds = [] if machine.number == 1 else [(HOST, self.network.port(1))]
+            machine.start(found=machine.number == 1)
         self.until(
             lambda: all(
-                node.process is not None
-                and set(node.process.replica.members) == set(self.nodes)
-                and all(peer.state == "in_sync" for peer in self.peers(node.number))
-                for node in self.nodes.values()
+                machine.process is not None
+                and set(machine.process.replica.members) == set(self.machines)
+                and all(peer.state == "in_sync" for peer in self.peers(machine.number))
+                for machine in self.machines.values()
             )
         )
 
     def process(self, number: int) -> Process:
-        process = self.nodes[number].process
+        process = self.machines[number].process
         assert process is not None
-        process.host.regions = cast("Regions", _Regions(process))
         return process
 
     def peers(self, number: int) -> list[PeerFigures]:
@@ -105,7 +82,7 @@ class SimulatedCluster:
         raw = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         replies: list[Any] = []
         process.happen(lambda: replies.append(process.do(raw)))
-        session = process.session
+        session = process.client.session
         if session.waiter is not None:
 
             def is_answered() -> bool:
@@ -113,7 +90,7 @@ class SimulatedCluster:
                 return session.waiter is None
 
             self.until(is_answered)
-            replies = [process.take_reply()]
+            replies = [process.client.take_reply()]
         (reply,) = replies
         if isinstance(reply, Exception):
             raise reply
@@ -131,7 +108,7 @@ class SimulatedCluster:
         self.network.line(one, other).cut = self.network.line(other, one).cut = True
 
     def have_converged(self) -> bool:
-        vectors = [self.process(number).replica.vector for number in self.nodes]
+        vectors = [self.process(number).replica.vector for number in self.machines]
         return all(vector == vectors[0] for vector in vectors)
 
     def stream(self, number: int, key: bytes) -> Stream:
@@ -142,7 +119,7 @@ class SimulatedCluster:
     def lose_entry(self, number: int, key: bytes) -> None:
         """Take the newest entry of region 1 away behind the back of everything."""
         stream = self.stream(number, key)
-        log = stream.log_of(1)
+        log = stream.shared_log(1)
         assert log.tail is not None
         log.remove(log.tail, log.tail.last_live())
         self.process(number).replica.touches.mark((0, key))

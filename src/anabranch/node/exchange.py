@@ -83,6 +83,9 @@ _QUIET: Final = frozenset(
 class Exchange(RegionLocal):
     """One process's part in the cluster: its view for the replicator, and the time it has."""
 
+    stretch: Callable[[str], bytes] = staticmethod(stretched)
+    """What is made of the secret; takes long on purpose."""
+
     def __init__(
         self, region: Region, durability: Durability, driver: Driver, chance: Chance
     ) -> None:
@@ -107,7 +110,8 @@ class Exchange(RegionLocal):
         self._refusing = False  # writes, because too few regions keep up
         self._config: ReplicationConfig
         self._secret = ""
-        self._is_newcomer = False  # and takes no writes yet
+        self.is_newcomer = False
+        """Whether it takes no writes yet, as it lacks what the others have."""
         self._was_removed = ""  # why others do not listen to us any more
         self._was_set_back = ""  # how they know
         self._began: dict[int, int] = {}  # how many effects of this region there were at the start
@@ -139,11 +143,13 @@ class Exchange(RegionLocal):
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = self._chance.randbytes(16).hex()
             self.found(cluster_id, self._self())
-            self._log("info", "cluster_created", cluster=cluster_id, region=settings.region_id)
+            self._log(
+                "info", "region.cluster_created", cluster=cluster_id, region=settings.region_id
+            )
         elif not self.replica.cluster_id:
             note_newcomer(storage)
         if is_newcomer(storage):
-            self._is_newcomer = True
+            self.is_newcomer = True
             self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
 
     def _self(self) -> Member:
@@ -188,7 +194,7 @@ class Exchange(RegionLocal):
         return self._driver.now_s() * 1000
 
     def _log(self, level: str, event: str, **facts: object) -> None:
-        self._region.host.log(level, f"region.{event}", **facts)
+        self._region.host.log(level, event, **facts)
 
     def settings_changed(self) -> None:
         """Take over what can be changed at any time."""
@@ -203,7 +209,7 @@ class Exchange(RegionLocal):
         secret = self._settings.gossip_secret
         if secret != self._secret:
             self._secret = secret
-            self._config.secret = stretched(secret)
+            self._config.secret = self.stretch(secret)
 
     def pulse(self) -> None:
         """Time has passed; calls itself again until :meth:`stop`."""
@@ -323,10 +329,10 @@ class Exchange(RegionLocal):
 
     def _judge_newcomer(self) -> None:
         """Take writes as soon as everything has been applied that some other region had."""
-        if self._is_newcomer and self.replicator.caught_up:
+        if self.is_newcomer and self.replicator.caught_up:
             with suppress(OSError):  # then it is looked at again
                 forget_newcomer(self._storage)
-                self._is_newcomer = False
+                self.is_newcomer = False
                 self._region.dispatcher.allow_writes("newcomer")
                 self.note("takes_writes")
 
@@ -356,10 +362,10 @@ class Exchange(RegionLocal):
         dispatcher = self._region.dispatcher
         if self._refusing:
             dispatcher.refuse_writes("regions", NO_REPLICAS)
-            self._log("warning", "too_few_for_writes", good=good, wanted=wanted)
+            self._log("warning", "region.too_few_for_writes", good=good, wanted=wanted)
         else:
             dispatcher.allow_writes("regions")
-            self._log("info", "enough_for_writes", good=good, wanted=wanted)
+            self._log("info", "region.enough_for_writes", good=good, wanted=wanted)
 
     def judge_clock(self) -> None:
         """Make no IDs from our clock while it is off, or do so again, by ``clock-skew-action``."""
@@ -402,7 +408,7 @@ class Exchange(RegionLocal):
     def note(self, event: str, **facts: object) -> None:
         """See :class:`Local`."""
         level = "info" if event in _QUIET else "warning"
-        self._log(level, event, **facts)
+        self._log(level, f"region.{event}", **facts)
         super().note(event, **facts)
         self.on_answers()
 

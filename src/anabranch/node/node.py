@@ -116,3 +116,25 @@ class Node:
             self._timer.cancel()
             self._timer = None
         self._timer_ms = None
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def stop(self) -> bool:
+        """Exchange nothing more, give everybody what is theirs; whether all could be kept."""
+        self.stop_timer()
+        if self.persistence.exchange is not None:
+            self.persistence.exchange.stop()
+        while self.region.channels.pending:
+            self.flush_pending()
+        return self.settle()
+
+    def settle(self) -> bool:
+        """Put on the disk what is not there yet; what cannot be was not answered either."""
+        try:
+            self.durability.settle()
+        except OSError as problem:
+            self.region.host.log("error", "oplog.unwritten_at_stop", reason=problem.strerror)
+            return False
+        if self.persistence.exchange is not None:
+            self.persistence.exchange.ended_well()
+        return True

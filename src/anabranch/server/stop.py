@@ -53,11 +53,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     server.listeners.close()
     server.availability.close()
     server.stop_timers()
-    if server.regions is not None:
-        server.regions.stop()
-    while server.region.channels.pending:
-        server.node.flush_pending()
-    _settle(server)
+    server.node.stop()
     for connection in list(server.connections):
         connection.finish()
     timeout = server.settings.shutdown_timeout if patient else 0
@@ -70,7 +66,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
         for connection in left:
             connection.transport.abort()
         await asyncio.sleep(0)
-    _settle(server)
+    server.node.settle()
 
 
 def abandon(server: Server) -> None:
@@ -87,13 +83,3 @@ def abandon(server: Server) -> None:
     for connection in list(server.connections):
         connection.transport.abort()
     server.persistence.close()
-
-
-def _settle(server: Server) -> None:
-    """Put on the disk what is not there yet; what cannot be was not answered either."""
-    try:
-        server.durability.settle()
-        if server.regions is not None:
-            server.regions.ended_well()
-    except OSError as problem:
-        emit("error", "oplog.unwritten_at_stop", reason=problem.strerror)

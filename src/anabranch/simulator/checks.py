@@ -22,6 +22,9 @@ I-18 a reader with a cursor that goes from region to region gets every entry tha
 I-21 when all is well again nothing is left of marks, waiting batches and half-way states
 I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
 I-23 an effect's number never stands for two contents
+I-24 no reply reports anything that a crash takes back, except where ``appendfsync`` says so
+I-25 a region that begins anew without its data answers no write before it has what all others had
+     of its former lives
 I-26 the counters of a key are alike in all regions (within I-1 and I-2)
 I-27 the groups of a stream that is copied, or dumped and restored, have the same pending and the
      same cursor there, and nothing more or less to deliver; what was late is released in a payload
@@ -43,7 +46,7 @@ from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.formulas import Shown
 from anabranch.simulator.group_checks import GroupChecks
 from anabranch.simulator.group_moves import MoveChecks
-from anabranch.simulator.node import Node
+from anabranch.simulator.machine import Machine
 from anabranch.simulator.process import Process
 from anabranch.simulator.reader_checks import ReaderChecks
 from anabranch.simulator.record import Dot, Record, Violation
@@ -75,8 +78,8 @@ class _Seen:
 class Checks:
     """All checkers of a run."""
 
-    def __init__(self, nodes: Sequence[Node], record: Record, work: Workload) -> None:
-        self._nodes = nodes
+    def __init__(self, machines: Sequence[Machine], record: Record, work: Workload) -> None:
+        self._nodes = machines
         self._record = record
         self._work = work
         self._seen: dict[Process, _Seen] = {}
@@ -100,7 +103,7 @@ class Checks:
         seen = self._seen.get(process)
         if seen is None:
             seen = self._seen[process] = _Seen()
-        mark = process.journal.mark
+        mark = process.durability.mark
         if mark == seen.mark:
             return
         seen.mark = mark
@@ -111,16 +114,16 @@ class Checks:
 
     def _compare_equals(self, process: Process) -> None:
         vector = process.replica.vector
-        for node in self._nodes:
-            other = node.process
+        for machine in self._nodes:
+            other = machine.process
             if (
                 other is not None
                 and other is not process
                 and other.replica.vector == vector
-                and not (other.journal.broken or process.journal.broken)
+                and not (other.durability.broken or process.durability.broken)
             ):
-                pair = process.node.number, node.number
-                now_ms = process.node.timeline.now_ms
+                pair = process.machine.number, machine.number
+                now_ms = process.machine.timeline.now_ms
                 if now_ms - self._compared.get(pair, -EQUAL_EVERY_MS) >= EQUAL_EVERY_MS:
                     self._compared[pair] = now_ms
                     self._record.reached["equal vectors compared"] += 1
@@ -132,15 +135,15 @@ class Checks:
         if mine != theirs:
             raise Violation(
                 1,
-                f"regions {one.node.number} and {other.node.number} have applied the same and "
-                f"differ: {difference(mine, theirs)}",
+                f"regions {one.machine.number} and {other.machine.number} have applied the same "
+                f"and differ: {difference(mine, theirs)}",
             )
 
     def scan(self, process: Process) -> None:
         """Look at everything a region holds."""
         seen = self._seen.setdefault(process, _Seen())
         streams = looking.streams(process.region.keyspace)
-        number = process.node.number
+        number = process.machine.number
         for key in {**seen.live, **streams}:
             stream = streams.get(key)
             live = set[Dot]()
@@ -169,7 +172,7 @@ class Checks:
             twice = [i for i, n in Counter(e.entry_id for e in entries).items() if n > 1]
             if twice:
                 which = [entry for entry in entries if entry.entry_id in twice]
-                raise Violation(7, f"region {process.node.number} has {which} in {key!r}")
+                raise Violation(7, f"region {process.machine.number} has {which} in {key!r}")
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -228,7 +231,7 @@ class Checks:
             self._check_idempotent(process, tag, new[0] if new else None, known)
         elif given <= newest:
             raise Violation(
-                8, f"region {process.node.number} gave {reply!r} in {key!r}, which had {newest}"
+                8, f"region {process.machine.number} gave {reply!r} in {key!r}, which had {newest}"
             )
         return reply
 
@@ -245,7 +248,7 @@ class Checks:
             at_ms, dot = before
             if new is not None and dot in known and abs(now_ms - at_ms) < TRACKED_MS:
                 raise Violation(
-                    17, f"region {process.node.number} accepted {tag} as {dot} and as {new}"
+                    17, f"region {process.machine.number} accepted {tag} as {dot} and as {new}"
                 )
             self._record.reached["idempotent ID repeated"] += 1
         if new is not None:
@@ -266,7 +269,7 @@ class Checks:
                 if found.get(key) != due:
                     raise Violation(
                         2,
-                        f"{key!r} in region {process.node.number}: "
+                        f"{key!r} in region {process.machine.number}: "
                         f"{difference(found.get(key), due)}",
                     )
 
@@ -276,15 +279,15 @@ class Checks:
         """Why it is not over yet: what a region still lacks or keeps."""
         first = processes[0]
         for process in processes:
-            number = process.node.number
+            number = process.machine.number
             replica = process.replica
             if replica.vector != first.replica.vector:
                 return (
                     f"region {number} has applied {dict(sorted(replica.vector.items()))}, region "
-                    f"{first.node.number} {dict(sorted(first.replica.vector.items()))}"
+                    f"{first.machine.number} {dict(sorted(first.replica.vector.items()))}"
                 )
             if replica.members != first.replica.members:
-                return f"region {number} has other members than region {first.node.number}"
+                return f"region {number} has other members than region {first.machine.number}"
             if replica.marked or replica.flushes or replica.unstable_marks:
                 return (
                     f"region {number} still has marks of {sorted(replica.marked)} and "
@@ -294,7 +297,7 @@ class Checks:
                 return f"region {number} has effects that wait for causes"
             if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
                 return f"region {number} still receives a state"
-            if STAGING in process.node.disk.names():
+            if STAGING in process.machine.disk.names():
                 return f"region {number} has a staging file"
             blank = [
                 key

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.node.driver import Job
@@ -103,15 +104,21 @@ class SimulatedDriver:
         self,
         timeline: Timeline,
         happen: Callable[[Callable[[], None]], None],
-        work_ms: Callable[[], float],
+        chance: random.Random,
+        work_ms: Sequence[float],
+        late_ms: Sequence[float],
     ) -> None:
         """``happen`` makes something an event of the process, if it still lives.
 
-        ``work_ms`` says how long a piece of work takes.
+        ``work_ms`` says how long a piece of work may take, ``late_ms`` how late a timer may be.
         """
         self._timeline = timeline
         self._happen = happen
+        self._chance = chance
         self._work_ms = work_ms
+        self._late_ms = late_ms
+        self.least_work_ms = 0.0
+        """No piece of work takes less: the disk is slow."""
         self._soon: deque[Callable[[], object]] = deque()
 
     def now_s(self) -> float:
@@ -131,7 +138,8 @@ class SimulatedDriver:
     def call_later(self, delay_s: float, action: Callable[[], object]) -> _Timer:
         """See :class:`Driver`."""
         timer = _Timer(action)
-        self._timeline.after(delay_s * 1000, lambda: self._happen(timer.fire))
+        late_ms = self._chance.choice(self._late_ms)
+        self._timeline.after(delay_s * 1000 + late_ms, lambda: self._happen(timer.fire))
         return timer
 
     def worker(self, name: str) -> SimulatedWorker:
@@ -140,4 +148,5 @@ class SimulatedDriver:
         return SimulatedWorker(self._work)
 
     def _work(self, over: Callable[[], None]) -> None:
-        self._timeline.after(self._work_ms(), lambda: self._happen(over))
+        work_ms = max(self._chance.choice(self._work_ms), self.least_work_ms)
+        self._timeline.after(work_ms, lambda: self._happen(over))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from anabranch.simulator.disk import Fault
 from anabranch.simulator.impostor import impersonate
+from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Line
-from anabranch.simulator.node import Node
 
 if TYPE_CHECKING:
+    from anabranch.simulator.process import Process
     from anabranch.simulator.simulation import Simulation
 
 __all__ = ["FAULTS", "drawn", "heal"]
@@ -61,7 +63,7 @@ def _partition(run: Simulation, chance: random.Random) -> None:
     """Lines are cut: one way or both, between two regions or around one; some flap."""
 
     def cut() -> None:
-        one, other = chance.sample([node.number for node in run.nodes], 2)
+        one, other = chance.sample([machine.number for machine in run.machines], 2)
         pairs = [(one, other), (other, one)]
         dice = chance.random()
         if dice < 0.25:
@@ -69,9 +71,9 @@ def _partition(run: Simulation, chance: random.Random) -> None:
         elif dice < 0.5:
             pairs = [
                 pair
-                for node in run.nodes
-                if node.number != one
-                for pair in ((one, node.number), (node.number, one))
+                for machine in run.machines
+                if machine.number != one
+                for pair in ((one, machine.number), (machine.number, one))
             ]
         times = chance.choice([1, 1, 1, 5])
         length = chance.choice([200, 1000, 3000, 8000, 20_000]) * chance.random() / times
@@ -96,7 +98,7 @@ def _delay(run: Simulation, chance: random.Random) -> None:
     """Lines are slow, unevenly, and change; processes stand still."""
 
     def change() -> None:
-        source, target = chance.sample([node.number for node in run.nodes], 2)
+        source, target = chance.sample([machine.number for machine in run.machines], 2)
         line = run.network.line(source, target)
         line.delay_ms = chance.choice([1, 10, 50, 200])
         line.jitter_ms = chance.choice([1, 20, 200])
@@ -105,21 +107,21 @@ def _delay(run: Simulation, chance: random.Random) -> None:
         line.rate = chance.choice([0, 0, 0, 1, 10])
         run.record.say("net", f"{source} to {target}: {line}")
 
-    for _ in range(2 * len(run.nodes)):
+    for _ in range(2 * len(run.machines)):
         change()
     _again(run, chance, _every(run, chance), change)
     if chance.random() < 0.5:
         longest = chance.choice([300, 3000, 10_000, 60_000])
         _again(
             run, chance, _every(run, chance),
-            lambda: chance.choice(run.nodes).pause(chance.random() * longest),
+            lambda: chance.choice(run.machines).pause(chance.random() * longest),
         )  # fmt: skip
 
 
 def _loss(run: Simulation, chance: random.Random) -> None:
     """Connections break; some bits are turned over."""
-    for one in run.nodes:
-        for other in run.nodes:
+    for one in run.machines:
+        for other in run.machines:
             line = run.network.line(one.number, other.number)
             line.loss = chance.choice([0, 0.001, 0.01, 0.03])
             line.half_open = chance.choice([0, 0.3])
@@ -128,8 +130,8 @@ def _loss(run: Simulation, chance: random.Random) -> None:
 
 def _duplicate(run: Simulation, chance: random.Random) -> None:
     """Batches arrive twice."""
-    for one in run.nodes:
-        for other in run.nodes:
+    for one in run.machines:
+        for other in run.machines:
             run.network.line(one.number, other.number).twice = chance.choice([0, 0.01, 0.2, 1])
 
 
@@ -140,19 +142,19 @@ def _crash(run: Simulation, chance: random.Random) -> None:
     """Processes are killed or stopped, and start again."""
 
     def crash() -> None:
-        node = chance.choice(run.nodes)
-        if node.process is None:
+        machine = chance.choice(run.machines)
+        if machine.process is None:
             return
         if chance.random() < 0.3:
-            node.stop()
+            machine.stop()
         else:
-            node.kill()
-        run.timeline.after(chance.choice([10, 300, 2000, 6000]), node.start)
+            machine.kill()
+        run.timeline.after(chance.choice([10, 300, 2000, 6000]), machine.start)
 
     def snapshot() -> None:
-        node = chance.choice(run.nodes)
-        if node.process is not None:
-            node.process.happen(node.process.begin_snapshot)
+        machine = chance.choice(run.machines)
+        if machine.process is not None:
+            machine.process.happen(machine.process.begin_snapshot)
 
     _again(run, chance, _every(run, chance), crash)
     _again(run, chance, _every(run, chance), snapshot)
@@ -162,22 +164,22 @@ def _power(run: Simulation, chance: random.Random) -> None:
     """Machines lose what was not synced; sometimes several at once, or one again soon."""
 
     def fail() -> None:
-        for node in chance.sample(run.nodes, chance.choice([1, 1, 1, 2])):
-            if node.process is not None:
-                node.lose_power()
-                run.timeline.after(chance.choice([10, 300, 2000, 6000]), node.start)
+        for machine in chance.sample(run.machines, chance.choice([1, 1, 1, 2])):
+            if machine.process is not None:
+                machine.lose_power()
+                run.timeline.after(chance.choice([10, 300, 2000, 6000]), machine.start)
                 if chance.random() < 0.3:
-                    run.timeline.after(6000 + chance.random() * 1500, lambda node=node: again(node))  # type: ignore[misc]
+                    run.timeline.after(6000 + chance.random() * 1500, partial(again, machine))
 
-    def again(node: Node) -> None:
-        if run.is_breaking and node.process is not None:
-            node.lose_power()
-            run.timeline.after(10, node.start)
+    def again(machine: Machine) -> None:
+        if run.is_breaking and machine.process is not None:
+            machine.lose_power()
+            run.timeline.after(10, machine.start)
 
     def remember() -> None:
-        node = chance.choice(run.nodes)
-        if node.process is not None and run.is_breaking:
-            node.note_position(node.process)
+        machine = chance.choice(run.machines)
+        if machine.process is not None and run.is_breaking:
+            machine.note_position(machine.process)
 
     _again(run, chance, _every(run, chance), fail)
     _again(run, chance, 100, remember)
@@ -188,17 +190,17 @@ def _blackout(run: Simulation, chance: random.Random) -> None:
 
     def look() -> None:
         waiting = [
-            node
-            for node in run.nodes
-            if node.process is not None and len(node.process.replicator._receiver.buffer)  # noqa: SLF001
+            machine
+            for machine in run.machines
+            if machine.process is not None and len(machine.process.replicator._receiver.buffer)  # noqa: SLF001
         ]
         if not waiting or chance.random() < 0.5:
             return
         survivor = chance.choice(waiting)
-        for node in run.nodes:
-            if node is not survivor and node.process is not None:
-                node.lose_power()
-                run.timeline.after(chance.choice([10, 300, 2000]), node.start)
+        for machine in run.machines:
+            if machine is not survivor and machine.process is not None:
+                machine.lose_power()
+                run.timeline.after(chance.choice([10, 300, 2000]), machine.start)
         run.record.reached["blackout"] += 1
 
     _again(run, chance, run.breaking_ms / 60, look)
@@ -207,15 +209,19 @@ def _blackout(run: Simulation, chance: random.Random) -> None:
 def _skew(run: Simulation, chance: random.Random) -> None:
     """Clocks are wrong, and are set."""
     run.checks.configured = True
-    for node in run.nodes:
-        node.clock.offset_ms = chance.choice([0, -2000, 3000, -600_000, 600_000]) * chance.random()
-        node.clock.drift = chance.choice([0, 0.001, -0.001, -1.0])  # the last one stands still
+    for machine in run.machines:
+        machine.clock.offset_ms = (
+            chance.choice([0, -2000, 3000, -600_000, 600_000]) * chance.random()
+        )
+        machine.clock.drift = chance.choice([0, 0.001, -0.001, -1.0])  # the last one stands still
 
     def jump() -> None:
-        node = chance.choice(run.nodes)
-        node.clock.offset_ms += chance.choice([-5000, -200, 200, 5000, -60_000])
+        machine = chance.choice(run.machines)
+        machine.clock.offset_ms += chance.choice([-5000, -200, 200, 5000, -60_000])
         run.record.reached["clock jumped"] += 1
-        run.record.say(node.number, f"has a clock that is off by {node.clock.offset_ms:.0f} ms")
+        run.record.say(
+            machine.number, f"has a clock that is off by {machine.clock.offset_ms:.0f} ms"
+        )
 
     _again(run, chance, _every(run, chance), jump)
 
@@ -224,65 +230,78 @@ def _disk(run: Simulation, chance: random.Random) -> None:
     """Disks are full, or fail for a moment."""
 
     def fail() -> None:
-        node = chance.choice(run.nodes)
+        machine = chance.choice(run.machines)
         dice = chance.random()
         if dice < 0.5:
-            node.disk.free = chance.randint(0, 300)
-            run.record.say(node.number, f"has {node.disk.free} bytes of disk left")
+            machine.disk.free = chance.randint(0, 300)
+            run.record.say(machine.number, f"has {machine.disk.free} bytes of disk left")
             run.record.reached["disk full"] += 1
-            run.timeline.after(chance.random() * 5000, lambda: _empty(node))
+            run.timeline.after(chance.random() * 5000, lambda: _empty(machine))
         elif dice < 0.85:
-            node.disk.faults.append(
+            machine.disk.faults.append(
                 Fault("write", times=chance.randint(1, 4), keep=chance.randint(0, 30))
             )
-            run.record.say(node.number, "fails to write")
+            run.record.say(machine.number, "fails to write")
             run.record.reached["write error"] += 1
         else:
-            node.disk.faults.append(Fault("sync"))
-            run.record.say(node.number, "fails to sync")
+            machine.disk.faults.append(Fault("sync"))
+            run.record.say(machine.number, "fails to sync")
             run.record.reached["sync error"] += 1
-            run.timeline.after(3000, lambda: _replace(run, node))
+            run.timeline.after(3000, lambda: _replace(run, machine))
 
+    def slow_down() -> None:
+        """Syncs take longer than a policy of everysec allows for."""
+        process = slowness.choice(run.machines).process
+        if process is not None:
+            process.driver.least_work_ms = 3500.0
+            run.timeline.after(5000, lambda: _hurry(process))
+
+    slowness = run.chance("slow disk")
     _again(run, chance, _every(run, chance), fail)
+    _again(run, slowness, _every(run, slowness), slow_down)
+
+
+def _hurry(process: Process) -> None:
+    process.driver.least_work_ms = 0.0
 
 
 def _memory(run: Simulation, chance: random.Random) -> None:
     """Machines have no memory for what others send."""
 
     def fill() -> None:
-        node = chance.choice(run.nodes)
-        node.is_full = True
-        run.record.say(node.number, "has no memory left")
+        machine = chance.choice(run.machines)
+        machine.is_full = True
+        run.record.say(machine.number, "has no memory left")
         run.record.reached["memory full"] += 1
-        run.timeline.after(chance.random() * 5000, lambda: _make_room(node))
+        run.timeline.after(chance.random() * 5000, lambda: _make_room(machine))
 
     _again(run, chance, _every(run, chance), fill)
 
 
-def _make_room(node: Node) -> None:
-    node.is_full = False
+def _make_room(machine: Machine) -> None:
+    machine.is_full = False
 
 
 def _rot(run: Simulation, chance: random.Random) -> None:
     """A disk forgets a bit of a log, once."""
 
     def rot() -> None:
-        nodes = [node for node in run.nodes if _can_be_wiped(run, node)]
-        if run.is_breaking and not (nodes and chance.choice(nodes).rot()):
+        machines = [machine for machine in run.machines if _can_be_wiped(run, machine)]
+        if run.is_breaking and not (machines and chance.choice(machines).rot()):
             run.timeline.after(100, rot)
 
     run.timeline.after(chance.random() * run.breaking_ms, rot)
 
 
-def _empty(node: Node) -> None:
-    node.disk.free = None
+def _empty(machine: Machine) -> None:
+    machine.disk.free = None
 
 
-def _replace(run: Simulation, node: Node) -> None:
+def _replace(run: Simulation, machine: Machine) -> None:
     """An operator restarts what does not write any more."""
-    if node.process is not None and node.process.journal.broken:
-        node.kill()
-        run.timeline.after(100, node.start)
+    if machine.process is not None and machine.process.durability.broken:
+        machine.kill()
+        run.timeline.after(100, machine.start)
 
 
 # -- cluster --------------------------------------------------------------------------------------
@@ -290,23 +309,23 @@ def _replace(run: Simulation, node: Node) -> None:
 
 def _membership(run: Simulation, chance: random.Random) -> None:
     """A region comes late; one loses its disk; one is removed."""
-    last = run.nodes[-1]
-    if len(run.nodes) > 2 and chance.random() < 0.5:
+    last = run.machines[-1]
+    if len(run.machines) > 2 and chance.random() < 0.5:
         last.stop()
         last.lose_disk()
         run.timeline.after(chance.random() * run.breaking_ms, last.start)
 
     def lose() -> None:
-        node = chance.choice(run.nodes)
-        if run.is_breaking and _can_be_wiped(run, node):
-            run.lose_disk(node)
-            run.timeline.after(chance.choice([10, 2000]), node.start)
+        machine = chance.choice(run.machines)
+        if run.is_breaking and _can_be_wiped(run, machine):
+            run.lose_disk(machine)
+            run.timeline.after(chance.choice([10, 2000]), machine.start)
 
     def remove() -> None:
-        node, by = chance.sample(run.nodes, 2)
+        machine, by = chance.sample(run.machines, 2)
         # Whoever is left must know the cluster, or there is none any more.
         if run.is_breaking and len(_settled(run)) == len(run.members()) > 2:
-            run.remove(node, by)
+            run.remove(machine, by)
 
     if chance.random() < 0.5:
         run.timeline.after(chance.random() * run.breaking_ms, lose)
@@ -321,7 +340,7 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
         if not run.is_breaking:
             return
         members = _settled(run)
-        owner, asked = chance.sample(run.nodes, 2)
+        owner, asked = chance.sample(run.machines, 2)
         if len(members) < len(run.members()) or owner.is_removed or asked.is_removed:
             run.timeline.after(100, appear)
         else:
@@ -331,20 +350,20 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(chance.random() * run.breaking_ms, appear)
 
 
-def _can_be_wiped(run: Simulation, node: Node) -> bool:
+def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
     """Whether all others know the life of a region: it has to hear of it from whom it asks."""
-    if node.process is None:
+    if machine.process is None:
         return False
-    own = node.process.replica.own
-    others = [each for each in _settled(run) if each is not node]
+    own = machine.process.replica.own
+    others = [each for each in _settled(run) if each is not machine]
     return (
         bool(others)
-        and not node.is_removed
+        and not machine.is_removed
         and all(each.process is not None and own in each.process.replica.vector for each in others)
     )
 
 
-def _settled(run: Simulation) -> list[Node]:
+def _settled(run: Simulation) -> list[Machine]:
     """Members that run and belong to the cluster."""
     return [each for each in run.members() if each.process is not None and each.process.cluster_id]
 
@@ -353,9 +372,9 @@ def _limits(run: Simulation, chance: random.Random) -> None:
     """Nothing has room: settled when the regions were made, see :class:`Simulation`."""
 
     def snapshot() -> None:
-        node = chance.choice(run.nodes)
-        if node.process is not None:
-            node.process.happen(node.process.begin_snapshot)
+        machine = chance.choice(run.machines)
+        if machine.process is not None:
+            machine.process.happen(machine.process.begin_snapshot)
 
     _again(run, chance, run.breaking_ms / 12, snapshot)
 
@@ -392,12 +411,14 @@ def heal(run: Simulation) -> None:
             run.network.mend(*pair)
         run.network.lines[pair] = Line()
     run.network.hurry()
-    for node in run.nodes:
-        node.wake()
-        node.clock.offset_ms = node.clock.drift = 0.0
-        node.disk.faults.clear()
-        node.disk.free = None
-        node.is_full = False
-        if node.process is not None and node.process.journal.broken:
-            node.kill()
-        node.start()
+    for machine in run.machines:
+        machine.wake()
+        machine.clock.offset_ms = machine.clock.drift = 0.0
+        machine.disk.faults.clear()
+        machine.disk.free = None
+        machine.is_full = False
+        if machine.process is not None:
+            _hurry(machine.process)
+            if machine.process.durability.broken:
+                machine.kill()
+        machine.start()

@@ -89,7 +89,7 @@ class GroupChecks:
         reply = process.do(words)
         if isinstance(reply, Exception) or not reply or words[-1] != b">":
             return reply
-        delivered = self._delivered[process.node.number, key, name]
+        delivered = self._delivered[process.machine.number, key, name]
         for each in parsed_entries(reply[0][1]):
             for dot in by_id[each]:
                 delivered.under.setdefault(dot, set()).update(creations)
@@ -115,7 +115,7 @@ class GroupChecks:
             ]
         before = self._record.reached["acknowledgement that travels"]
         reply = process.do(words)
-        process.journal.commit()
+        process.durability.commit()
         if dots:
             for dot in dots:
                 self._record.settled[key, name, dot] |= creations
@@ -125,7 +125,7 @@ class GroupChecks:
 
     def jumped(self, process: Process, key: bytes, name: bytes) -> None:
         """Entries were passed over on purpose."""
-        self._delivered[process.node.number, key, name].jumped = True
+        self._delivered[process.machine.number, key, name].jumped = True
 
     def moved(self, process: Process, key: bytes, name: bytes) -> None:
         """A group has come here with its stream: what is done was settled where it comes from."""
@@ -160,8 +160,8 @@ class GroupChecks:
         group = None if stream is None else stream.groups.get(name)
         if stream is None or not isinstance(group, SharedGroup):
             return
-        delivered = self._delivered[process.node.number, key, name]
-        rows = process.do([b"XINFO", b"GROUPS", key])
+        delivered = self._delivered[process.machine.number, key, name]
+        rows = process.inspect([b"XINFO", b"GROUPS", key])
         for row in rows:
             figures = dict(zip(row[::2], row[1::2], strict=True))
             # What was deleted unread, behind the last entry that was read, does not count as read.
@@ -182,7 +182,7 @@ class GroupChecks:
                 raise Violation(
                     10,
                     f"{entry.dot} was never delivered to {name!r} of {key!r} in region "
-                    f"{process.node.number}",
+                    f"{process.machine.number}",
                 )
 
 

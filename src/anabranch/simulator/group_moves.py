@@ -72,10 +72,10 @@ class MoveChecks:
             return {}
         found: _Standings = {}
         ids = Counter(entry.entry_id for entry in looking.entries(stream))
-        for row in process.do([b"XINFO", b"GROUPS", key]):
+        for row in process.inspect([b"XINFO", b"GROUPS", key]):
             facts = dict(zip(row[::2], row[1::2], strict=True))
             name = facts[b"name"]
-            rows = process.do([b"XPENDING", key, name, b"-", b"+", b"100000"])
+            rows = process.inspect([b"XPENDING", key, name, b"-", b"+", b"100000"])
             pending = frozenset((entry_id, owner, count) for entry_id, owner, _, count in rows)
             if ids.total() > len(ids) or len({entry_id for entry_id, *_ in rows}) < len(rows):
                 return None
@@ -85,7 +85,7 @@ class MoveChecks:
     def _check(
         self, process: Process, key: bytes, before: _Standings | None, *, is_payload: bool
     ) -> None:
-        process.journal.commit()
+        process.durability.commit()
         after = self._standings(process, key)
         stream = self._work.stream(process, key)
         assert stream is not None
@@ -94,7 +94,7 @@ class MoveChecks:
             self._groups.moved(process, key, name)
         if before is None:
             return
-        where = f"{key!r} of region {process.node.number}"
+        where = f"{key!r} of region {process.machine.number}"
         if after is None or set(after) != set(before):
             raise Violation(27, f"{where} got groups {before} and has {after}")
         for name, was in before.items():

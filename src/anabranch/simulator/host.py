@@ -5,50 +5,19 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from anabranch.commands.execution.host import Regions
-from anabranch.errors import CommandError
+from anabranch.commands.execution.host import Persistence, Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
 
 __all__ = ["SimulatedHost"]
 
-_NOT_HERE = "ERR not in a simulation"
-
-
-class _Persistence:
-    """See :class:`anabranch.commands.execution.host.Persistence`."""
-
-    is_logging = True
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.synced_position = 0
-
-    def mark(self) -> int:
-        return self.position
-
-    def synced(self) -> int:
-        return self.synced_position
-
-    def save(self) -> None:
-        raise CommandError(_NOT_HERE)
-
-    def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
-        raise CommandError(_NOT_HERE)
-
-    def reload(self, *, save: bool) -> None:
-        raise CommandError(_NOT_HERE)
-
-    def facts(self) -> dict[str, int | float | str]:
-        return {}
-
 
 class SimulatedHost:
     """See :class:`anabranch.commands.execution.host.Host`. A mistake of a command ends the run."""
 
     def __init__(self, chance: random.Random) -> None:
-        self.persistence = _Persistence()
+        self.persistence: Persistence
         self.regions: Regions | None = None
         self._chance = chance
 

@@ -6,8 +6,8 @@ import random
 from typing import Any, Final, Protocol
 
 from anabranch.config.settings import Settings
+from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import Node
 from anabranch.simulator.process import HOST, Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
@@ -36,13 +36,13 @@ class Run(Protocol):
     def chance(self, purpose: str) -> random.Random:
         """Chance of its own for each purpose."""
 
-    def members(self) -> list[Node]:
+    def members(self) -> list[Machine]:
         """Machines whose region belongs to the cluster."""
 
 
-def impersonate(run: Run, owner: Node, asked: Node) -> None:
+def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
     """Ask for a while. As long as all members have lately heard of the first it must be refused."""
-    impostor = Node(
+    impostor = Machine(
         owner.number,
         Settings(region_id=owner.number, **run.settings),
         run.timeline,
@@ -53,7 +53,7 @@ def impersonate(run: Run, owner: Node, asked: Node) -> None:
     )
     impostor.place = owner.number + PLACE
     impostor.seeds = [(HOST, run.network.port(asked.number))]
-    running = [node.process for node in run.members()]
+    running = [machine.process for machine in run.members()]
     until_ms = run.timeline.now_ms + ASKS_MS
     run.record.say(impostor.place, f"asks {asked.number} for the number {owner.number}")
 
@@ -65,7 +65,7 @@ def impersonate(run: Run, owner: Node, asked: Node) -> None:
             raise Violation(
                 23, f"another server was taken in as region {owner.number}, which is alive"
             )
-        is_known = running == [node.process for node in run.members()] and all(
+        is_known = running == [machine.process for machine in run.members()] and all(
             each is not None and _has_heard_of(each, owner) for each in running
         )
         if is_known and run.timeline.now_ms < until_ms:
@@ -81,9 +81,9 @@ def impersonate(run: Run, owner: Node, asked: Node) -> None:
     look()
 
 
-def _has_heard_of(process: Process, node: Node) -> bool:
+def _has_heard_of(process: Process, machine: Machine) -> bool:
     """Whether a region knows that another one lives."""
-    if process is node.process:
+    if process is machine.process:
         return True
-    heard_ms = process.replicator._mesh.rows.heard_ms.get(node.number)  # noqa: SLF001
-    return heard_ms is not None and process.node.timeline.now_ms - heard_ms < HEARD_MS
+    heard_ms = process.replicator._mesh.rows.heard_ms.get(machine.number)  # noqa: SLF001
+    return heard_ms is not None and process.machine.timeline.now_ms - heard_ms < HEARD_MS

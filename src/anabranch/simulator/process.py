@@ -1,47 +1,53 @@
-"""The process that runs on a machine: a region, its log, its replicator.
+"""The process that runs on a simulated machine: a node, driven by virtual time.
 
-It is put together as a server does it (``server/app.py``, ``persistence.py``, ``regions.py``):
-recovery, the log, the decision about the epoch, the replicator.
+What is simulated is the :class:`anabranch.node.node.Node` that a server drives, with all of its
+rules. Here it gets a disk that fails, a network that fails and a clock that is wrong, and what it
+says is written down.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import hiredis
 
+from anabranch.commands.execution.host import Regions
+from anabranch.errors import CommandError
 from anabranch.keyspace.replica import epoch_of
-from anabranch.node.lifetime import CLEAN, Lifetime, begin_life
+from anabranch.node.exchange import Exchange
+from anabranch.node.node import Node
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.log import OpLog
-from anabranch.oplog.recovery import Recovery, recover
-from anabranch.oplog.snapshot import position_of
-from anabranch.region.region import Region
-from anabranch.region.turn import Turn
-from anabranch.replication.interface import Address, ReplicationConfig
-from anabranch.replication.local import RegionLocal, joined_at
-from anabranch.replication.replicator import Replicator
+from anabranch.oplog.recovery import Recovery
+from anabranch.oplog.storage import Storage
+from anabranch.replication.interface import Address
+from anabranch.replication.local import joined_at
 from anabranch.simulator import looking
+from anabranch.simulator.client import SimulatedClient
+from anabranch.simulator.disk import MemoryPlace
+from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.host import SimulatedHost
-from anabranch.simulator.journal import SimulatedJournal
 from anabranch.simulator.network import Wire
 from anabranch.simulator.record import Violation
-from anabranch.simulator.snapshotting import SnapshotInProgress
 
 if TYPE_CHECKING:
-    from anabranch.simulator.node import Node
+    from anabranch.simulator.machine import Machine
 
-__all__ = ["CLUSTER", "DIGEST_INTERVAL_MS", "HOST", "NEW_LEVEL", "TICK_MS", "Process"]
+__all__ = ["DIGEST_INTERVAL_MS", "HOST", "NEW_LEVEL", "TICK_MS", "Process"]
 
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
 NEW_LEVEL: Final = 2
 """What a process knows to do if the code was not of an older version."""
-CLUSTER: Final = "c" * 32
 HOST: Final = "sim"
+
+WORK_MS: Final = (0.3, 1, 2, 5, 30)
+"""For how long a sync or a write of a snapshot may take."""
+
+LATE_MS: Final = (0, 1, 5, 50)
+"""By how much a timer may be late."""
 
 _COUNTED: Final = {
     "relay": "relay used",
@@ -56,84 +62,76 @@ _COUNTED: Final = {
 }
 
 
-class Process(RegionLocal):
+class Process(Exchange):
     """What runs on a machine from a start to an end."""
 
     chunk_bytes = 400  # so that links end in the midst of small states, too
+    stretch = staticmethod(str.encode)  # nobody guesses in a simulation
 
-    def __init__(self, node: Node, seeds: list[Address]) -> None:
-        self.node = node
-        chance = node.chance
+    def __init__(self, machine: Machine, seeds: list[Address], *, creates: bool = False) -> None:
+        """``creates``: begin a cluster, unless the disk knows one."""
+        self.machine = machine
+        chance = machine.chance
+        settings = machine.settings
+        settings.region_name = f"r{machine.number}"
+        settings.gossip_announce = HOST
+        settings.gossip_port = machine.network.port(machine.place)
+        settings.gossip_secret = "secret"  # noqa: S105 - so that links are sealed
+        settings.digest_interval = int(DIGEST_INTERVAL_MS / 1000)
+        settings.join = " ".join(f"{host}:{port}" for host, port in seeds)
+        settings.cluster_create = creates
+        self.driver = SimulatedDriver(machine.timeline, self.happen, chance, WORK_MS, LATE_MS)
         self.host = SimulatedHost(chance)
-        region = Region(node.settings, node.clock, self.host)
+        place = MemoryPlace(machine.disk)
+        self.core = Node(settings, machine.clock, self.host, self.driver, place)
+        self.durability = self.core.durability
+        super().__init__(self.core.region, self.durability, self.driver, chance)
+        self.region = self.core.region
+        self.core.take_part(self)
+        self.host.persistence = self.core.persistence
+        self.host.regions = cast("Regions", self)
         self.report = Recovery()
-        for self.report in recover(node.disk, region.keyspace):
-            pass
-        self.on_disk = looking.everything(region.keyspace)
+        self.on_disk: dict[str, Any] = {}
         """What the disk had."""
-        log = OpLog(
-            node.disk,
-            self.report.segments,
-            end=self.report.end,
-            segment_bytes=node.settings.oplog_segment_bytes,
-            unborn=self.report.unborn,
-        )
-        log.secure()
-        turn = Turn(region.replica)
-        turn.next_number = self.report.next_number
-        region.effects.record = turn.effects.append
-        self.journal = SimulatedJournal(
-            log, turn, node.settings.appendfsync, region.dispatcher, self.wall_ms,
-            node.timeline, chance,
-        )  # fmt: skip
-        super().__init__(region, self.journal)
-        self.region = region
-        self.log = log
-        self.session = region.open_session("127.0.0.1:1", "127.0.0.1:2")
-        self._reader = hiredis.Reader()
-        self._owed: deque[tuple[int, int, int]] = deque()  # (position, origin, number)
-        self._told = False
-        self._postponed: list[Callable[[], None]] = []
-        self._snapshot: SnapshotInProgress | None = None
+        self._postponed: list[Callable[[], object]] = []
+        self._snapshots = 0  # finished ones that were noted
+        self.has_ended = True  # as long as it has not started
+        self.core.persistence.start()
+        self.client = SimulatedClient(self)
+        """Who writes and reads."""
+        self.reader = SimulatedClient(self)
+        """Who only reads."""
+        self._inspector = self.region.open_session("127.0.0.1:3", "127.0.0.1:2")
+        self.wire = Wire(machine.network, machine.place, self)
+        level = machine.first_level if machine.starts == 1 else NEW_LEVEL
+        run_id = f"{machine.place}/{machine.starts}"
+        self.begin(self.wire, run_id, feature_level=level)
         self.has_ended = False
-        node.check_recovery(self)
-        self._open(log)
-        self.wire = Wire(node.network, node.place, self)
-        config = ReplicationConfig(
-            name=f"r{node.number}",
-            host=HOST,
-            port=node.network.port(node.place),
-            run_id=f"{node.place}/{node.starts}",
-            wall_ms=self.wall_ms,
-            join=seeds,
-            secret=b"secret",
-            window_bytes=node.settings.gossip_window,
-            hold_bytes=node.settings.gossip_hold_bytes,
-            feature_level=node.first_level if node.starts == 1 else NEW_LEVEL,
-            digest_interval_ms=DIGEST_INTERVAL_MS,
-        )
-        self.replicator = Replicator(self, self.wire, config, chance)
 
-    def _open(self, log: OpLog) -> None:
-        """As a server does it once its log can be written."""
-        node = self.node
-        self.open_log(node.disk, log)
-        self.journal.on_taken = self.taken
-        self._lifetime = Lifetime(node.disk)
+    def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
+        """See :class:`Exchange`; what was recovered is compared with what has to be there."""
+        machine = self.machine
+        report = self.core.persistence.recovered
+        assert report is not None
+        self.report = report
+        self.on_disk = looking.everything(self.region.keyspace)
+        machine.check_recovery(self)
         own = self.replica.own
-        was_cut = self.report.cut is not None
-        begin_life(self, self._lifetime, node.settings.appendfsync, was_cut=was_cut)
+        super().open(storage, log, was_cut=was_cut)
         goes_on = self.replica.cluster_id and own == self.replica.own
-        if goes_on and self.own_number < node.record.left.get(own, 0):
+        if goes_on and self.own_number < machine.record.left.get(own, 0):
             raise Violation(
                 23,
-                f"region {node.number} goes on in epoch {epoch_of(own)} behind effect "
-                f"{self.own_number}, but {node.record.left[own]} have left it",
+                f"region {machine.number} goes on in epoch {epoch_of(own)} behind effect "
+                f"{self.own_number}, but {machine.record.left[own]} have left it",
             )
 
-    def wall_ms(self) -> int:
-        """The machine's clock."""
-        return self.node.clock.now_us() // 1000
+    @property
+    def log(self) -> OpLog:
+        """What the process writes."""
+        log = self.durability.log
+        assert log is not None
+        return log
 
     @property
     def own_number(self) -> int:
@@ -145,20 +143,20 @@ class Process(RegionLocal):
     @property
     def is_full(self) -> bool:
         """See :class:`RegionLocal`."""
-        return self.node.is_full
+        return self.machine.is_full
 
     def taken(self, batches: list[bytes], position: int) -> None:
         """See :class:`RegionLocal`."""
         super().taken(batches, position)
         for data in batches:
-            self.node.record.made(data)
+            self.machine.record.made(data)
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`RegionLocal`."""
         for data in raw:
-            self.node.record.arrives(data)
-        if unit[0].region == self.node.number:
-            self.node.record.reached["effects fetched back"] += 1
+            self.machine.record.arrives(data)
+        if unit[0].region == self.machine.number:
+            self.machine.record.reached["effects fetched back"] += 1
         super().deliver(unit, raw)
 
     def state(
@@ -167,32 +165,42 @@ class Process(RegionLocal):
         """See :class:`RegionLocal`."""
         chunks, partial = super().state(known, places)
         for origin, number in self.replica.vector.items():
-            self.node.record.leaves(origin, number)
+            self.machine.record.leaves(origin, number)
         return chunks, partial
+
+    def _needed_from(self) -> int:
+        return 0 if self.machine.keeps_log else super()._needed_from()
+
+    def forget_states(self, position: int) -> None:
+        """See :class:`RegionLocal`; a log that is kept needs them."""
+        if not self.machine.keeps_log:
+            super().forget_states(position)
 
     def after_effects(self) -> None:
         """See :class:`RegionLocal`."""
-        self.node.has_changed(self)
+        super().after_effects()
+        self.machine.has_changed(self)
 
     def note(self, event: str, **facts: object) -> None:
         """See :class:`RegionLocal`."""
-        record = self.node.record
-        record.say(self.node.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
+        record = self.machine.record
+        record.say(self.machine.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
         if (name := _COUNTED.get(event)) is not None:
             record.reached[name] += 1
         if event in ("set_back", "conflict"):  # no disk is set back in a run
-            raise Violation(23, f"region {self.node.number} tells {event}: {facts}")
+            raise Violation(23, f"region {self.machine.number} reports {event}: {facts}")
         if event == "divergence":
-            record.on_divergence(self.node.number, facts)
+            record.on_divergence(self.machine.number, facts)
+        super().note(event, **facts)
 
     # -- events -------------------------------------------------------------------------------
 
-    def happen(self, action: Callable[[], None]) -> None:
+    def happen(self, action: Callable[[], object]) -> None:
         """An event, now or when the process is not paused any more."""
-        node = self.node
-        if node.timeline.now_ms < node.paused_until or self._postponed:
+        machine = self.machine
+        if machine.timeline.now_ms < machine.paused_until or self._postponed:
             if not self._postponed:
-                node.timeline.after(node.paused_until - node.timeline.now_ms, self.wake)
+                machine.timeline.after(machine.paused_until - machine.timeline.now_ms, self.wake)
             self._postponed.append(action)
         elif not self.has_ended:
             action()
@@ -200,133 +208,94 @@ class Process(RegionLocal):
 
     def wake(self) -> None:
         """What has happened while the machine stood still happens, unless it still does."""
-        node = self.node
-        if self._postponed and node.timeline.now_ms < node.paused_until:
-            node.timeline.after(node.paused_until - node.timeline.now_ms, self.wake)
+        machine = self.machine
+        if self._postponed and machine.timeline.now_ms < machine.paused_until:
+            machine.timeline.after(machine.paused_until - machine.timeline.now_ms, self.wake)
             return
         postponed, self._postponed = self._postponed, []
         for action in postponed:
             self.happen(action)
 
     def finish_event(self) -> None:
-        """Write what was done, tell who waits."""
-        journal = self.journal
-        journal.commit()
-        if journal.has_progress:
-            journal.has_progress = False
-            self.synced()
-            if not self._told:
-                self._told = True
-                self.node.timeline.after(0, lambda: self.happen(self._tell))
-        while self._owed and self._owed[0][0] <= journal.safe and not journal.broken:
-            _, origin, number = self._owed.popleft()
-            if not self.node.is_removed:
-                self.node.record.promise(origin, number)
-        self.host.persistence.position = journal.mark
-        self.host.persistence.synced_position = journal.synced
-        self.node.has_changed(self)
-
-    def _tell(self) -> None:
-        self._told = False
-        if not self.journal.broken:
-            self.replicator.appended(self.node.timeline.now_ms)
+        """A turn of the process is over."""
+        self.client.flush()
+        self.reader.flush()
+        self.core.end_turn()
+        self.driver.end_turn()
+        self._count_snapshots()
+        self.machine.has_changed(self)
 
     def tick(self) -> None:
         """Called every :data:`TICK_MS`."""
-        self.journal.tick()
-        if self.journal.broken:
-            return
-        self.region.tick()
-        self._receive_pending()
-        self.replicator.tick(self.node.timeline.now_ms)
-        if self._snapshot is not None:
-            self._continue_snapshot()
+        self.core.tick()
 
     def link_up(self, link: int, dialled: Address | None) -> None:
         """See :class:`Peer`."""
-        now = self.node.timeline
-        self.happen(lambda: self.replicator.link_up(link, now.now_ms, dialled))
+        self.happen(lambda: self.replicator.link_up(link, self.now_ms(), dialled))
 
     def link_down(self, link: int) -> None:
         """See :class:`Peer`."""
         incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is not None and incoming.session.link == link:
             self._count_join("link")
-        self.happen(lambda: self.replicator.link_down(link, self.node.timeline.now_ms))
+        self.happen(lambda: self.replicator.link_down(link, self.now_ms()))
 
     def dial_failed(self, host: str, port: int) -> None:
         """See :class:`Peer`."""
-        self.happen(lambda: self.replicator.dial_failed(host, port, self.node.timeline.now_ms))
+        self.happen(lambda: self.replicator.dial_failed(host, port, self.now_ms()))
 
     def frame(self, link: int, data: bytes) -> None:
         """See :class:`Peer`."""
-        self.happen(
-            lambda: self.replicator.receive(link, data[4], data[5:], self.node.timeline.now_ms)
-        )
+
+        def arrives() -> None:
+            self.replicator.receive(link, data[4], data[5:], self.now_ms())
+            self.heard()
+
+        self.happen(arrives)
 
     # -- commands -----------------------------------------------------------------------------
 
     def do(self, words: list[bytes]) -> Any:
-        """A command; its reply, an error reply as an exception that is returned."""
-        self.region.execute(self.session, [words])
-        return self.take_reply()
+        """A command of the client that writes; see :meth:`SimulatedClient.do`."""
+        return self.client.do(words)
 
-    def take_reply(self) -> Any:
-        """The reply to a command that was not answered at once; None if there is none yet."""
-        self._reader.feed(b"".join(self.session.outbox))
-        self.session.outbox.clear()
-        reply = self._reader.gets()
-        self.host.persistence.position = self.journal.mark
-        return None if reply is False else reply
+    def inspect(self, words: list[bytes]) -> Any:
+        """What a command would reply if nothing was withheld; nobody is told."""
+        session, dispatcher = self._inspector, self.region.dispatcher
+        withheld, dispatcher.withheld = dispatcher.withheld, None
+        self.region.execute(session, [words])
+        dispatcher.withheld = withheld
+        reader = hiredis.Reader()
+        reader.feed(b"".join(session.outbox))
+        session.outbox.clear()
+        return reader.gets()
 
-    def owe(self) -> None:
-        """What was done so far is to be answered when it is safe."""
-        if not self.journal.broken:
-            self._owed.append((self.journal.mark, self.replica.own, self.own_number))
-
-    def _receive_pending(self) -> None:
-        for session in self.region.take_pending():
-            self.region.resume(session)
-            session.outbox.clear()
+    def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
+        """Replies that report these effects have reached a client."""
+        machine = self.machine
+        if machine.is_removed:
+            return
+        machine.record.was_reported(machine.number, upto)
+        own = self.replica.own
+        if own in upto:
+            machine.record.promise(own, upto[own])
+        if is_write:
+            machine.check_newcomer(self)
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def begin_snapshot(self) -> None:
-        """Take one, a few records with every tick."""
-        if self._snapshot is None and not self.journal.is_behind:
-            try:
-                self._snapshot = SnapshotInProgress(self)
-            except OSError:
-                return
-            self.node.record.say(self.node.number, "snapshot begins")
+        """Take one, if none is being taken and the log can be written."""
+        with suppress(CommandError):
+            if self.core.persistence.begin_save():
+                self.machine.record.say(self.machine.number, "snapshot begins")
 
-    def _continue_snapshot(self) -> None:
-        snapshot = self._snapshot
-        assert snapshot is not None
-        try:
-            if not snapshot.go_on():
-                return
-        except OSError:
-            self._drop_snapshot()
-            return
-        self._snapshot = None
-        self.node.record.reached["snapshot taken"] += 1
-        self.node.record.say(self.node.number, "snapshot is finished")
-        with suppress(OSError):
-            self.log.manifest.snapshot = snapshot.position
-            self.log.note()
-            for name in self.node.disk.names():
-                other = position_of(name)
-                if other is not None and other < snapshot.position:
-                    self.node.disk.remove(name)
-            if not self.node.keeps_log:
-                self.log.retire(snapshot.position)
-                self.forget_states(snapshot.position)
-
-    def _drop_snapshot(self) -> None:
-        if self._snapshot is not None:
-            self._snapshot.discard()
-            self._snapshot = None
+    def _count_snapshots(self) -> None:
+        count = self.core.persistence.snapshots.count
+        if count != self._snapshots:
+            self._snapshots = count
+            self.machine.record.reached["snapshot taken"] += 1
+            self.machine.record.say(self.machine.number, "snapshot is finished")
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -336,27 +305,21 @@ class Process(RegionLocal):
         if incoming is None:
             return
         step = "asked for" if incoming.vector is None else "under way"
-        self.node.record.reached[f"state join: {ended} ended when it was {step}"] += 1
+        self.machine.record.reached[f"state join: {ended} ended when it was {step}"] += 1
 
     def end(self, *, silently: bool) -> None:
         """The process is gone, with or without the system beneath it."""
         self._count_join("process")
-        joined = [joined_at(name) for name in self.node.disk.names()]
+        joined = [joined_at(name) for name in self.machine.disk.names()]
         if silently and any(at is not None and at >= self.log.synced for at in joined):
-            self.node.record.reached["state join: power failed before it was on the disk"] += 1
+            self.machine.record.reached["state join: power failed before it was on the disk"] += 1
         self.has_ended = True
-        self.journal.is_off = True
-        self.node.network.vanish(self.wire, silently=silently)
+        self.machine.network.vanish(self.wire, silently=silently)
 
-    def stop(self) -> bool:
+    def end_in_order(self) -> bool:
         """An orderly stop; whether all could be kept."""
-        try:
-            self.journal.settle()
-        except OSError:
+        if not self.core.stop():
             return False
         self.finish_event()
-        self.replicator.stop()
-        with suppress(OSError):
-            self._lifetime.note(CLEAN)
         self.end(silently=False)
         return True

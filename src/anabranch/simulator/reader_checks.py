@@ -33,14 +33,27 @@ class ReaderChecks:
         self._record = record
         self._work = work
 
-    def read(self, process: Process, reader: Reader) -> tuple[bytes, list[tuple[int, bytes]]]:
-        """AB.READ: the next cursor, and what was got."""
+    def read(
+        self, process: Process, reader: Reader
+    ) -> tuple[bytes, list[tuple[int, bytes]]] | None:
+        """AB.READ: the next cursor, and what was got; None if it is withheld."""
         words = [b"AB.READ", b"COUNT", b"%d" % reader.count, b"STREAMS", reader.key, reader.cursor]
-        reply = process.do(words)
+        reply = process.reader.do(words)
         if isinstance(reply, Exception):
+            if process.durability.trouble is not None:
+                self._record.reached["read withheld"] += 1
+                return None
             raise Violation(18, f"AB.READ is refused: {reply}")
         ((_, cursor, entries),) = reply
-        return cursor, parsed_entries(entries)
+        found = parsed_entries(entries)
+        if process.durability.trouble is not None:
+            self._record.reached["read answered in trouble"] += 1
+            stream = self._work.stream(process, reader.key)
+            known = [] if stream is None else looking.entries(stream)
+            process.reader.reports(
+                each.dot for each in known if (each.entry_id, each.token) in found
+            )
+        return cursor, found
 
     def got(self, reader: Reader, cursor: bytes, entries: list[tuple[int, bytes]]) -> None:
         """A reader has received a reply."""
@@ -68,7 +81,9 @@ class ReaderChecks:
         if stream is None or looking.is_over(stream, processes[0].wall_ms()):
             return
         for _ in range(sum(due.values()) + 2):
-            self.got(reader, *self.read(chance.choice(processes), reader))
+            reply = self.read(chance.choice(processes), reader)
+            assert reply is not None, "the disks are well again"
+            self.got(reader, *reply)
         missed = due - reader.got
         if missed and not (self._work.copies or self._record.has_lost):
             raise Violation(18, f"AB.READ of {reader.key!r} never returned {sorted(missed)}")

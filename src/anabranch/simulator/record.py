@@ -70,6 +70,7 @@ class Record:
         """Which cases a run has come to, and how often."""
         self.promised: dict[int, int] = {}
         """By origin, up to where clients were told that their writes are done."""
+        self._reported: dict[int, dict[int, int]] = {}  # by region: what its clients were told of
         self.left: dict[int, int] = {}
         """By origin, up to where effects have left their region."""
         self.settled: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
@@ -156,6 +157,27 @@ class Record:
         """What was promised beyond this may be lost: the table of ``appendfsync`` allows it."""
         if self.promised.get(origin, 0) > upto:
             self.promised[origin] = upto
+
+    def was_reported(self, region: int, upto: Mapping[int, int]) -> None:
+        """A client of a region has got a reply that may report these effects, by origin."""
+        reported = self._reported.setdefault(region, {})
+        for origin, number in upto.items():
+            if number > reported.get(origin, 0):
+                reported[origin] = number
+
+    def recovered(self, region: int, vector: Mapping[int, int], *, is_excused: bool) -> None:
+        """A region has these effects after a crash: what its clients were told of is among them.
+
+        ``is_excused``: it may have lost some, by the table of ``appendfsync`` or as its disk has.
+        """
+        reported = self._reported.pop(region, {})
+        for origin, number in reported.items():
+            if number > vector.get(origin, 0) and not is_excused:
+                raise Violation(
+                    24,
+                    f"clients of region {region} were told of effect {number} of origin {origin}, "
+                    f"and a crash has left it {vector.get(origin, 0)}",
+                )
 
     def promise(self, origin: int, number: int) -> None:
         """A client was told that it is done."""

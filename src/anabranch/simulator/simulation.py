@@ -16,7 +16,8 @@ import random
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from anabranch.config.settings import Settings
@@ -25,8 +26,8 @@ from anabranch.keyspace.replica import region_of
 from anabranch.replication.frames import FrameType
 from anabranch.simulator.checks import Checks
 from anabranch.simulator.faults import FAULTS, drawn, heal
+from anabranch.simulator.machine import RESTART_MS, Machine
 from anabranch.simulator.network import Network
-from anabranch.simulator.node import RESTART_MS, Node
 from anabranch.simulator.process import DIGEST_INTERVAL_MS, HOST, NEW_LEVEL, Process
 from anabranch.simulator.reader_checks import Reader
 from anabranch.simulator.record import Record, Violation
@@ -80,6 +81,11 @@ CASES: Final = (
     "feature level raised",
     "group moved",
     "pending entry moved",
+    "read withheld",
+    "read answered in trouble",
+    "replies held for a slow sync",
+    "newcomer refused writes",
+    "snapshot taken",
 )
 """Twenty runs that never come to one of these prove little."""
 
@@ -125,15 +131,14 @@ class Outcome:
         return type(one) is type(two)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Reading:
-    """A reply to a reader that is not safe to be sent yet."""
+    """A reply to a reader that may not have reached it yet."""
 
     process: Process
-    mark: int
     reader: Reader
     cursor: bytes
-    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    entries: list[tuple[int, bytes]]
 
 
 class Simulation:
@@ -171,10 +176,10 @@ class Simulation:
                 "gossip_hold_bytes": chance.choice([500, 20_000]),
             }
         keeps_log = "limits" not in self.faults and "membership" not in self.faults
-        self.nodes: list[Node] = []
-        self.checks = Checks(self.nodes, self.record, self.work)
+        self.machines: list[Machine] = []
+        self.checks = Checks(self.machines, self.record, self.work)
         for number in range(1, regions + 1):
-            node = Node(
+            machine = Machine(
                 number,
                 Settings(region_id=number, **self.settings),
                 self.timeline,
@@ -183,15 +188,16 @@ class Simulation:
                 self.chance(f"region {number}"),
                 self._has_changed,
             )
-            node.keeps_log = keeps_log
-            node.on_refused = self._refused
+            machine.keeps_log = keeps_log
+            machine.on_refused = self._refused
+            machine.others = partial(self._others, machine)
             if "crash" in self.faults:
-                node.first_level = self.chance(f"version of {number}").choice([1, NEW_LEVEL])
+                machine.first_level = self.chance(f"version of {number}").choice([1, NEW_LEVEL])
             if number > 1:
-                node.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
+                machine.seeds = [(HOST, self.network.port(1)), (HOST, self.network.port(2))][
                     : number - 1
                 ]
-            self.nodes.append(node)
+            self.machines.append(machine)
         for one in range(1, regions + 1):
             for other in range(1, regions + 1):
                 self.network.line(one, other).delay_ms = chance.choice([1, 20, 100])
@@ -228,22 +234,24 @@ class Simulation:
         )  # fmt: skip
 
     def _begin(self) -> None:
-        for node in self.nodes:
-            node.start(found=node.number == 1)
-        numbers = {node.number for node in self.nodes}
+        for machine in self.machines:
+            machine.start(found=machine.number == 1)
+        numbers = {machine.number for machine in self.machines}
         self._wait_until(
             BEGIN_MS,
             lambda: all(
-                node.process is not None and set(node.process.replica.members) == numbers
-                for node in self.nodes
+                machine.process is not None and set(machine.process.replica.members) == numbers
+                for machine in self.machines
             ),
             "the regions have not found each other",
         )
-        for node in self.nodes:
-            assert node.process is not None
-            node.process.journal.settle()
-            node.seeds = [
-                (HOST, self.network.port(each.number)) for each in self.nodes if each is not node
+        for machine in self.machines:
+            assert machine.process is not None
+            machine.process.durability.settle()
+            machine.seeds = [
+                (HOST, self.network.port(each.number))
+                for each in self.machines
+                if each is not machine
             ]
 
     def _break(self) -> None:
@@ -251,8 +259,8 @@ class Simulation:
         for name in self.faults:
             FAULTS[name](self, self.chance(f"{name}"))
         until_ms = self.timeline.now_ms + self.breaking_ms
-        for node in self.nodes:
-            self._client(node)
+        for machine in self.machines:
+            self._client(machine)
         self._observe()
         self.timeline.run_until(until_ms)
         self.is_breaking = False
@@ -270,10 +278,9 @@ class Simulation:
         chance = self.chance("end")
         for process in processes:
             self.checks.drain(process)
-        for reading in self._readings:
-            if reading.process in processes:
-                self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
         self._agree()
+        self._drop_readings()
+        assert not self._readings, "a reply is held for ever"
         processes = self._processes()
         for reader in self._readers:
             self.checks.readers.drain(reader, processes, chance)
@@ -282,19 +289,22 @@ class Simulation:
         self._agree()
         self.checks.finish(self._processes())
 
-    def _processes(self) -> list[Process]:
-        return [node.process for node in self.members() if node.process is not None]
+    def _others(self, machine: Machine) -> list[Process]:
+        return [each for each in self._processes() if each.machine is not machine]
 
-    def members(self) -> list[Node]:
+    def _processes(self) -> list[Process]:
+        return [machine.process for machine in self.members() if machine.process is not None]
+
+    def members(self) -> list[Machine]:
         """Machines whose region belongs to the cluster."""
-        return [node for node in self.nodes if not node.is_removed]
+        return [machine for machine in self.machines if not machine.is_removed]
 
     def _agree(self) -> None:
         """Wait until every region has everything, and has forgotten what it may."""
         why: list[str | None] = ["a region is not up"]
 
         def is_settled() -> bool:
-            if not all(node.is_up for node in self.members()):
+            if not all(machine.is_up for machine in self.members()):
                 why[0] = "a region is not up"
                 return False
             why[0] = self.checks.unsettled(self._processes())
@@ -324,7 +334,7 @@ class Simulation:
         pairs = len(self.members()) * (len(self.members()) - 1)
         allowed = pairs * (IDLE_MS / 1000 + 2)
         digests = pairs * (IDLE_MS / DIGEST_INTERVAL_MS + 2)
-        handshakes = len(self.nodes) > len(self.members())  # who was removed keeps asking
+        handshakes = len(self.machines) > len(self.members())  # who was removed keeps asking
         if not handshakes and (
             set(sent) - {"ROW", "DIGESTS", "DIFFERING"}
             or sent.get("ROW", 0) > allowed
@@ -338,22 +348,22 @@ class Simulation:
                 ):
                     raise Violation(
                         1,
-                        f"region {process.node.number} has compared everything with "
+                        f"region {process.machine.number} has compared everything with "
                         f"{peer.region} at rest, and finds {peer}",
                     )
 
     # -- clients ------------------------------------------------------------------------------
 
-    def _client(self, node: Node) -> None:
+    def _client(self, machine: Machine) -> None:
         """Somebody uses a region, again and again."""
         if not self.is_breaking:
             return
-        process = node.process
-        if process is not None and process.replica.cluster_id and not node.is_removed:
+        process = machine.process
+        if process is not None and not machine.is_removed:
             process.happen(lambda: self._act(process))
-            self._take_replies()
+            self._drop_readings()
         self.timeline.after(
-            self._clients.expovariate(1 / self._interval_ms), lambda: self._client(node)
+            self._clients.expovariate(1 / self._interval_ms), lambda: self._client(machine)
         )
 
     def _act(self, process: Process) -> None:
@@ -362,18 +372,20 @@ class Simulation:
         if dice < 0.07:
             idle = [r for r in self._readers if all(r is not x.reader for x in self._readings)]
             if idle:
-                reader = chance.choice(idle)
-                cursor, entries = self.checks.readers.read(process, reader)
-                self._readings.append(
-                    _Reading(process, process.journal.mark, reader, cursor, entries)
-                )
+                self._read(process, chance.choice(idle))
         elif dice < 0.1:
             self._transact(process)
         else:
             for _ in range(chance.choice([1, 1, 1, 2, 4])):  # requests of one turn
                 words = self.work.command(process)
                 self._say_command(process, words, self.checks.command(process, words))
-        process.owe()
+
+    def _read(self, process: Process, reader: Reader) -> None:
+        reply = self.checks.readers.read(process, reader)
+        if reply is not None:
+            reading = _Reading(process, reader, *reply)
+            self._readings.append(reading)
+            process.reader.on_answer(lambda: self._take_reply(reading))
 
     def _transact(self, process: Process) -> None:
         commands = self.work.unit(process)
@@ -389,21 +401,24 @@ class Simulation:
         self.commands += 1
         line = b" ".join(words).decode("utf-8", "backslashreplace")[:500]
         said = f"error {reply}" if isinstance(reply, Exception) else repr(reply)[:200]
-        self.record.say(process.node.number, f"{line} -> {said}")
+        self.record.say(process.machine.number, f"{line} -> {said}")
 
-    def _take_replies(self) -> None:
-        for reading in list(self._readings):
-            process = reading.process
-            if process.has_ended or process.journal.broken:
-                self._readings.remove(reading)
-            elif process.journal.safe >= reading.mark:
-                self._readings.remove(reading)
-                self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
+    def _take_reply(self, reading: _Reading) -> None:
+        self._readings.remove(reading)
+        self.checks.readers.got(reading.reader, reading.cursor, reading.entries)
+
+    def _drop_readings(self) -> None:
+        """Replies of processes that have ended, or have cut off their clients, never come."""
+        self._readings = [
+            each
+            for each in self._readings
+            if not (each.process.has_ended or each.process.durability.broken)
+        ]
 
     # -- looking on ---------------------------------------------------------------------------
 
     def _has_changed(self, process: Process) -> None:
-        if process.node.process is process:
+        if process.machine.process is process:
             self.checks.changed(process)
 
     def _observe(self) -> None:
@@ -411,19 +426,21 @@ class Simulation:
         if not self.is_breaking:
             return
         reached = self.record.reached
-        for node in self.nodes:
-            process = node.process
+        for machine in self.machines:
+            process = machine.process
             if process is None:
                 continue
             receiver = process.replicator._receiver  # noqa: SLF001
             reached["held batch"] += bool(len(receiver.buffer))
+            reached["replies held for a slow sync"] += process.durability.delayed_syncs
+            reached["newcomer refused writes"] += process.is_newcomer
             reached["marks waited"] += bool(process.replica.marked)
             level = process.replicator.feature_level
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level
         self._count_joins()
-        process = self._clients.choice(self.nodes).process
-        if process is None or process.journal.broken:  # then what it does is recorded nowhere
+        process = self._clients.choice(self.machines).process
+        if process is None or process.durability.broken:  # then what it does is recorded nowhere
             pass
         elif self._clients.random() < 0.1:
             self.checks.compare_with_formulas(process)
@@ -431,10 +448,10 @@ class Simulation:
 
     def _count_joins(self) -> None:
         joining = {
-            node.number: incoming
-            for node in self.nodes
-            if node.process is not None
-            and (incoming := node.process.replicator._receiver.joiner.incoming) is not None  # noqa: SLF001
+            machine.number: incoming
+            for machine in self.machines
+            if machine.process is not None
+            and (incoming := machine.process.replicator._receiver.joiner.incoming) is not None  # noqa: SLF001
         }
         for number, incoming in joining.items():
             other = joining.get(incoming.session.region)
@@ -443,38 +460,38 @@ class Simulation:
 
     # -- what faults do to the cluster --------------------------------------------------------
 
-    def _refused(self, node: Node) -> None:
+    def _refused(self, machine: Machine) -> None:
         """An operator gives a machine whose log is damaged an empty disk."""
-        self.lose_disk(node)
-        self.timeline.after(RESTART_MS, node.start)
+        self.lose_disk(machine)
+        self.timeline.after(RESTART_MS, machine.start)
 
-    def lose_disk(self, node: Node) -> None:
+    def lose_disk(self, machine: Machine) -> None:
         """A machine comes back with nothing; what only it had is lost, and allowed to be."""
-        others = [each.process for each in self.nodes if each is not node and each.process]
+        others = [each.process for each in self.machines if each is not machine and each.process]
         for origin in list(self.record.promised):
             upto = max((each.durable.get(origin, 0) for each in others), default=0)
-            if region_of(origin) == node.number or upto == 0:
+            if region_of(origin) == machine.number or upto == 0:
                 self.record.excuse(origin, upto)
-        node.lose_disk()
+        machine.lose_disk()
 
-    def remove(self, node: Node, by: Node) -> None:
+    def remove(self, machine: Machine, by: Machine) -> None:
         """A region removes another, which may not be there; what only that had is lost."""
         process = by.process
         if (
             process is None
-            or node.is_removed
+            or machine.is_removed
             or by.is_removed
             or not by.is_up
-            or node.number not in process.replica.members
+            or machine.number not in process.replica.members
         ):
             return
-        others = [each.process for each in self.members() if each is not node and each.process]
+        others = [each.process for each in self.members() if each is not machine and each.process]
         for origin in list(self.record.promised):
-            if region_of(origin) == node.number:
+            if region_of(origin) == machine.number:
                 self.record.excuse(origin, max(each.durable.get(origin, 0) for each in others))
-        self.record.say(by.number, f"removes region {node.number}")
-        node.is_removed = True
-        process.happen(lambda: process.replicator.remove(node.number, force=True))
+        self.record.say(by.number, f"removes region {machine.number}")
+        machine.is_removed = True
+        process.happen(lambda: process.replicator.remove(machine.number, force=True))
 
 
 def stream_deadlines(process: Process) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Callable
 
 __all__ = ["Timeline", "WallClock"]
@@ -39,8 +40,10 @@ class Timeline:
 class WallClock:
     """The clock of one machine: wrong by an offset, fast or slow, and at times set anew."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, chance: random.Random) -> None:
+        """``chance`` says how long work takes."""
         self._timeline = timeline
+        self._chance = chance
         self.offset_ms = 0.0
         self.drift = 0.0
         """What it gains in a ms."""
@@ -52,6 +55,6 @@ class WallClock:
         return int((BEGIN_MS + elapsed_ms + self.offset_ms) * 1000)
 
     def ticks_ns(self) -> int:
-        """For durations: every look takes a microsecond."""
-        self.ticks += 1000
+        """For durations: most work takes a microsecond, some much longer."""
+        self.ticks += 1000 if self._chance.random() < 0.7 else 2_500_000
         return self.ticks

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Member, Replica, epoch_of, origin_of, region_of
+from anabranch.keyspace.replica import Replica, epoch_of, origin_of, region_of
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.snapshot import position_of
@@ -20,16 +20,16 @@ from anabranch.replication.interface import Address
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.network import Network
-from anabranch.simulator.process import CLUSTER, HOST, NEW_LEVEL, TICK_MS, Process
+from anabranch.simulator.process import NEW_LEVEL, TICK_MS, Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline, WallClock
 
-__all__ = ["RESTART_MS", "Node"]
+__all__ = ["RESTART_MS", "Machine"]
 
 RESTART_MS: Final = 500.0
 
 
-class Node:
+class Machine:
     """A machine."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Node:
         self.record = record
         self.chance = chance
         self.has_changed = has_changed
-        self.clock = WallClock(timeline)
+        self.clock = WallClock(timeline, random.Random(f"{number}/ticks"))
         self.disk = MemoryStorage(boot="boot 1")
         self.process: Process | None = None
         self.paused_until = 0.0
@@ -65,11 +65,16 @@ class Node:
         """Whether it was removed from the cluster: it need not agree any more."""
         self.is_rotten = False
         """Whether a bit of its log was turned over: what was synced may not come back."""
-        self.on_refused: Callable[[Node], None]
+        self.on_refused: Callable[[Machine], None]
         """Called when the disk holds what cannot be recovered."""
         self.keeps_log = False
         """Whether the log is never cut, so that a recovery can be compared with a replay."""
         self.seeds: list[Address] = []
+        self.others: Callable[[], list[Process]] = list
+        """The processes of the other regions that are up."""
+        self._former: dict[int, int] = {}
+        # what all others had of former lives of this region when it began anew without data
+        self._has_lost_power = False  # since the last start
         self._wanted = False
         self._is_new_disk = False
         self._synced = 0  # the log was on the disk up to here
@@ -89,25 +94,23 @@ class Node:
             return
         self.starts += 1
         try:
-            process = Process(self, self.seeds)
-        except LogError as problem:
+            process = Process(self, self.seeds, creates=found)
+        except (LogError, OSError) as problem:
+            if isinstance(problem, OSError) or isinstance(problem.__context__, OSError):
+                self.record.say(self.number, f"cannot start: {problem}")
+                self.record.reached["start refused by the disk"] += 1
+                self.timeline.after(RESTART_MS, self._start_again)
+                return
             if not self.is_rotten:
                 raise Violation(3, f"region {self.number} refuses its disk: {problem}") from None
             self.record.say(self.number, f"cannot start: {problem}")
             self.record.reached["start refused for a damaged log"] += 1
             self.on_refused(self)
             return
-        except OSError as problem:
-            self.record.say(self.number, f"cannot start: {problem}")
-            self.record.reached["start refused by the disk"] += 1
-            self.timeline.after(RESTART_MS, self._start_again)
-            return
         self.process = process
         self.record.say(self.number, f"starts in epoch {epoch_of(process.replica.own)}")
         self.network.listen(process.wire)
-        if found:
-            process.found(CLUSTER, Member(f"r{self.number}", HOST, self.network.port(self.number)))
-        process.finish_event()
+        process.happen(process.pulse)
         self._tick(process)
 
     def _start_again(self) -> None:
@@ -132,7 +135,7 @@ class Node:
         process.end(silently=False)
         self._written.clear()
         self._synced = process.log.synced
-        if not process.journal.is_behind:
+        if not process.durability.is_behind:
             self._whole = looking.everything(process.region.keyspace)
 
     def lose_power(self) -> None:
@@ -140,6 +143,8 @@ class Node:
         self._wanted = False
         process, self.process = self.process, None
         self.boots += 1
+        self._has_lost_power = True
+        self._former.clear()
         self._whole = None
         if process is not None:
             self._synced = process.log.synced
@@ -158,7 +163,7 @@ class Node:
         process = self.process
         if process is None:
             return
-        if not process.stop():
+        if not process.end_in_order():
             self.kill()
             return
         self.record.say(self.number, "stops")
@@ -179,6 +184,8 @@ class Node:
         self._whole = None
         self._synced = 0
         self._is_new_disk = True
+        origins = [each for each in self.record.origins() if region_of(each) == self.number]
+        self._former = {each: self._known_to_all_others(each) for each in origins}
 
     def rot(self) -> bool:
         """One bit of the log turns over on the disk; false if nothing was on it."""
@@ -191,7 +198,7 @@ class Node:
 
     def note_position(self, process: Process) -> None:
         """Remember what the region holds at the present end of its log."""
-        if not process.journal.is_behind:
+        if not process.durability.is_behind:
             self._written.append((process.log.end, looking.everything(process.region.keyspace)))
 
     def pause(self, ms: float) -> None:
@@ -239,12 +246,32 @@ class Node:
                         f"{number} of origin {origin} with appendfsync always",
                     )
                 record.excuse(origin, vector.get(origin, 0))
+        is_excused = self._is_new_disk or self.is_rotten
+        if self._has_lost_power and self.settings.appendfsync != "always":
+            is_excused = True
+        self._has_lost_power = False
+        record.recovered(self.number, vector, is_excused=is_excused)
         self._is_new_disk = False
         for origin in record.origins():
             if region_of(origin) == self.number:
                 record.lost(origin, vector.get(origin, 0))
         if self.keeps_log and not self.is_rotten and process.report.snapshot is not None:
             self._compare_with_replay(found)
+
+    def _known_to_all_others(self, origin: int) -> int:
+        return min((each.replica.vector.get(origin, 0) for each in self.others()), default=0)
+
+    def check_newcomer(self, process: Process) -> None:
+        """A write was answered: a region that began anew must have its former lives before."""
+        for origin, then in self._former.items():
+            due = min(then, self._known_to_all_others(origin))
+            has = process.replica.vector.get(origin, 0)
+            if has < due:
+                raise Violation(
+                    25,
+                    f"region {self.number} began anew and answers a write with {has} effects of "
+                    f"its former origin {origin}, of which all others have {due}",
+                )
 
     def _compare_with_replay(self, found: dict[str, Any]) -> None:
         """The log alone must tell the same as the snapshot and the rest of the log."""

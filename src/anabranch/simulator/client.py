@@ -1,0 +1,139 @@
+"""A client of a simulated process: what its replies report, and whether that was safe."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import hiredis
+
+if TYPE_CHECKING:
+    from anabranch.keyspace.replica import Dot, Replica
+    from anabranch.node.durability import Durability
+    from anabranch.region.region import Region
+
+__all__ = ["SimulatedClient"]
+
+
+class Server(Protocol):
+    """The process that serves a client."""
+
+    region: Region
+    durability: Durability
+    replica: Replica
+
+    @property
+    def own_number(self) -> int:
+        """How many effects the own origin has."""
+
+    def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
+        """Replies that report these effects have reached the client."""
+
+
+@dataclass
+class _Reported:
+    """What the replies of one turn report: effects that are done, by origin."""
+
+    upto: dict[int, int] = field(default_factory=dict)
+    is_write: bool = False
+    """Whether something was done for it that other regions will hear of."""
+    then: list[Callable[[], None]] = field(default_factory=list)
+
+
+class SimulatedClient:
+    """See :class:`anabranch.node.driver.Client`. It reads whatever it is sent."""
+
+    has_more = False
+
+    def __init__(self, process: Server) -> None:
+        self._process = process
+        self.session = process.region.open_session("127.0.0.1:1", "127.0.0.1:2")
+        self.session.connection = self
+        self._parser = hiredis.Reader()
+        self._parsed = 0  # parts of the outbox
+        self._replies: deque[Any] = deque()
+        self._reported = _Reported()  # by what is in the outbox
+        self._held: deque[_Reported] = deque()
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def do(self, words: list[bytes]) -> Any:
+        """A command; its reply, an error reply as an exception that is returned.
+
+        The reply is known at once, and given to the client when the process gives it away.
+        """
+        process = self._process
+        before = process.own_number
+        process.region.execute(self.session, [words])
+        self._reported.is_write |= process.own_number != before
+        return self.take_reply()
+
+    def take_reply(self) -> Any:
+        """The oldest reply that was not taken; None if there is none yet."""
+        self._parse()
+        return self._replies.popleft() if self._replies else None
+
+    def _parse(self) -> None:
+        outbox = self.session.outbox
+        if len(outbox) == self._parsed:
+            return
+        self._parser.feed(b"".join(outbox[self._parsed :]))
+        self._parsed = len(outbox)
+        while (reply := self._parser.gets()) is not False:
+            self._replies.append(reply)
+        process = self._process
+        if process.durability.trouble is None:  # a reply may report anything
+            self._reported.upto = dict(process.replica.vector)
+
+    def reports(self, effects: Iterable[Dot]) -> None:
+        """The replies so far report these effects, whatever else they report."""
+        upto = self._reported.upto
+        for origin, number in effects:
+            upto[origin] = max(number, upto.get(origin, 0))
+
+    def on_answer(self, action: Callable[[], None]) -> None:
+        """Have something called when the replies so far have reached the client."""
+        self._reported.then.append(action)
+
+    # -- for the process ----------------------------------------------------------------------
+
+    @property
+    def waits_for_older(self) -> bool:
+        """See :class:`Client`."""
+        return len(self._held) > 1
+
+    def flush(self) -> None:
+        """See :class:`Client`."""
+        self._parse()
+        outbox = self.session.outbox
+        if not outbox:
+            return
+        parts = outbox[:]
+        outbox.clear()
+        self._parsed = 0
+        reported, self._reported = self._reported, _Reported()
+        durability = self._process.durability
+        if durability.must_hold():
+            self._held.append(reported)
+            durability.hold(self, parts)
+        else:
+            self._got(reported)
+
+    def release(self, parts: list[bytes]) -> None:
+        """See :class:`Client`."""
+        del parts
+        self._got(self._held.popleft())
+
+    def cut_off(self) -> None:
+        """See :class:`Client`. Another client comes in its place."""
+        self._held.clear()
+
+    def go_on_later(self) -> None:
+        """See :class:`Node`: nothing waits here."""
+
+    def _got(self, reported: _Reported) -> None:
+        self._process.was_reported(reported.upto, is_write=reported.is_write)
+        for action in reported.then:
+            action()
