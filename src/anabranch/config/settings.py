@@ -1,8 +1,8 @@
-"""Every directive that does something, each once: type, default, bounds, meaning.
+"""Every directive with an effect, each once: type, default, bounds, meaning.
 
 ``Settings`` declares an attribute per directive, and the declaration *is* the row: the file
 reader, ``--help``, CONFIG GET and SET, the documentation and the tests are made from ``ROWS``.
-What Redis knows and we accept without effect, or refuse, stands in ``compatibility``. To add a
+Directives of Redis that are accepted without effect, or refused, are in ``compatibility``. To add a
 directive, add one declaration here.
 
 Reading a setting is reading a plain attribute: ``settings.stream_node_max_entries``.
@@ -70,11 +70,12 @@ class Settings:
     # -- network ------------------------------------------------------------------------------
     bind: str = row(
         Words(), "127.0.0.1 -::1", group="network",
-        sentence="Addresses to listen on; * is all of them, a leading - forgives a missing one.",
+        sentence="Addresses to listen on; * is all of them, a leading - allows an address to be "
+        "missing.",
     )
     port: int = row(
         Integer(0, 65535), "6379", group="network",
-        sentence="TCP port for clients; 0 is off, or a free port if nothing else is listened on.",
+        sentence="TCP port for clients; 0 is off, or a free port if there is no other listener.",
     )
     unixsocket: str = row(
         Text(), "", group="network", immutable=True,
@@ -90,16 +91,16 @@ class Settings:
     )
     auth_timeout: int = row(
         Integer(0, 2147483647), "60", group="network", unit="seconds",
-        sentence="Close a client that has not logged in this long, where it has to; 0 never does.",
+        sentence="Close a client that must log in and has not done so for this long; 0 never does.",
     )
     handshake_timeout: int = row(
         Integer(1, 3600), "5", group="network", unit="seconds",
-        sentence="How long a TLS handshake, the greeting of a region, or a request of the "
+        sentence="How long a TLS handshake, the handshake of a region, or a request of the "
         "availability API may take.",
     )
     tcp_keepalive: int = row(
         Integer(0, 2147483647), "300", group="network", unit="seconds",
-        sentence="Probe silent connections this often, so that dead ones are noticed; 0 is off.",
+        sentence="Probe silent connections this often, to notice dead ones; 0 is off.",
     )
     tcp_backlog: int = row(
         Integer(0, 2147483647), "511", group="network", immutable=True,
@@ -129,7 +130,7 @@ class Settings:
     )
     tls_ca_cert_file: str = row(
         Text(), "", group="tls",
-        sentence="Certificates that sign those of clients and other regions (PEM).",
+        sentence="Authorities that sign the certificates of clients and other regions (PEM).",
     )
     tls_ca_cert_dir: str = row(
         Text(), "", group="tls",
@@ -137,11 +138,11 @@ class Settings:
     )
     tls_auth_clients: str = row(
         Choice("no", "yes", "optional"), "yes", group="tls",
-        sentence="Whether a client must show a certificate of its own.",
+        sentence="Whether a client must present a certificate.",
     )
     tls_protocols: str = row(
         Words(), "", group="tls",
-        sentence="Versions to speak, out of TLSv1.2 and TLSv1.3; empty means both.",
+        sentence="Allowed versions, TLSv1.2 and TLSv1.3; empty means both.",
     )
     tls_ciphers: str = row(
         Text(), "", group="tls",
@@ -149,15 +150,16 @@ class Settings:
     )
     tls_prefer_server_ciphers: bool = row(
         YesNo(), "no", group="tls",
-        sentence="Let the server's order of ciphers decide.",
+        sentence="Choose the cipher by the server's order of preference.",
     )
     tls_replication: bool = row(
         YesNo(), "no", group="tls", immutable=True,
-        sentence="TLS between regions, both showing certificates that name them.",
+        sentence="TLS between regions; both sides present certificates with their region names.",
     )
     tls_client_cert_file: str = row(
         Text(), "", group="tls",
-        sentence="The certificate to show when dialling another region, if it is another one.",
+        sentence="The certificate for outgoing links to other regions, if it differs from "
+        "tls-cert-file.",
     )
     tls_client_key_file: str = row(
         Text(), "", group="tls",
@@ -183,12 +185,12 @@ class Settings:
     )
     shutdown_timeout: int = row(
         Integer(0, 2147483647), "10", group="process", unit="seconds",
-        sentence="How long a stop waits for clients to take their last replies.",
+        sentence="How long a stop waits for clients to read their last replies.",
     )
     supervised: str = row(
         Choice("no", "systemd", "auto", "upstart"), "no", group="process", immutable=True,
         refused={"upstart": "upstart is not supported, use supervised no"},
-        sentence="Tell systemd when the server is ready; auto does if it asks.",
+        sentence="Notify systemd when the server is ready; auto does so if systemd asks for it.",
     )
     daemonize: bool = row(
         YesNo(), "no", group="process", immutable=True,
@@ -206,15 +208,15 @@ class Settings:
     )
     loglevel: str = row(
         Choice("debug", "verbose", "notice", "warning", "nothing"), "notice", group="process",
-        sentence="The least important messages that are still logged.",
+        sentence="The lowest level that is logged.",
     )
     log_format: str = row(
         Choice("auto", "legacy", "logfmt", "json"), "auto", group="process",
-        sentence="How a log line looks; auto is readable on a terminal and JSON elsewhere.",
+        sentence="Format of log lines; auto is readable text on a terminal and JSON elsewhere.",
     )
     log_timestamp_format: str = row(
         Choice("legacy", "iso8601", "milliseconds"), "legacy", group="process",
-        sentence="How log lines tell the time; legacy means ISO 8601 in logfmt and JSON lines.",
+        sentence="Format of times in log lines; legacy means ISO 8601 in logfmt and JSON lines.",
     )
     syslog_enabled: bool = row(
         YesNo(), "no", group="process", immutable=True,
@@ -311,8 +313,8 @@ class Settings:
     )
     ledger_retention: int = row(
         Integer(0, 2147483647), "2592000", group="streams", unit="seconds",
-        sentence="Forget a bulk producer that was not heard of for so long; 0 never does. Where "
-        "several regions write, the shortest of them counts.",
+        sentence="Forget a bulk producer that has sent nothing for this long; 0 never does. With "
+        "several regions the shortest of their settings counts.",
     )
 
     # -- regions ------------------------------------------------------------------------------
@@ -322,16 +324,16 @@ class Settings:
     )
     region_name: str = row(
         Text(), "", group="regions", immutable=True,
-        sentence="Name of this region, for people; region and its number unless set.",
+        sentence="Name of this region; region and its number unless set.",
     )
     cluster_create: bool = row(
         YesNo(), "no", group="regions", immutable=True,
-        sentence="Begin a new cluster with this region, unless it is in one.",
+        sentence="Create a new cluster with this region, unless it belongs to one.",
     )
     join: str = row(
         Addresses(), "", group="regions",
-        sentence="Gossip addresses (host:port) of members to ask to be taken into their cluster, "
-        "unless this region is in one.",
+        sentence="Gossip addresses (host:port) of members of the cluster to join, unless this "
+        "region belongs to one.",
     )
     gossip_port: int = row(
         Integer(0, 65535), "0", group="regions", immutable=True,
@@ -348,17 +350,17 @@ class Settings:
     )
     gossip_secret: str = row(
         Secret(16), "", group="regions", secret=True,
-        sentence="What every region of the cluster must know: they prove it to each other, and "
-        "seal what they send with it. Unless set, whoever reaches the gossip port is let in.",
+        sentence="Secret that all regions of the cluster share: they prove it to each other and "
+        "seal their frames with it. Without it anybody who reaches the gossip port is let in.",
     )
     gossip_window: int = row(
         Memory(), "8mb", group="regions",
-        sentence="What another region may send before this one has applied it; a change holds for "
-        "connections to come.",
+        sentence="How much another region may send before this one has applied it; a change holds "
+        "for later links.",
     )
     gossip_hold_bytes: int = row(
         Memory(), "64mb", group="regions",
-        sentence="Effects of another region that may wait for their causes.",
+        sentence="How many bytes of effects of another region may wait for their causes.",
     )
     region_cache_bytes: int = row(
         Memory(), "64mb", group="regions",
@@ -366,30 +368,32 @@ class Settings:
     )
     oplog_max_bytes: int = row(
         Memory(), "1gb", group="regions",
-        sentence="Keep no more of the log for regions that lag; they get the whole state then.",
+        sentence="Keep at most this much of the log for regions that lag; beyond it they get a "
+        "full sync.",
     )
     oplog_max_age: int = row(
         Integer(0, 2147483647), "604800", group="regions", unit="seconds",
-        sentence="Keep nothing older of the log for regions that lag, likewise; 0 is no limit.",
+        sentence="Keep the log for regions that lag at most this long; beyond it they get a full "
+        "sync. 0 is no limit.",
     )
     max_unstable_marks: int = row(
         Integer(), "1000000", group="regions",
-        sentence="Warn when more deletions than this must be remembered because some member may "
-        "lack them; 0 never does.",
+        sentence="Warn when there are more tombstones than this because some member may lack them; "
+        "0 never does.",
     )
     max_held_tags: int = row(
         Integer(), "1000000", group="regions",
-        sentence="Hold no more tags of idempotent producers than this because some member may lack "
-        "them; the oldest go, and what conflicts with them is not found. 0 is no limit.",
+        sentence="Hold at most this many tags of idempotent producers that some member may lack; "
+        "the oldest are dropped, and conflicts with them are not found. 0 is no limit.",
     )
     mark_retention: str = row(
         Choice("stable", "forever"), "stable", group="regions",
-        sentence="How long it is remembered what was deleted: until every member has it (stable), "
+        sentence="How long tombstones are kept: until every member has them on its disk (stable), "
         "or forever.",
     )
     serve_while_joining: bool = row(
         YesNo(), "yes", group="regions",
-        sentence="Take writes while the whole state of another region is coming.",
+        sentence="Accept writes during a full sync from another region.",
     )
     min_regions_to_write: int = row(
         Integer(0, 254), "0", group="regions",
@@ -397,11 +401,11 @@ class Settings:
     )
     min_regions_max_lag: int = row(
         Integer(0, 2147483647), "10000", group="regions", unit="milliseconds",
-        sentence="A region keeps up that is connected and has applied all that is older than this.",
+        sentence="A region keeps up if it is connected and has applied everything older than this.",
     )
     availability_api: bool = row(
         YesNo(), "no", group="regions",
-        sentence="Answer the health checks of clients that fail over between regions, by HTTP.",
+        sentence="Answer the HTTP health checks of clients that fail over between regions.",
     )
     http_port: int = row(
         Integer(1, 65535), "9443", group="regions", immutable=True,
@@ -409,55 +413,57 @@ class Settings:
     )
     max_clock_skew_ms: int = row(
         Integer(0, 86400000), "500", group="regions", unit="milliseconds",
-        sentence="Warn when another region's clock is further off than this.",
+        sentence="Warn when another region's clock differs by more than this.",
     )
     digest_interval: int = row(
         Integer(0, 86400), "60", group="regions", unit="seconds",
-        sentence="Compare digests with every other region this often; 0 only does when asked.",
+        sentence="Compare digests with every other region this often; 0 compares on request only.",
     )
     clock_skew_action: str = row(
         Choice("warn", "refuse"), "warn", group="regions",
-        sentence="Whether a region whose own clock is further off than max-clock-skew-ms, against "
-        "the median of the others, also refuses to make IDs from it.",
+        sentence="Whether a region whose own clock differs from the median of the others by more "
+        "than max-clock-skew-ms also refuses to make IDs from it.",
     )
     region_expire_after: int = row(
         Integer(0, 2147483647), "0", group="regions", unit="seconds",
-        sentence="Remove a member that nobody has heard of for so long; 0 never does, less than "
-        "60 counts as 60.",
+        sentence="Remove a member from which no region has received anything for this long; 0 "
+        "never does, less than 60 counts as 60.",
     )
     xadd_id_uniqueness_mode: str = row(
         Choice("strict", "semi-strict", "liberal"), "strict", group="regions",
         aliases=("crdt_xadd_id_uniqueness_mode",),
-        sentence="Which IDs XADD takes in Active-Active mode: none that could be given twice "
-        "(strict), full IDs as well (semi-strict), or Redis's own rules (liberal).",
+        sentence="Which IDs XADD accepts in Active-Active mode: only IDs that are unique (strict), "
+        "full IDs as well (semi-strict), or Redis's own rules (liberal).",
     )
     replication_oom_threshold_percent: int = row(
         Integer(0, 90), "5", group="regions", unit="percent",
-        sentence="This share of maxmemory is for what other regions add: "
+        sentence="This share of maxmemory is reserved for effects of other regions: "
         "local commands are refused that much earlier.",
     )
     idmp_conflict: str = row(
         Choice("collapse", "keep"), "collapse", group="regions",
-        sentence="What becomes of entries that two regions accepted for one idempotent ID.",
+        sentence="Whether one (collapse) or all (keep) of the entries stay that several regions "
+        "accepted for one idempotent ID.",
     )
 
     # -- persistence --------------------------------------------------------------------------
     appendonly: bool = row(
         YesNo(), "yes", group="persistence",
-        sentence="Keep a log of all changes, so that a restart loses nothing.",
+        sentence="Write a log of all changes, so that a restart loses nothing.",
     )
     appendfsync: str = row(
         Choice("everysec", "always", "no"), "everysec", group="persistence",
-        sentence="When a reply is given: always after the disk has it; else a power failure costs "
+        sentence="When a reply is sent: always waits for the disk; otherwise a power failure costs "
                  "a second (everysec) or what the system had not written (no).",
     )
     appenddirname: str = row(
         Text(), "appendonlydir", group="persistence", immutable=True,
-        sentence="The directory of log and snapshots, within dir.",
+        sentence="The directory of log and snapshots, in dir.",
     )
     save: str = row(
         SavePoints(), "", group="persistence",
-        sentence="Take a snapshot after so many seconds with so many changes; for use without log.",
+        sentence="Take a snapshot after a number of seconds with a number of changes; for use "
+        "without log.",
     )
     auto_aof_rewrite_percentage: int = row(
         Integer(), "100", group="persistence",
@@ -465,21 +471,21 @@ class Settings:
     )
     auto_aof_rewrite_min_size: int = row(
         Memory(), "67108864", group="persistence",
-        sentence="But not while the log is smaller than this.",
+        sentence="Take no such snapshot while the log is smaller than this.",
     )
     oplog_segment_bytes: int = row(
         Memory(1 << 12), "67108864", group="persistence",
-        sentence="A file of the log is not written to beyond this size.",
+        sentence="Begin the next file of the log at this size.",
     )
     serve_unsafe_reads: bool = row(
         YesNo(), "no", group="persistence",
-        sentence="While the disk is in trouble, serve reads of what a crash would take back, too: "
-        "for saving data that is nowhere but in memory.",
+        sentence="During disk errors also serve reads of changes that a crash would undo: to copy "
+        "data that is only in memory.",
     )
     oplog_compression: bool = row(
         YesNo(), "yes", group="persistence",
-        sentence="Compress log and snapshots with zstd where that makes them smaller; other "
-        "regions get effects as they stand in the log.",
+        sentence="Compress log and snapshots with zstd if that makes them smaller; other regions "
+        "get effects as they stand in the log.",
     )
 
     # -- events and slow log ------------------------------------------------------------------
@@ -489,7 +495,7 @@ class Settings:
     )
     notify_remote_effects: bool = row(
         YesNo(), "yes", group="watching",
-        sentence="Publish keyspace events of what other regions did, too.",
+        sentence="Also publish keyspace events for effects of other regions.",
     )
     slowlog_log_slower_than: int = row(
         Integer(-1), "10000", group="watching", unit="microseconds",
