@@ -30,6 +30,7 @@ from anabranch.oplog.batch import (
     Batch,
     batch_of,
     decode_batch,
+    pack,
 )
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
@@ -311,8 +312,10 @@ def changed_batch(rng: random.Random, raw: bytes) -> bytes:
     elif dice >= 0.9:
         body = squeezed(rng, body)
         header["flags"] |= COMPRESSED
-    compressor = Compressor() if rng.random() < 0.1 and not header["flags"] & COMPRESSED else None
-    return batch_of(body, compressor=compressor, **header)
+    if rng.random() < 0.1 and not header["flags"] & COMPRESSED:
+        packed, body = pack(body, Compressor())
+        header["flags"] |= packed
+    return batch_of(body, **header)
 
 
 def _numbers_in(body: bytes, otherwise: int) -> int:

@@ -73,7 +73,10 @@ class Unit(NamedTuple):
         last = batches[-1]
         for batch in batches:
             assert batch.continues is (batch is not last)
-            assert batch.dependencies == self.dependencies
+            for origin, number in batch.dependencies.items():
+                assert number <= self.dependencies[origin]
+        # What was encoded ahead names fewer causes than the rest of its unit.
+        assert any(batch.dependencies == self.dependencies for batch in batches)
         return batches
 
 
@@ -148,6 +151,7 @@ class Node:
         self.turn = Turn(self.region.replica)
         self.turn.next_number = report.next_number
         self.region.effects.record = self.turn.effects.append
+        self.region.effects.encode_ahead = self.turn.encode_ahead
         self.log = OpLog(
             self.storage,
             report.segments,

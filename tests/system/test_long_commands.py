@@ -9,13 +9,18 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.support.servers import AnabranchServer
+from benchmarks.versus_redis.canary import Sighting
+from tests.support.servers import AnabranchServer, regions_in
 from tests.support.wire import Argument, encode_command
+from tests.system.test_fairness import WAIT_MS, best, canary_of
 
 ENTRIES = 100_000
+REGIONAL_ENTRIES = 60_000
 PIPELINE = 1000
 PINGS_MIN = 5
 TIMEOUT_S = 60.0
@@ -24,14 +29,21 @@ TIMEOUT_S = 60.0
 @pytest.fixture(scope="module")
 def server() -> Iterator[AnabranchServer]:
     """A server with a stream whose entries are all pending."""
-    with AnabranchServer() as server, server.client() as client:
-        for first in range(0, ENTRIES, PIPELINE):
+    with AnabranchServer() as server:
+        fill(server, ENTRIES, pending=ENTRIES)
+        yield server
+
+
+def fill(server: AnabranchServer, entries: int, pending: int) -> None:
+    """Make the stream."""
+    with server.client() as client:
+        for first in range(0, entries, PIPELINE):
             client.pipeline(
                 [("XADD", "s", f"{n + 1}-1", "n", n) for n in range(first, first + PIPELINE)]
             )
+        assert client.call("XLEN", "s") == (":", entries)
         client.call("XGROUP", "CREATE", "s", "g", 0)
-        client.call("XREADGROUP", "GROUP", "g", "c", "COUNT", ENTRIES, "STREAMS", "s", ">")
-        yield server
+        client.call("XREADGROUP", "GROUP", "g", "c", "COUNT", pending, "STREAMS", "s", ">")
 
 
 def connect(server: AnabranchServer) -> socket.socket:
@@ -71,6 +83,28 @@ def test_restore_and_delete_keep_nobody_waiting(server: AnabranchServer) -> None
         assert reply == b"+OK\r\n"
         assert client.call("DUMP", "t") == ("$", payload)
         assert client.call("DEL", "t") == (":", 1)
+
+
+def test_a_stream_is_written_again_in_a_region_while_others_are_served(tmp_path: Path) -> None:
+    """The bound is in CPU time of the server, as in test_fairness.py."""
+    (region,) = regions_in(tmp_path, "eu", extra=("--xadd-id-uniqueness-mode", "liberal"))
+    fill(region, REGIONAL_ENTRIES, pending=1)
+    with region.client() as client, canary_of(region) as canary:
+        _, payload = client.call("DUMP", "s")
+
+        def sight(*commands: tuple[Argument, ...]) -> Sighting:
+            client.pipeline([("DEL", "t"), *commands[:-1]])
+            canary.look()
+            assert client.call(*commands[-1]) in ((":", 1), ("+", b"OK"))
+            return canary.look()
+
+        copy = "COPY", "s", "t"
+        assert best(partial(sight, copy)) < WAIT_MS
+        assert best(partial(sight, copy, ("RENAME", "t", "u"))) < WAIT_MS
+        assert best(partial(sight, ("RESTORE", "t", 0, payload))) < WAIT_MS
+        _, entries = client.call("XRANGE", "t", "-", "+")
+        assert len(entries) == REGIONAL_ENTRIES
+        assert client.call("XRANGE", "u", "-", "+") == ("*", entries)
 
 
 def test_a_client_that_sends_no_more_gets_its_long_reply(server: AnabranchServer) -> None:

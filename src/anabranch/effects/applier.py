@@ -21,6 +21,7 @@ from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
+    from anabranch.effects.rewriting import Rewriting
     from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.replica import Dot
@@ -67,6 +68,8 @@ class Applier:
         self.author = author
         self.now_ms = 0
         self.record: Callable[[kinds.Effect], None] | None = None  # for the log
+        self.encode_ahead: Callable[[kinds.AddRun], None] = _nothing  # what is recorded later
+        self.rewriting: Rewriting | None = None  # what is prepared of the next decision
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         # Of what is added at once: other regions take no longer batches.
         self.added_bytes_max = _ANY_SIZE if self.replica is None else SENT_ENTRIES_BYTES_MAX
@@ -145,3 +148,7 @@ class Applier:
         stream = database.values[key]
         assert type(stream) is Stream
         return stream
+
+
+def _nothing(_: kinds.AddRun) -> None:
+    """Nobody records anything."""

@@ -14,7 +14,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["append_entry", "append_run", "stream_of"]
+__all__ = ["append_entry", "append_run", "node_shares", "stream_of"]
 
 
 def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
@@ -83,8 +83,16 @@ def add(keyspace: Keyspace, effect: kinds.Add) -> None:
 
 def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number: int = 0) -> None:
     """Put the entries into their log; ``number`` is that of the first, if they have numbers."""
+    nodes, effect.nodes = effect.nodes, None
+    for node in nodes or ():
+        if log.tail is not None:
+            database.unsealed.append(ref(log.tail))
+        log.append_block(node, number)
+        number = number and number + len(node.ids)
+    if nodes:
+        return
     ids, last = effect.ids, len(effect.ids)
-    for low, high, data, ends, opens in _node_shares(effect):
+    for low, high, data, ends, opens in node_shares(effect):
         weight = sum(effect.weights[low:high])
         if opens and log.tail is not None:
             database.unsealed.append(ref(log.tail))
@@ -97,7 +105,7 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
             log.extend(ids[low + 1 : high], fragments[1:], 0, first and first + 1)
 
 
-def _node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
+def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
     """Which of its entries belong to one node: from, to, their bytes, where each ends, opens it.
 
     To a node that it opens and that another one follows, nobody adds any more.

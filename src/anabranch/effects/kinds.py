@@ -12,9 +12,12 @@ have no number and never leave the region.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    from anabranch.stream.block import Block
 
 __all__ = [
     "Accept",
@@ -114,7 +117,7 @@ class Add(Effect, tag=2):
     position: int = -1
 
 
-class AddRun(Effect, tag=7):
+class AddRun(Effect, tag=7, dict=True, gc=True):
     """Neighbouring :class:`Add` effects of one key as columns: what logs and peers get.
 
     ``data`` holds the fragments one behind the other, ``sizes`` their lengths; ``opens`` are the
@@ -129,6 +132,16 @@ class AddRun(Effect, tag=7):
     weights: list[int]
     opens: list[int]
     position: int = -1
+
+    # Two attributes that are no fields: what was made of the effect beforehand. ``nodes`` are the
+    # blocks that it adds, each beginning with an entry that opens a node; ``encoded`` is a batch
+    # of this effect alone, its flags and its body.
+    if TYPE_CHECKING:
+        nodes: list[Block] | None = None
+        encoded: tuple[int, bytes] | None = None
+    else:
+        nodes = None
+        encoded = None
 
 
 class RemoveNumbers(Effect, tag=8):

@@ -8,7 +8,8 @@ added them, values as new entries. Each effect is applied before the next is tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.effects import kinds
@@ -16,12 +17,13 @@ from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_IDS_MAX
 from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
+from anabranch.effects.rewriting import Rewriting
 from anabranch.errors import CommandError
-from anabranch.scheduling import in_one_go
-from anabranch.stream.block import Block
+from anabranch.keyspace.values import Value
+from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.counters import counted_read
 from anabranch.stream.ranges import Ranges
-from anabranch.stream.renumbering import Renumbering, check_ids, renamed
+from anabranch.stream.renumbering import check_ids
 from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
@@ -30,11 +32,7 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.replica import Replica
 
-__all__ = ["spread"]
-
-RUN_ENTRIES_MAX = 1000
-RUN_BYTES_MAX = 1 << 20
-"""Entries that are written again with one effect: behind so many it ends with their block."""
+__all__ = ["rewriting", "spread"]
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
@@ -49,12 +47,42 @@ class Writer(Protocol):
     replica: Replica | None
     settings: Settings
     now_ms: int
+    record: Callable[[kinds.Effect], None] | None
+    encode_ahead: Callable[[kinds.AddRun], None]
+    rewriting: Rewriting | None
 
 
 def spread(writer: Writer, effect: kinds.Effect) -> Iterable[kinds.Effect]:
     """The effects that say to all regions what a command has decided."""
     function = _SPREAD.get(type(effect))
     return (effect,) if function is None else function(writer, effect)
+
+
+@contextmanager
+def rewriting(writer: Writer, source: Value, db: int, key: bytes) -> Iterator[Steps[None]]:
+    """The steps that prepare a decision to write a value to a key again.
+
+    The decision is to be emitted at once when the steps are done. Nothing is prepared where a value
+    is bound to another key as it is.
+    """
+    if writer.replica is None or type(source) is not Stream:
+        yield _no_steps()
+        return
+    prepared = Rewriting(writer, source, db, key)
+
+    def steps() -> Steps[None]:
+        yield from prepared.prepare()
+        writer.rewriting = prepared
+
+    try:
+        yield steps()
+    finally:
+        writer.rewriting = None
+        prepared.release()
+
+
+def _no_steps() -> Steps[None]:
+    yield from ()
 
 
 def _stream(writer: Writer, db: int, key: bytes) -> Stream:
@@ -253,7 +281,9 @@ def _written_again(
 
     Within one log IDs ascend: entries with equal IDs get others (:class:`Renumbering`).
     """
-    renumbering = Renumbering()
+    rewriting = writer.rewriting
+    if rewriting is None or rewriting.source is not source:
+        rewriting = Rewriting(writer, source, db, key)
     producers = source.producers
     tags = [
         (pid, iid, entry_id, at_ms)
@@ -263,8 +293,8 @@ def _written_again(
     limits = (producers.duration_s, producers.maxsize)
     counters = (source.last_id, source.entries_added, source.max_deleted_id)
     records = list(source.ledger.records.items())
-    for run in _runs(db, key, source, renumbering):
-        yield from _add(writer, run)
+    yield from rewriting.effects()
+    renumbering = rewriting.renumbering
     last_id, entries_added, max_deleted_id = counters
     made = writer.keyspace.databases[db].values.get(key)
     surplus = entries_added - (made.entries_added if type(made) is Stream else 0)
@@ -285,64 +315,6 @@ def _written_again(
         yield kinds.CountDuplicate(db, key, producers.duplicates, accepted)
     if with_groups:
         yield from groups_again(db, key, source, made, renumbering)
-
-
-def _runs(db: int, key: bytes, source: Stream, renumbering: Renumbering) -> Iterator[kinds.AddRun]:
-    run = _Run()
-    for origin, (block, low, high) in list(source.spans_by_region()):
-        given = renumbering.take(origin, block, low, high)
-        for ids, data, sizes in _pieces(block, low, high, given):
-            run.add(ids, data, sizes, block)
-            if len(run.ids) >= RUN_ENTRIES_MAX or run.size >= RUN_BYTES_MAX:
-                yield run.effect(db, key)
-                run = _Run()
-    if run.ids:
-        yield run.effect(db, key)
-
-
-def _pieces(
-    block: Block, low: int, high: int, given: Sequence[int]
-) -> Iterator[tuple[Sequence[int], bytes, list[int]]]:
-    """IDs, bytes and sizes of the entries of a span, together unless they are large or renamed."""
-    sizes = block.sizes(low, high)
-    if given[0] == block.ids[low] and sum(sizes) < RUN_BYTES_MAX:
-        yield given, block.slice(low, high), sizes
-        return
-    for index, entry_id in enumerate(given, low):
-        fragment = block.fragment(index)
-        if entry_id != block.ids[index]:
-            fragment = renamed(fragment, entry_id)
-        yield [entry_id], fragment, [len(fragment)]
-
-
-class _Run:
-    """Entries that are written again, as columns."""
-
-    __slots__ = ("data", "ids", "opens", "size", "sizes", "weights")
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.data: list[bytes] = []
-        self.sizes: list[int] = []
-        self.size = 0
-        self.weights: list[int] = []
-        self.opens: list[int] = []
-
-    def add(self, ids: Sequence[int], data: bytes, sizes: list[int], block: Block) -> None:
-        """Neighbouring entries of a block, whose node they are to share if there is room."""
-        slots = block.slots
-        count = len(self.ids)
-        opens_at = self.opens[-1] + slots if self.opens else 0
-        self.opens += range(max(opens_at, count), count + len(ids), slots)
-        self.ids += ids
-        self.data.append(data)
-        self.sizes += sizes
-        self.size += len(data)
-        self.weights += [block.weight // slots] * len(ids)
-
-    def effect(self, db: int, key: bytes) -> kinds.AddRun:
-        data = b"".join(self.data)
-        return kinds.AddRun(db, key, self.ids, data, self.sizes, self.weights, self.opens)
 
 
 # -- what does not occur ----------------------------------------------------------------------

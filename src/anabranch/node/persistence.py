@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from anabranch.effects import kinds
 from anabranch.errors import CommandError, ConfigError
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.node.durability import Durability
@@ -65,12 +66,16 @@ class Persistence:
         self._storage: Storage | None = None
         self._manifest: ManifestFile | None = None
         self._turn = Turn(region.replica)
+        region.effects.encode_ahead = self._encode_ahead
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
         self._retired_at = 0.0  # when files of the log were last looked at that may go
         self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
         self._scheduled = False  # another is to follow it
         self.recovered: Recovery | None = None
+
+    def _encode_ahead(self, effect: kinds.AddRun) -> None:
+        self._turn.encode_ahead(effect, compress=self._settings.oplog_compression)
 
     # -- start and end ------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ __all__ = [
     "is_local",
     "is_sound",
     "kept_form",
+    "pack",
     "saved_bytes",
     "span",
     "wire_form",
@@ -173,15 +174,15 @@ def encode_batch(
     compressor: Compressor | None = None,
 ) -> bytes:
     """Effects, all local or none (``flags`` says which), as a batch."""
+    packed, body = pack(body_of(effects, dependencies), compressor)
     return batch_of(
-        body_of(effects, dependencies),
+        body,
         region=region,
         epoch=epoch,
         first=first,
         count=total_numbers(effects),
         wall_ms=wall_ms,
-        flags=flags,
-        compressor=compressor,
+        flags=flags | packed,
     )
 
 
@@ -199,13 +200,16 @@ def batch_of(
     count: int,
     wall_ms: int,
     flags: int,
-    compressor: Compressor | None = None,
 ) -> bytes:
-    """The batch with a body, whose effects take ``count`` numbers."""
-    if compressor is not None and (smaller := compressor.shorter(body)) is not None:
-        body = smaller
-        flags |= COMPRESSED
+    """The batch with a body that was packed, whose effects take ``count`` numbers."""
     return _sealed(flags, region, epoch, first, count, wall_ms, body)
+
+
+def pack(body: bytes, compressor: Compressor | None) -> tuple[int, bytes]:
+    """The flags that a batch gets for its body, and the body as it stands in the batch."""
+    if compressor is not None and (smaller := compressor.shorter(body)) is not None:
+        return COMPRESSED, smaller
+    return 0, body
 
 
 def _sealed(

@@ -10,7 +10,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.keyspace.replica import Replica, epoch_of, region_of
-from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, body_of
+from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, body_of, pack
 from anabranch.oplog.compression import Compressor
 
 __all__ = ["Turn"]
@@ -54,6 +54,14 @@ class Turn:
             for edge in (origin, number)
         ]
 
+    def encode_ahead(self, effect: kinds.AddRun, *, compress: bool = True) -> None:
+        """Make the batch body of an effect that will be recorded later.
+
+        It names the causes known by now. The batches of other effects of its turn name the rest.
+        """
+        body = body_of([effect], self._dependencies())
+        effect.encoded = pack(body, self._compressor if compress else None)
+
     def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
         """The batches of the turn, one behind the other; the next turn begins empty."""
         return b"".join(self.take_batches(wall_ms, compress=compress))
@@ -64,10 +72,11 @@ class Turn:
         if not effects:
             return []
         dependencies = self._dependencies()
+        compressor = self._compressor if compress else None
         parts = [
-            (is_local, piece, body)
+            (is_local, piece, packed, body)
             for is_local, part in _parts(effects)
-            for piece, body in _bodies(part, () if is_local else dependencies)
+            for piece, packed, body in _packed(part, () if is_local else dependencies, compressor)
         ]
         last = len(parts) - 1
         if self._replica is not None:  # they have their numbers already
@@ -76,8 +85,8 @@ class Turn:
         number = self.next_number
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)
         batches = []
-        for index, (is_local, part, body) in enumerate(parts):
-            flags = LOCAL if is_local else 0
+        for index, (is_local, part, packed, body) in enumerate(parts):
+            flags = packed | LOCAL if is_local else packed
             if index < last:
                 flags |= CONTINUES
             if not is_local and index < last_numbered:
@@ -92,7 +101,6 @@ class Turn:
                     count=count,
                     wall_ms=wall_ms,
                     flags=flags,
-                    compressor=self._compressor if compress else None,
                 )
             )
             number += count
@@ -114,6 +122,26 @@ def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.E
         return
     for is_local, group in groupby(effects, attrgetter("local")):
         yield from _pieces(is_local, list(group))
+
+
+def _packed(
+    effects: Sequence[kinds.Effect], dependencies: Sequence[int], compressor: Compressor | None
+) -> Iterator[tuple[Sequence[kinds.Effect], int, bytes]]:
+    """Effects with the flags and the body of their batch; what was encoded ahead is one alone."""
+    if kinds.AddRun not in map(type, effects):
+        for piece, body in _bodies(effects, dependencies):
+            yield piece, *pack(body, compressor)
+        return
+    for encoded, group in groupby(effects, _encoded):
+        if encoded is not None:
+            yield list(group), *encoded
+            continue
+        for piece, body in _bodies(list(group), dependencies):
+            yield piece, *pack(body, compressor)
+
+
+def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
+    return effect.encoded if type(effect) is kinds.AddRun else None
 
 
 def _bodies(

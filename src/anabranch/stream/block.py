@@ -27,7 +27,7 @@ from operator import add, rshift, sub
 
 from anabranch.stream.packed_ids import PackedIds
 
-__all__ = ["Block", "entry_weight", "entry_weights"]
+__all__ = ["Block", "entry_weight", "entry_weights", "full_block"]
 
 _NONE: frozenset[int] = frozenset()  # most blocks have no dead entry: they share this one
 _NO_ENDS: array[int] = array("H")
@@ -360,3 +360,10 @@ class Block:
         if self.numbers is not None:
             assert len(self.numbers) == len(self.ids)
             assert all(a < b for a, b in pairwise(self.numbers))
+
+
+def full_block(ids: Sequence[int], data: bytes, ends: Sequence[int], weight: int) -> Block:
+    """A block of these entries, to which none is added unless it is opened again."""
+    block = Block(ids[0], 0)
+    block.fill(ids, data, ends, weight)
+    return block

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from anabranch.stream.block import Block
+from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.packed_ids import PackedIds
 
@@ -96,14 +96,19 @@ class BlockSequence:
         self, ids: Sequence[int], data: bytes, ends: list[int], weight: int, number: int = 0
     ) -> None:
         """Add a whole node behind the newest; the next addition has to open another."""
+        self.append_block(full_block(ids, data, ends, weight), number)
+
+    def append_block(self, block: Block, number: int = 0) -> None:
+        """Add a block of live entries behind the newest; ``number`` as in :meth:`extend`."""
         if self.tail is not None:
             self.tail.is_open = False
         position = self.next_position
-        block = self.tail = Block(ids[0], position, number - position if number else 1)
-        block.fill(ids, data, ends, weight)
+        block.first_position = position
+        block.shift = number - position if number else 1
+        self.tail = block
         self.blocks.append(block)
-        self.first_ids.append(ids[0])
-        self.next_position = position + len(ids)
+        self.first_ids.append(block.first_id)
+        self.next_position = position + len(block.ids)
 
     def restore(self, block: Block) -> None:
         """Put back the newest block of a log whose positions have been counted already."""

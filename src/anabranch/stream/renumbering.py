@@ -30,8 +30,8 @@ class Renumbering:
 
     __slots__ = ("ids", "last", "moved")
 
-    def __init__(self) -> None:
-        self.last = 0
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
         """The ID of the newest entry so far."""
         self.moved: dict[tuple[int, int], tuple[int, int]] = {}
         """By origin and number, the ID that an entry had, and the one that it gets."""
@@ -56,6 +56,12 @@ class Renumbering:
                 self.ids.add(self.last)
             fresh.append(self.last)
         return fresh
+
+    def follow(self, behind: Renumbering) -> None:
+        """Go on behind entries that another one has gone through, which began where this one is."""
+        self.last = behind.last
+        self.moved.update(behind.moved)
+        self.ids.update(behind.ids)
 
     def id_of(self, origin: int, number: int, entry_id: int) -> int:
         """The ID that a live entry gets, or keeps."""

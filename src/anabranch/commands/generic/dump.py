@@ -7,6 +7,7 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.effects import kinds
 from anabranch.effects.restoring import value_of
+from anabranch.effects.spreading import rewriting
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
@@ -141,6 +142,16 @@ def _restore(ctx: Context, args: list[bytes], options: _Options) -> Steps[list[b
         raise CommandError(_BAD_CHECKSUM) from None
     except PayloadFormatError:
         raise CommandError(_BAD_FORMAT) from None
+    with rewriting(ctx.effects, value, effect.db, key) as prepare:
+        yield from prepare
+        return _bind(ctx, effect, value, at_ms, options)
+
+
+def _bind(
+    ctx: Context, effect: kinds.Restore, value: Value, at_ms: int, options: _Options
+) -> list[bytes]:
+    """The last step."""
+    key = effect.key
     existing = _refuse_taken(ctx, key, options)  # again: time may have passed
     if at_ms and not options.absolute:
         at_ms = min(at_ms + ctx.now_ms, _MS_MAX)

@@ -6,14 +6,18 @@ What concerns whole databases stands in ``databases.py``, deadlines in ``expiry.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.commands.request.arguments import integer_or_none
 from anabranch.effects import kinds
+from anabranch.effects.spreading import rewriting
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null
+from anabranch.scheduling import Steps
 
 __all__ = [
     "copy",
@@ -93,34 +97,72 @@ def type_of(ctx: Context, args: list[bytes]) -> bytes:
     return b"+%b\r\n" % (b"none" if value is None else value.type_name)
 
 
-def rename(ctx: Context, args: list[bytes]) -> bytes:
+def rename(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key, whatever that held."""
-    if ctx.lookup(args[1]) is None:
-        raise CommandError(texts.NO_SUCH_KEY)
-    if args[1] != args[2]:
-        _move(ctx, args[1], ctx.db.index, args[2])
-    return OK
+
+    def settled() -> bytes | None:
+        if ctx.lookup(args[1]) is None:
+            raise CommandError(texts.NO_SUCH_KEY)
+        return OK if args[1] == args[2] else None
+
+    return _move(ctx, args, ctx.db.index, args[2], settled, OK)
 
 
-def renamenx(ctx: Context, args: list[bytes]) -> bytes:
+def renamenx(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key that does not exist."""
-    if ctx.lookup(args[1]) is None:
-        raise CommandError(texts.NO_SUCH_KEY)
-    if ctx.lookup(args[2]) is not None:
-        return ZERO
-    _move(ctx, args[1], ctx.db.index, args[2])
-    return ONE
+
+    def settled() -> bytes | None:
+        if ctx.lookup(args[1]) is None:
+            raise CommandError(texts.NO_SUCH_KEY)
+        return None if ctx.lookup(args[2]) is None else ZERO
+
+    return _move(ctx, args, ctx.db.index, args[2], settled, ONE)
 
 
-def _move(ctx: Context, key: bytes, target_db: int, target: bytes) -> None:
-    # A target past its deadline goes first, with the event of its own.
-    replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
-    incarnation = ctx.keyspace.incarnations.above(replaced)
-    ctx.emit(kinds.Rename(ctx.db.index, key, target_db, target, incarnation))
-    ctx.changes += 1
+def _move(
+    ctx: Context,
+    args: list[bytes],
+    target_db: int,
+    target: bytes,
+    settled: Callable[[], bytes | None],
+    done: bytes,
+) -> bytes | None:
+    """Move a value; ``settled`` gives the reply if there is nothing to do."""
+
+    def act() -> bytes:
+        # A target past its deadline goes first, with the event of its own.
+        replaced = ctx.lookup_in(ctx.keyspace.databases[target_db], target)
+        incarnation = ctx.keyspace.incarnations.above(replaced)
+        ctx.emit(kinds.Rename(ctx.db.index, args[1], target_db, target, incarnation))
+        ctx.changes += 1
+        return done
+
+    return _written(ctx, args, target_db, target, settled, act)
 
 
-def copy(ctx: Context, args: list[bytes]) -> bytes:
+def _written(
+    ctx: Context,
+    args: list[bytes],
+    target_db: int,
+    target: bytes,
+    settled: Callable[[], bytes | None],
+    act: Callable[[], bytes],
+) -> bytes | None:
+    """Act on the value of the first key once that is prepared, unless there is nothing to do."""
+    reply = settled()
+    if reply is not None:
+        return reply
+
+    def steps() -> Steps[list[bytes]]:
+        with rewriting(ctx.effects, ctx.db.values[args[1]], target_db, target) as prepare:
+            yield from prepare
+            reply = settled()  # again: time may have passed
+            return [act() if reply is None else reply]
+
+    return ctx.in_slices(args, steps())
+
+
+def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     """Bind another key to an independent copy of a value."""
     index = ctx.db.index
     replace = False
@@ -140,27 +182,36 @@ def copy(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_SAME_OBJECTS)
     if ctx.read(key) is None:
         return ZERO
-    replaced = ctx.lookup_in(ctx.keyspace.databases[index], target)
-    if replaced is not None and not replace:
-        return ZERO
-    incarnation = ctx.keyspace.incarnations.above(replaced)
-    ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
-    ctx.changes += 1
-    return ONE
+
+    def settled() -> bytes | None:
+        if ctx.lookup(key) is None:
+            return ZERO
+        replaced = ctx.lookup_in(ctx.keyspace.databases[index], target)
+        return ZERO if replaced is not None and not replace else None
+
+    def act() -> bytes:
+        replaced = ctx.keyspace.databases[index].values.get(target)
+        incarnation = ctx.keyspace.incarnations.above(replaced)
+        ctx.emit(kinds.Copy(ctx.db.index, key, index, target, incarnation))
+        ctx.changes += 1
+        return ONE
+
+    return _written(ctx, args, index, target, settled, act)
 
 
-def move(ctx: Context, args: list[bytes]) -> bytes:
+def move(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move a key to another database that has no such key."""
     key = args[1]
     index = database_index(ctx, args[2])
     if index == ctx.db.index:
         raise CommandError(_SAME_OBJECTS)
-    if ctx.lookup(key) is None:
-        return ZERO
-    if ctx.lookup_in(ctx.keyspace.databases[index], key) is not None:
-        return ZERO
-    _move(ctx, key, index, key)
-    return ONE
+
+    def settled() -> bytes | None:
+        if ctx.lookup(key) is None:
+            return ZERO
+        return None if ctx.lookup_in(ctx.keyspace.databases[index], key) is None else ZERO
+
+    return _move(ctx, args, index, key, settled, ONE)
 
 
 # -- OBJECT -----------------------------------------------------------------------------------

@@ -1,0 +1,367 @@
+"""The entries of a stream that is written again under new numbers: RENAME, COPY, MOVE, RESTORE.
+
+Where several regions write, these commands add all entries anew, by effects of some thousand
+entries each. Most of the work is done in short steps before the one moment at which keys change: it
+makes the bytes that the log gets of an effect, and the blocks that the effect adds. Others go on in
+between and may change the stream. So a prepared effect stands for all entries with IDs in an
+interval, and is used only if these are the same entries still; what is missing is made anew.
+
+A block that a :class:`FrozenLog` shares never changes, so the same block means the same entries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from anabranch.effects import kinds
+from anabranch.effects.apply_stream import node_shares
+from anabranch.effects.merge_stream import replica_of, shared_stream
+from anabranch.scheduling import Steps
+from anabranch.stream.block import Block, full_block
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.frozen_log import FrozenLog
+from anabranch.stream.merge import merge_labelled
+from anabranch.stream.region_log import Span
+from anabranch.stream.renumbering import Renumbering, renamed
+from anabranch.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from anabranch.effects.spreading import Writer
+
+__all__ = ["Rewriting"]
+
+RUN_ENTRIES_MAX: Final = 3000
+RUN_BYTES_MAX: Final = 1 << 20
+"""Entries that are written again with one effect: behind so many it ends with their block."""
+
+LITTLE: Final = 2000
+"""So few entries are not prepared."""
+
+ROUNDS_MAX: Final = 8
+"""Each round prepares what has changed during the one before; the rest is done at once."""
+
+
+class Rewriting:
+    """Writes the entries of a stream to a key again, all of one moment."""
+
+    def __init__(self, writer: Writer, source: Stream, db: int, key: bytes) -> None:
+        self.source = source
+        self.renumbering = Renumbering()
+        """Of all entries, once :meth:`effects` has given them."""
+        self._writer = writer
+        self._db = db
+        self._key = key
+        self._prepared: list[_Prepared] = []  # ascending
+        self._frozen: list[FrozenLog] = []
+        self._target: Stream | None = None  # kept, so that its positions are not forgotten
+        self._floor = 0  # no position from here on was in use when preparing began
+
+    # -- before the moment --------------------------------------------------------------------
+
+    def prepare(self) -> Steps[None]:
+        """Prepare effects in short steps; :meth:`release` has to follow."""
+        writer = self._writer
+        for _ in range(ROUNDS_MAX):
+            segments = self._segments()
+            if sum(self._count(each) for each in segments if isinstance(each, _Gap)) <= LITTLE:
+                return
+            if self._target is None:
+                self._target = shared_stream(writer.keyspace, self._db, self._key)
+                self._floor = self._most()
+            yield from self._fill(segments)
+            if writer.record is not None:
+                yield from self._encode()
+
+    def release(self) -> None:
+        """Nothing is prepared any more."""
+        for frozen in self._frozen:
+            frozen.release()
+        self._frozen = []
+        target, self._target = self._target, None
+        remembered = self._writer.keyspace.databases[self._db].remembered
+        if target is not None and target.is_blank and remembered.get(self._key) is target:
+            del remembered[self._key]
+
+    def _count(self, gap: _Gap) -> int:
+        """How many live entries an interval has."""
+        return sum(log.count(gap.low + 1, gap.high) for log in self.source.logs.values())
+
+    def _segments(self) -> list[_Prepared | _Gap]:
+        """The effects that still count, ascending, and the intervals of IDs of which none does."""
+        views = _views(self.source)
+        segments: list[_Prepared | _Gap] = []
+        low = 0
+        for each in self._prepared:
+            if each.counts(views):
+                if each.low > low:
+                    segments.append(_Gap(low, each.low))
+                segments.append(each)
+                low = each.high
+        segments.append(_Gap(low, MAX_ID))
+        return segments
+
+    def _fill(self, segments: list[_Prepared | _Gap]) -> Steps[None]:
+        before, self._frozen = self._frozen, []
+        views = {}
+        for origin in self.source.ranked():
+            frozen = FrozenLog(self.source.logs[origin])
+            self._frozen.append(frozen)
+            views[origin] = _View(frozen.blocks, [block.first_id for block in frozen.blocks])
+        for each in before:
+            each.release()
+        self._prepared = []
+        renumbering = Renumbering()
+        for segment in segments:
+            if isinstance(segment, _Prepared) and segment.fits(renumbering.last):
+                segment.look(views)
+                self._prepared.append(segment)
+                renumbering.follow(segment.renumbering)
+                continue
+            low = segment.low
+            for run in _runs(views, segment, renumbering):
+                self._prepared.append(_Prepared(run, low, views, self._db, self._key))
+                low = run.newest
+                yield
+
+    def _encode(self) -> Steps[None]:
+        position = self._begin(self._prepared, self._most())
+        for each in self._prepared:
+            effect = each.effect
+            if effect.encoded is None or effect.position != position:
+                effect.position = position
+                self._writer.encode_ahead(effect)
+                yield
+            position += len(effect.ids)
+
+    # -- at the moment ------------------------------------------------------------------------
+
+    def effects(self) -> Iterator[kinds.AddRun]:
+        """Effects that add all entries as they are now; the key has none, and nothing counts."""
+        segments = self._segments()
+        views = _views(self.source)
+        position = self._begin(segments, self._least())
+        for effect in self._all(segments, views):
+            if effect.position != position:
+                effect.position = position
+                effect.encoded = None
+            yield effect
+            position += len(effect.ids)
+
+    def _all(self, segments: list[_Prepared | _Gap], views: _Views) -> Iterator[kinds.AddRun]:
+        renumbering = self.renumbering
+        for segment in segments:
+            if isinstance(segment, _Prepared) and segment.fits(renumbering.last):
+                renumbering.follow(segment.renumbering)
+                yield segment.effect
+            else:
+                for run in _runs(views, segment, renumbering):
+                    yield run.effect(self._db, self._key)
+
+    # -- positions ----------------------------------------------------------------------------
+
+    def _most(self) -> int:
+        """The number of the next effect. Positions that were ever in use lie below it."""
+        replica = replica_of(self._writer.keyspace)
+        return replica.vector.get(replica.own, 0) + 1
+
+    def _least(self) -> int:
+        """The lowest position that the key may go on with; a new log's begin at a number."""
+        database = self._writer.keyspace.databases[self._db]
+        target = database.values.get(self._key) or database.remembered.get(self._key)
+        if type(target) is Stream and target.local.next_position:
+            return target.local.next_position
+        return self._floor if target is self._target and target is not None else self._most()
+
+    def _begin(self, segments: Sequence[_Prepared | _Gap], otherwise: int) -> int:
+        """The position to begin at: what was encoded first for one keeps it, if that may be."""
+        for each in segments:
+            if isinstance(each, _Prepared) and each.effect.encoded is not None:
+                before = self._count(_Gap(0, each.low))
+                if self._least() <= each.effect.position - before <= self._most():
+                    return each.effect.position - before
+                break
+        return otherwise
+
+
+# -- views of a stream ------------------------------------------------------------------------
+
+
+class _Gap(NamedTuple):
+    """IDs above ``low`` and up to ``high``."""
+
+    low: int
+    high: int
+
+
+class _View(NamedTuple):
+    """The blocks of a log at one moment."""
+
+    blocks: list[Block]
+    first_ids: list[int]
+
+    def between(self, low: int, high: int) -> list[Block]:
+        """Those that may have entries with IDs above ``low`` and up to ``high``."""
+        at = max(bisect_right(self.first_ids, low) - 1, 0)
+        return self.blocks[at : bisect_right(self.first_ids, high)]
+
+    def spans(self, low: int, high: int) -> Iterator[Span]:
+        """Live entries with IDs above ``low`` and up to ``high``, ascending."""
+        for block in self.between(low, high):
+            for first, stop in block.runs(block.index_after(low), block.index_after(high)):
+                yield block, first, stop
+
+
+_Views = dict[int, _View]
+
+
+def _views(source: Stream) -> _Views:
+    """A stream as it is now, and only now."""
+    logs = ((origin, source.logs[origin]) for origin in source.ranked())
+    return {origin: _View(log.blocks, log.first_ids) for origin, log in logs}
+
+
+def _numbers(blocks: list[Block], low: int, high: int) -> list[int]:
+    """The numbers of live entries with IDs above ``low`` and up to ``high``."""
+    numbers: list[int] = []
+    for block in blocks:
+        for first, stop in block.runs(block.index_after(low), block.index_after(high)):
+            numbers += block.numbers_of(first, stop)
+    return numbers
+
+
+# -- runs of entries --------------------------------------------------------------------------
+
+
+class _Prepared:
+    """An effect that writes the entries with IDs above ``low`` and up to ``high`` again."""
+
+    __slots__ = ("_blocks", "_last", "_oldest", "effect", "high", "low", "renumbering")
+
+    def __init__(self, run: _Run, low: int, views: _Views, db: int, key: bytes) -> None:
+        self.low = low
+        self.high = run.newest
+        self._oldest = run.oldest
+        self._last = run.last
+        self.renumbering = run.renumbering
+        self.effect = run.effect(db, key)
+        self.effect.nodes = list(_nodes(self.effect))
+        self.look(views)
+
+    def look(self, views: _Views) -> None:
+        """These views, of logs that share their blocks, have its entries."""
+        self._blocks = {origin: view.between(self.low, self.high) for origin, view in views.items()}
+
+    def counts(self, views: _Views) -> bool:
+        """Whether these views have the same entries in its interval."""
+        low, high = self.low, self.high
+        for origin in {**self._blocks, **views}:
+            was = self._blocks.get(origin, [])
+            now = views[origin].between(low, high) if origin in views else []
+            if was != now and _numbers(was, low, high) != _numbers(now, low, high):
+                return False
+        return True
+
+    def fits(self, last: int) -> bool:
+        """Whether its entries get the IDs they have here behind one that got ``last``."""
+        return last == self._last or (not self.renumbering.moved and last < self._oldest)
+
+
+def _nodes(effect: kinds.AddRun) -> Iterator[Block]:
+    """The blocks that an effect adds; entries may be added to the last one."""
+    ids, count = effect.ids, len(effect.ids)
+    for low, high, data, ends, _ in node_shares(effect):
+        block = full_block(ids[low:high], data, ends, sum(effect.weights[low:high]))
+        if high == count:
+            block.reopen()
+        yield block
+
+
+def _runs(views: _Views, gap: _Prepared | _Gap, renumbering: Renumbering) -> Iterator[_Run]:
+    """The entries of an interval, ascending; those with equal IDs are in one run."""
+    run = _Run(renumbering.last)
+    sources = {origin: view.spans(gap.low, gap.high) for origin, view in views.items()}
+    for origin, span in merge_labelled(sources):
+        for block, low, high in _pieces(span):
+            if run.is_full and block.ids[low] > run.newest:
+                renumbering.follow(run.renumbering)
+                yield run
+                run = _Run(renumbering.last)
+            run.take(origin, block, low, high)
+    if run.ids:
+        renumbering.follow(run.renumbering)
+        yield run
+
+
+def _pieces(span: Span) -> Iterator[Span]:
+    """The entries of a span together, or one by one if they are large."""
+    block, low, high = span
+    if sum(block.sizes(low, high)) < RUN_BYTES_MAX:
+        yield span
+        return
+    for index in range(low, high):
+        yield block, index, index + 1
+
+
+class _Run:
+    """Entries that are written again with one effect, as columns."""
+
+    __slots__ = (
+        "_data",
+        "_opens",
+        "_size",
+        "_sizes",
+        "_weights",
+        "ids",
+        "last",
+        "newest",
+        "oldest",
+        "renumbering",
+    )
+
+    def __init__(self, last: int) -> None:
+        """``last`` is the ID that the entry before it got."""
+        self.last = last
+        self.oldest = 0
+        self.newest = 0  # these two are IDs that the entries had
+        self.renumbering = Renumbering(last)
+        self.ids: list[int] = []
+        self._data: list[bytes] = []
+        self._sizes: list[int] = []
+        self._size = 0
+        self._weights: list[int] = []
+        self._opens: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is long enough."""
+        return len(self.ids) >= RUN_ENTRIES_MAX or self._size >= RUN_BYTES_MAX
+
+    def take(self, origin: int, block: Block, low: int, high: int) -> None:
+        """Neighbouring entries of a block, whose node they are to share if there is room."""
+        given = self.renumbering.take(origin, block, low, high)
+        self.oldest = self.oldest or block.ids[low]
+        self.newest = block.ids[high - 1]
+        slots = block.slots
+        count = len(self.ids)
+        opens_at = self._opens[-1] + slots if self._opens else 0
+        self._opens += range(max(opens_at, count), count + high - low, slots)
+        self.ids += given
+        if given[0] == block.ids[low]:  # then all have kept theirs
+            self._add(block.slice(low, high), block.sizes(low, high))
+        else:
+            for fragment, entry_id in zip(block.fragments(low, high), given, strict=True):
+                shown = renamed(fragment, entry_id)
+                self._add(shown, [len(shown)])
+        self._weights += [block.weight // slots] * (high - low)
+
+    def _add(self, data: bytes, sizes: list[int]) -> None:
+        self._data.append(data)
+        self._sizes += sizes
+        self._size += len(data)
+
+    def effect(self, db: int, key: bytes) -> kinds.AddRun:
+        """The effect that adds them."""
+        data = b"".join(self._data)
+        return kinds.AddRun(db, key, self.ids, data, self._sizes, self._weights, self._opens)
