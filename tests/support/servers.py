@@ -24,7 +24,7 @@ from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-READY_SECONDS = 20.0
+READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 PORTS = range(10_100, 16_300)
 """For servers; a gossip port that is not set is 10,000 above."""

@@ -327,7 +327,7 @@ def explained(error: Exception) -> str:
     text = str(error)
     if isinstance(error, _CANNOT_WAIT) or text.startswith(("WRONGPASS", "NOAUTH")):
         hint = "; check the options username and password"
-    elif isinstance(error, NoPermissionError):
+    elif isinstance(error, NoPermissionError) or "NOPERM" in text:  # also of a whole transaction
         found = _NO_COMMAND.match(text)
         rule = "a pattern for the key (~...)" if found is None else f"+{found[1]}"
         hint = f"; the user needs that permission: ACL SETUSER with {rule}"
