@@ -1,12 +1,12 @@
-"""How much memory the keys of a server hold: a running sum, never a walk over everything.
+"""How much memory the keys of a server use: a running sum, without a walk over all keys.
 
-Keys are counted as they are bound and unbound, with a first guess of what their value holds. A
-value that an effect changes is put on a list once; :meth:`Account.settle` measures some of the list
-with the very estimate that ``MEMORY USAGE`` gives, and corrects the sum. So the cost of a change is
-one look at a flag, and what is not measured yet is extrapolated from what was measured last.
+A key is counted when it is bound and unbound, at first with an estimate for an empty value. A value
+that an effect changes is put on a list once; :meth:`Account.settle` measures some values of the
+list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one look at a
+flag. Values that are not measured yet are extrapolated from those that were measured last.
 
-Full blocks are sealed in the background and take less room then: values that were measured before
-that are measured again when nothing is left to seal.
+Full blocks are sealed in the background and need less memory then: values that were measured before
+that are measured again.
 """
 
 from __future__ import annotations

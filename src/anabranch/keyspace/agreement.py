@@ -1,14 +1,14 @@
-"""A digest of what all regions must show alike once they have applied the same effects.
+"""A digest of what all regions must agree on once they have applied the same effects.
 
-Entries with the effects that added them, groups with their creations and what was acknowledged
-under each, deadline and counters: all that follows from effects alone. What each region has of its
-own (who was given what, who holds what) and what the clock takes away (idempotent IDs) play no
-part. Two regions with equal vectors and different digests have diverged.
+The digest covers everything that follows from effects alone: entries with the effects that added
+them, groups with their creations and the acknowledgements under each, deadline and counters. It
+does not cover what belongs to one region (deliveries, pending entries) and what depends on the
+clock (idempotent IDs). Two regions with equal version vectors and different digests have diverged.
 
-Each fact is hashed on its own and the hashes are added, so their order does not matter, and the
-sum over a block of entries can be kept as long as the block stays as it is.
+Each fact is hashed separately and the hashes are added, so their order does not matter, and the sum
+over a block of entries can be kept while the block does not change.
 
-On a server of its own entries go by their IDs: equal contents, equal digest.
+On a server of its own the digest uses entry IDs: equal contents have equal digests.
 """
 
 from __future__ import annotations

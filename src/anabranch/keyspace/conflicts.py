@@ -1,8 +1,8 @@
 """Conflicts: one message of an idempotent producer that several regions accepted.
 
-Of the entries for one idempotent ID that regions added without knowing of each other the one with
-the smallest (ID, region) stays. The region of an entry that goes resolves the conflict by an effect
-(:class:`kinds.ResolveConflict`); the other regions hear of it that way.
+Of the entries that regions added concurrently for one idempotent ID, the entry with the smallest
+(ID, region) stays. The region of a losing entry resolves the conflict by an effect
+(:class:`kinds.ResolveConflict`), which travels to the other regions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.keyspace.processed import Place, Processed
 __all__ = ["Conflicts", "Due", "Resolved"]
 
 NEWS_MAX: Final = 1000
-"""Conflicts kept to be reported; who looks more rarely hears of the newest."""
+"""Conflicts kept for reports; older ones are dropped."""
 
 Rank = tuple[int, int, int, int]
 
@@ -44,7 +44,7 @@ class Resolved(NamedTuple):
 
 
 class Conflicts:
-    """The held tags of all origins, and what has become of those that lost."""
+    """The held tags of all replica IDs, and the results of conflicts."""
 
     __slots__ = (
         "_context",
@@ -81,13 +81,13 @@ class Conflicts:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory the held tags take."""
+        """The approximate memory of the held tags in bytes."""
         return sum(held.size for held in self.held.values())
 
     # -- holding ------------------------------------------------------------------------------
 
     def context_of(self, context: Mapping[int, int], *, is_own: bool) -> Mapping[int, int]:
-        """What an effect knew, to be kept. Effects that knew the same share it."""
+        """The context of an effect, to be kept. Effects with equal contexts share it."""
         if not is_own:
             return context
         if self._context[0] != self.heard:
@@ -157,7 +157,7 @@ class Conflicts:
                             self._note(goes, stays)
 
     def meet_again(self, cares: Callable[[int], bool]) -> None:
-        """Look at all tags: others may be ours to resolve than before."""
+        """Check all tags again: this region may have to resolve other conflicts than before."""
         self.is_stale = False
         for origin, held in list(self.held.items()):
             if cares(origin):

@@ -1,8 +1,8 @@
-"""One numbered database: keys, deadlines, and who wants to know when a key changes.
+"""One numbered database: keys, deadlines, and the connections that observe a key.
 
-Two kinds of interest, checked by a dictionary look-up on every change so that nobody's interest
-costs nothing: *watchers* (WATCH: the transaction must not run) and *waiters* (blocked commands:
-the key may have become servable).
+There are two kinds of observers: *watchers* (WATCH: the transaction must not run) and *waiters*
+(blocked commands: the key may be readable now). Each change makes one dictionary look-up for them,
+so keys without observers cost almost nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Database:
     """Keys of one database. Changed through ``effects`` only.
 
     Keys are bound and unbound by :meth:`put`, :meth:`discard` and :meth:`clear` and in no other
-    way: ``order`` has to hear of it.
+    way, because they update ``order``.
     """
 
     __slots__ = (

@@ -1,8 +1,9 @@
-"""Digests of all keys, and of the buckets they fall into, kept up to date a little at a time.
+"""Digests of all keys and of the buckets of keys, kept up to date a little at a time.
 
-A key's digest (:mod:`anabranch.keyspace.agreement`) is taken again only when the key has changed,
-and of a long stream only what changed of it. A bucket's is the sum over its keys, so that regions
-find what differs among any number of keys by comparing 1,024 sums and then the keys of few buckets.
+A key's digest (:mod:`anabranch.keyspace.agreement`) is computed again only when the key has
+changed, and of a long stream only the changed parts. The digest of a bucket is the sum over its
+keys. So regions find differences among any number of keys by comparing 1,024 sums, and then the
+keys of a few buckets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Deadlines of keys, in a form that tells quickly which have passed.
+"""Deadlines of keys, in a form that shows quickly which have passed.
 
-A dictionary from key to deadline, as everybody reads it, plus a heap of the same deadlines. A
-deadline that is changed or withdrawn stays in the heap until it comes up or until such leftovers
-outnumber the rest; whatever the dictionary does not confirm is skipped.
+A dictionary from key to deadline, plus a heap of the same deadlines. A changed or removed deadline
+stays in the heap until it is reached, or until such leftovers outnumber the rest. Heap items that
+the dictionary does not confirm are skipped.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import heapq
 __all__ = ["Deadlines"]
 
 _SWEEP_MIN = 64
-"""Leftovers below this are not worth a rebuild."""
+"""Below this number of leftovers the heap is not rebuilt."""
 
 
 class Deadlines(dict[bytes, int]):
     """Key -> wall-clock millisecond at which the key is gone.
 
-    Set by ``[key] = ms``, withdrawn by ``pop``; the other writing methods of a dictionary would
-    pass by the heap and are not for use.
+    Set a deadline by ``[key] = ms``, remove it by ``pop``. Do not use other writing methods of a
+    dictionary: they do not update the heap.
     """
 
     __slots__ = ("_heap",)

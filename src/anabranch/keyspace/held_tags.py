@@ -1,14 +1,14 @@
-"""Tags of idempotent producers that some region may not have heard of: what finds a conflict.
+"""Tags of idempotent producers that some region may lack, kept to find conflicts.
 
-A *tag* says that a producer's idempotent ID stands for an entry. What a stream remembers to answer
-a retry is limited by count and age. Two regions that accept the same message without knowing of
-each other must find that out however long they were apart, so every tag is *held* here until it is
-stable: until every member has it on its disk, and nothing made without knowledge of it can arrive.
+A *tag* says that a producer's idempotent ID stands for an entry. The tags that a stream remembers
+for retries are limited by count and age. But regions that accept the same message concurrently must
+find that out however long they were disconnected. So every tag is *held* until it is below the
+watermark: until every member has it on its disk, and no effect without it in its context can arrive
+any more.
 
-Tags are held by origin, in the order of their numbers. Older ones are packed, some 1,000 to a chunk
-of bytes; a chunk is what a snapshot and a full state carry. A table for looking tags up is built
-only when effects arrive that were made without knowledge of many of them, and is dropped
-afterwards.
+Tags are held by replica ID, in the order of their numbers. Older tags are packed, about 1,000 to a
+chunk of bytes; snapshots and full syncs contain these chunks. A table for look-ups is built only
+when effects arrive whose contexts lack many of the tags, and is dropped afterwards.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class HeldTag(NamedTuple):
-    """One effect :class:`kinds.Remember`, and what it was made with knowledge of."""
+    """One effect :class:`kinds.Remember`, and its context."""
 
     origin: int
     number: int
@@ -65,12 +65,12 @@ class HeldTag(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """Of tags for the same idempotent ID the entry of the smallest rank stays."""
+        """Of several tags for one idempotent ID the one with the smallest rank wins."""
         return self.entry_id, self.origin & 0xFF, self.origin, self.number
 
 
 def are_concurrent(one: HeldTag, other: HeldTag) -> bool:
-    """Whether neither was made with knowledge of the other."""
+    """Whether neither is in the context of the other."""
     return (
         one.origin != other.origin
         and one.number > other.context.get(one.origin, 0)
@@ -161,7 +161,7 @@ class HeldTags:
         return True
 
     def rest(self) -> None:
-        """Drop the table if nobody has asked lately, or if most of it is of no use any more."""
+        """Drop the table if it was not used lately, or if most of it is not needed any more."""
         asked = self._asked
         if asked is None or 2 * asked > self._table_low + self._table_top + 2 * CHUNK_TAGS:
             self._table = None

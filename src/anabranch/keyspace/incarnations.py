@@ -1,8 +1,8 @@
-"""Where the positions of a new stream begin, so that none is ever used twice for a key.
+"""Where the positions of a new stream begin, so that none is used twice for a key.
 
-Who reads a stream by positions (``AB.EXPORT``) would otherwise take the entries of a stream that
-was deleted and made again for those it has read already. Positions therefore begin at the
-stream's *incarnation*: a number above all positions of streams that are gone.
+A reader by positions (``AB.EXPORT``) would otherwise take the entries of a stream that was deleted
+and made again for entries that it has read already. So positions begin at the stream's
+*incarnation*, a number above all positions of deleted streams.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Estimates of what a key costs in memory, from the sizes of its real structures.
+"""Estimates of the memory of a key, from the sizes of its real structures.
 
-Python tells the size of single objects; here they are added up by what they hold. Parts that can
-be many (blocks, consumers, producers, items) are measured on a sample spread evenly over them and
-scaled up, so that asking for the size of a huge key does not stop the server.
+Python reports the size of single objects; here they are added up. Parts that can be many (blocks,
+consumers, producers, items) are measured on a sample that is spread evenly and scaled up, so that
+the estimate for a huge key does not stop the server.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Glob patterns as Redis matches them: ``* ? [abc] [a-z] [^x] \``, over bytes.
 
-A pattern is a row of *pieces* between stars; every piece matches a fixed number of bytes. So each
-piece may commit to its first match, and nothing has to be tried again: matching takes time in
-proportion to the data, whatever the pattern. Short patterns become a regular expression that
-commits in the same way. Long ones, which would take long to compile, are matched piece by piece:
+A pattern is a sequence of *pieces* between stars; every piece matches a fixed number of bytes. So
+each piece can use its first match, and the matcher never backtracks: the time is proportional to
+the data for every pattern. A short pattern becomes a regular expression with atomic groups. A long
+pattern, which would take long to compile, is matched piece by piece:
 literal bytes by ``bytes.find``, the rest by an automaton whose states are the bits of one integer.
 
 Peculiarities of Redis's ``stringmatchlen`` that are kept: nothing but the empty pattern matches

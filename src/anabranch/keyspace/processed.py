@@ -1,9 +1,10 @@
-"""Entries that a region has processed while somebody may have accepted the same message elsewhere.
+"""Entries that this region has processed while another may have accepted the same message.
 
-If a conflict takes such an entry away, the one that stays need not be handed out again. That is
-remembered until no conflict of the entry can be resolved any more. When the entry is stable, all
-that was done without knowledge of it has arrived here. When that, too, is stable everybody has
-resolved what came of it, and has told us.
+If a conflict removes such an entry, the remaining entry need not be delivered again. This is
+remembered until no conflict of the entry can be resolved any more: When the entry is below the
+watermark, every effect without the entry in its context has arrived here. When these effects are
+below the watermark, too, every region has resolved the conflicts that follow, and the resolutions
+have arrived here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What one region knows of all regions: who it is, what it has seen, what it still remembers.
+"""What one region knows of all regions: its replica ID, its version vector, its tombstones.
 
-An *origin* is one life of a region's numbering: ``epoch << 8 | region``. It numbers its effects
-1, 2, 3 ... without gaps; a *dot* is (origin, number). What has been applied is always closed under
-cause, so a *vector* (origin -> number) describes it completely: an entry that the vector covers
-and that is not here was removed, and nothing need be remembered of it.
+A *replica ID* (``origin``) is one epoch of a region: ``epoch << 8 | region``. It numbers its
+effects 1, 2, 3 ... without gaps; a *dot* is (replica ID, number). Batches are applied in causal
+order, so a *version vector* (replica ID -> number) describes completely what was applied: an entry
+that the version vector covers and that does not exist was removed, and nothing need be remembered
+of it.
 
-Removals that must also meet what they have not seen (DEL and XGROUP DESTROY win over concurrent
-creations of groups) leave a *mark* until every member has them on its disk.
+DEL and XGROUP DESTROY must also beat concurrent creations of groups. They leave a *tombstone*
+(``mark``) until every member has them on its disk.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ REGION_MAX = (1 << REGION_BITS) - 1
 
 
 def origin_of(region: int, epoch: int) -> int:
-    """The origin of a region's epoch."""
+    """The replica ID of a region's epoch."""
     return epoch << REGION_BITS | region
 
 
 def region_of(origin: int) -> int:
-    """The region number of an origin."""
+    """The region number of a replica ID."""
     return origin & REGION_MAX
 
 
 def epoch_of(origin: int) -> int:
-    """The epoch of an origin."""
+    """The epoch of a replica ID."""
     return origin >> REGION_BITS
 
 
 def covers(vector: Mapping[int, int], dot: Dot) -> bool:
-    """Whether who has applied this much has applied that effect."""
+    """Whether a version vector covers an effect."""
     return vector.get(dot[0], 0) >= dot[1]
 
 
 def includes(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether who has applied this much has applied all that another vector tells of."""
+    """Whether a version vector covers everything that another one covers."""
     return all(vector.get(origin, 0) >= number for origin, number in other.items())
 
 
@@ -70,7 +71,7 @@ class Member(NamedTuple):
 
 
 class Seen:
-    """What was noticed while effects were applied, to be counted by who had them applied."""
+    """Observations while effects are applied, for the statistics of the caller."""
 
     __slots__ = ("duplicate_ids", "newest_id", "processed")
 
@@ -83,7 +84,7 @@ class Seen:
 
 
 class Replica:
-    """One region's knowledge. ``own`` is the origin under which it numbers its effects."""
+    """One region's knowledge. ``own`` is the replica ID under which it numbers its effects."""
 
     __slots__ = (
         "admissions",
@@ -145,7 +146,7 @@ class Replica:
 
     @property
     def oldest_mark(self) -> Dot | None:
-        """The first effect that has left a mark which is not stable."""
+        """The oldest tombstone that some member may lack; None if there is none."""
         return next(iter(self.unstable_marks), None)
 
     def written(self, *, keeps_touches: bool) -> list[Any]:
@@ -193,16 +194,16 @@ class Replica:
         self.unstable_marks.update(dict.fromkeys(self.flushes))
 
     def renew_members(self) -> None:
-        """Derive who the members are: those with an admission that no removal has seen."""
+        """Derive the members: those with an admission that is in no removal's context."""
         self.admissions = {region: dots for region, dots in self.admissions.items() if dots}
         self.members = {region: dots[max(dots)] for region, dots in self.admissions.items()}
 
     def knows(self, dot: Dot) -> bool:
-        """Whether the effect being applied was made with knowledge of another."""
+        """Whether another effect is in the context of the effect being applied."""
         return dot[1] <= (self.context.get(dot[0], 0) if dot[0] != self.origin else self.number - 1)
 
     def context_now(self) -> dict[int, int]:
-        """All that the effect being applied was made with knowledge of, to be kept."""
+        """The context of the effect being applied, to be kept."""
         context = dict(self.context)
         context[self.origin] = self.number - 1
         return context
@@ -214,7 +215,7 @@ class Replica:
         self.context = self.vector
 
     def begin(self, origin: int, number: int, context: Mapping[int, int]) -> None:
-        """The next effect is one of an origin, made with knowledge of a context."""
+        """The next effect is one of this replica ID, with this context."""
         self.origin = origin
         self.number = number
         self.context = context
@@ -239,5 +240,5 @@ class Replica:
         self.vector[self.origin] = self.number + count - 1
 
     def stamp(self, now_ms: int) -> int:
-        """The time of a new setting: not before any that we have seen."""
+        """The time of a new setting: not before any known one."""
         return max(now_ms, self.hybrid_ms + 1)

@@ -1,12 +1,12 @@
-"""Large values that nobody needs any more, taken apart a little at a time.
+"""Large values that are not needed any more, freed a little at a time.
 
-A stream with a million entries is ten thousand blocks, and a million pending entries that name
-their consumers while the consumers list them: Python frees the former at once, which takes some
-milliseconds, and finds the latter by a search through everything. Here both are taken apart piece
-by piece, so that nobody waits.
+A stream with a million entries is ten thousand blocks: Python frees them at once, which takes some
+milliseconds. A million pending entries refer to their consumers while the consumers list them:
+Python frees these only by a search through all objects. Here both are freed piece by piece, so that
+no client waits.
 
-Nothing is kept unless somebody sees to it that :meth:`Rubbish.sweep` is called
-(:attr:`Rubbish.call`): otherwise Python does it all.
+Nothing is kept here unless :meth:`Rubbish.sweep` will be called (:attr:`Rubbish.call`); otherwise
+Python frees everything.
 """
 
 from __future__ import annotations

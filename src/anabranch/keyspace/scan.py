@@ -1,9 +1,9 @@
-"""The order in which SCAN goes through a database, so that its cursors survive every change.
+"""The order in which SCAN visits a database, so that its cursors survive every change.
 
-Keys lie in 65 536 buckets by the leading bits of a fixed hash. A cursor is the number of the next
-bucket to look at, nothing is kept between calls: a key never changes its bucket, whatever is added
-or removed around it and however often the server restarts, so a key that is there during a whole
-iteration is returned exactly once. A page costs what it returns, not what the database holds.
+Keys are in 65 536 buckets by the leading bits of a fixed hash. A cursor is the number of the next
+bucket, and nothing is kept between calls. A key never changes its bucket, whatever is added or
+removed and however often the server restarts, so a key that exists during a whole iteration is
+returned exactly once. The cost of a page depends on its size, not on the size of the database.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Which effects have changed which keys, as far as some other region may not have applied them.
+"""The last effects on each key, as far as some other region may not have applied them.
 
-Two regions can be compared in a key as soon as neither has applied an effect on it that the other
-has not, however many other effects lie between them; and a region that has applied all effects on
-a key that another one knows of needs nothing of it. Both need the last effect of every origin on a
-key. What every member has on its disk, and what was there before this process, is told by one
-vector for all keys (:attr:`Touches.base`), so that only keys changed since are kept.
+Two regions can compare a key as soon as neither has applied an effect on it that the other lacks,
+however many effects on other keys differ. A region that has applied all effects on a key that
+another region knows of needs nothing of that key. Both rules need the last effect of every replica
+ID on a key. One version vector for all keys (:attr:`Touches.base`) covers what every member has on
+its disk and what existed before this process, so only keys that changed since are kept.
 
-Vectors in here may name later effects than the last one on the key, never earlier ones.
+Vectors in this module may name later effects than the last one on a key, never earlier ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def bucket_of(place: Place) -> int:
 
 
 class Touches:
-    """The last effects of every origin on keys, and the keys that changed since somebody looked."""
+    """The last effects of every replica ID on keys, and the keys that changed since a look."""
 
     def __init__(self) -> None:
         self.recent: dict[tuple[int, bytes, int], int] = {}
@@ -50,7 +50,7 @@ class Touches:
         self._swept = 0
 
     def absorb(self) -> None:
-        """Sort in what was written since."""
+        """Take over the keys that were written since."""
         recent, self.recent = self.recent, {}
         for (db, key, origin), number in recent.items():
             self.note((db, key), {origin: number})
@@ -83,7 +83,7 @@ class Touches:
         return _greatest(self.base, self._buckets[bucket])
 
     def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
-        """Keys with effects that somebody has not applied; None if it may be any.
+        """Keys with effects beyond a version vector; None if it may be any key.
 
         Keys that are gone by now are among them.
         """
@@ -106,7 +106,7 @@ class Touches:
             self.note((db, key), dict(known))
 
     def forget(self, stable: Mapping[int, int]) -> None:
-        """Every member has this much on its disk: look whether some keys need not be kept."""
+        """Every member has this much on its disk: drop keys that need not be kept."""
         _raise(self.base, stable)
         names = list(islice(self._keys, self._swept, self._swept + _SWEPT))
         done = [place for place in names if _covers(self.base, self._keys[place])]

@@ -1,4 +1,4 @@
-"""The values beside streams: the small string, list and set that tools and tests expect."""
+"""The small values beside streams that tools and tests expect: string, list and set."""
 
 from __future__ import annotations
 

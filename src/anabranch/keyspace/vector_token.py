@@ -1,8 +1,8 @@
-"""Vectors as short printable words, for clients to keep and to bring to any region.
+"""Version vectors as short printable words that clients keep and bring to any region.
 
-A token is ``v1:`` and the base64url of a msgpack list: region, epoch and number of each origin.
-An empty vector is written ``0``. There is one token for a vector: what writes it in another way
-is refused, like everything else that is no token.
+A token is ``v1:`` and the base64url of a msgpack list: region, epoch and number of each replica ID.
+An empty version vector is ``0``. There is exactly one token for a version vector; every other
+spelling is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Blocked commands: who waits for which keys, in which order, until when.
+"""Blocked commands: which keys each waits for, in which order, until when.
 
-A waiter stays in the queue of each of its keys until it is served, times out or is unblocked.
-When one of its keys is signalled its command simply runs again; it may answer, fail, or go on
-waiting in its old place with its old deadline.
+A waiter stays in the queue of each of its keys until it is served, times out or is unblocked. When
+one of its keys is signalled its command runs again; the command may answer, fail, or continue to
+wait in its place with its original deadline.
 """
 
 from __future__ import annotations

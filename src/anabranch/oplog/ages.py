@@ -1,4 +1,4 @@
-"""When what stands in the log was done, roughly: enough to tell what is older than a limit."""
+"""The age of the log, roughly: enough to find what is older than a limit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NOTED_EVERY_MS: Final = 60_000
 
 
 class Ages:
-    """Positions of the log and the newest time up to there, as the regions' clocks told it.
+    """Positions of the log, and for each the newest time of a batch up to there.
 
-    What comes late counts as new as what came before it; so a clock that is ahead keeps more of the
-    log than it should, and never less.
+    Times are by the clocks of the batches' regions. A batch never counts as older than an earlier
+    batch in the log, so a clock that is ahead keeps more of the log than necessary, never less.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A batch: effects of one turn of one region as bytes. The unit of the log, and of gossip.
+"""A batch: effects of one turn of one region as bytes. The unit of the log and of replication.
 
 ::
 
@@ -6,16 +6,18 @@
       2       1        1       1        4          8           4         8          4          8
 
 All integers are little-endian; the checksum is over everything else, header and body. The body is
-msgpack: ``[dependencies, effects]``, effects as :mod:`anabranch.effects.codec` writes them, and
-dependencies ``[origin, number, ...]``: what the region had applied of others when it made these
-effects, nothing where there are no others. With the flag ``COMPRESSED`` it is a zstd frame of that.
+msgpack: ``[dependencies, effects]``. Effects are as :mod:`anabranch.effects.codec` writes them.
+Dependencies, ``[origin, number, ...]``, are the context of the effects: what the region had applied
+of other replica IDs when it made them, nothing on a server of its own. With the flag ``COMPRESSED``
+the body is a zstd frame of that.
 
-Effects that concern other regions are numbered without gaps, ``count`` of them from ``first
-number``: a number per effect, in an :class:`kinds.AddRun` a number per entry. A batch of local
-effects has the flag ``LOCAL``, count 0, and the number that comes next. Both kinds alternate as the
-turn made them; all but the last batch of a turn have the flag ``CONTINUES``, because a turn is
-recovered as a whole or not at all. ``UNIT_CONTINUES`` says the same of numbered batches alone: that
-is what other regions see of a turn (:func:`wire_form`), and they apply it as a whole or not at all.
+Effects that concern other regions are numbered without gaps, ``count`` numbers from ``first
+number``: one for each effect, in an :class:`kinds.AddRun` one for each entry. A batch of local
+effects has the flag ``LOCAL``, count 0, and the next unused number. Batches of both kinds follow
+in the order of the turn. All batches of a turn except the last have the flag ``CONTINUES``, because
+a turn is recovered as a whole or not at all. ``UNIT_CONTINUES`` says that another numbered batch of
+the turn follows. Other regions get only the numbered batches of a turn (:func:`wire_form`) and
+apply them as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -104,11 +106,11 @@ _decode = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
 
 
 class BatchError(Exception):
-    """Bytes that are no whole, sound batch; the text says why."""
+    """Bytes that are not a whole, sound batch; the text says why."""
 
 
 class NewerBatchError(BatchError):
-    """A batch that is as it was written, in a form that this server does not know."""
+    """A sound batch in a format that this server does not know."""
 
 
 class Batch(NamedTuple):
@@ -235,7 +237,7 @@ def wire_form(data: bytes) -> bytes:
 
 
 def kept_form(data: bytes) -> bytes:
-    """One batch of another region as it stands in our log; :func:`wire_form` is what arrived."""
+    """One batch of another region as it is in our log; :func:`wire_form` is what arrived."""
     fields = _HEADER.unpack_from(data)
     flags = fields[2]
     if not flags & CONTINUES or flags & UNIT_CONTINUES:
@@ -246,12 +248,12 @@ def kept_form(data: bytes) -> bytes:
 
 
 def fingerprint(data: bytes) -> bytes:
-    """What tells one batch, in its :func:`wire_form`, from any other of the same numbers."""
+    """The checksum of a batch in its :func:`wire_form`: distinguishes batches of equal numbers."""
     return data[_HEADER.size : HEADER_BYTES]
 
 
 def saved_bytes(data: bytes) -> int:
-    """By how much compression has made a batch, known to be whole, shorter."""
+    """The bytes that compression has saved in a batch, which is known to be whole."""
     _, _, flags, *_, size = _HEADER.unpack_from(data)
     if not flags & COMPRESSED:
         return 0

@@ -1,7 +1,7 @@
-"""zstd at its fastest level, for batches and snapshot records of some length.
+"""zstd at its fastest level, for batches and snapshot records above some length.
 
-Entries of a stream resemble one another, wire framing and all: of many together a fraction is left.
-Short bodies stay as they are.
+Entries of a stream resemble one another, also in their framing, so many entries together compress
+well. Short bodies are not compressed.
 """
 
 from __future__ import annotations

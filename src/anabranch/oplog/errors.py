@@ -1,4 +1,4 @@
-"""What can be wrong with the files of a log. Each message names the file and says what to do."""
+"""Errors in the files of a log. Each message names the file and says what to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogError(AnabranchError):
 
 
 class CorruptLogError(LogError):
-    """Bytes that were on disk before are not there any more, or not as they were written.
+    """Bytes that were on the disk are missing or have changed.
 
     ``name`` is the file, ``offset`` where in it the damage begins, in bytes.
     """
@@ -34,7 +34,7 @@ class CorruptLogError(LogError):
 
 
 class AbsentFileError(LogError):
-    """A file that must be there is missing, or too short. ``name`` is that file."""
+    """A required file is missing or too short. ``name`` is that file."""
 
     def __init__(self, name: str, what: str, advice: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class AbsentFileError(LogError):
 
 
 class NewerFormatError(LogError):
-    """A file of a version after this one; it is left untouched."""
+    """A file of a newer version; it is not changed."""
 
 
 def other_mode(name: str, *, regional: bool) -> LogError:

@@ -1,4 +1,4 @@
-"""What a survey finds in the files of a log: plain records, one for each file.
+"""Results of a survey of the files of a log: plain records, one for each file.
 
 :mod:`anabranch.oplog.inspection` fills them.
 """
@@ -22,7 +22,7 @@ Due = dict[int, int]
 
 
 class Fate(Enum):
-    """What becomes of a file at the next start."""
+    """What the next start does with a file."""
 
     SOUND = "sound"
     CUT = "cut"

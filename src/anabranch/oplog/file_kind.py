@@ -1,4 +1,4 @@
-"""What both kinds of file have alike: a name that tells a position, and a header.
+"""The common parts of both kinds of file: a name with a position, and a header.
 
 ::
 
@@ -37,7 +37,7 @@ class FileHeader(NamedTuple):
 
 
 def glance(data: bytes) -> FileHeader:
-    """The fields of a header without asking whether they are sound; what is missing counts as 0."""
+    """The fields of a header, unchecked; missing bytes count as 0."""
     return FileHeader._make(_HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0")))
 
 
@@ -67,7 +67,7 @@ class FileKind:
         return f"{self._prefix}{position:020d}{self._suffix}"
 
     def position_of(self, name: str) -> int | None:
-        """The other way round; None for files of other kinds."""
+        """The position in a file's name; None for files of other kinds."""
         if not (name.startswith(self._prefix) and name.endswith(self._suffix)):
             return None
         digits = name.removeprefix(self._prefix).removesuffix(self._suffix)

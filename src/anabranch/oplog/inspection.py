@@ -1,10 +1,10 @@
-"""What the files of a directory hold, and what a start would make of them. Nothing is changed.
+"""What the files of a directory contain, and what a start would do with them. Nothing is changed.
 
-A :class:`Survey` verifies everything, and goes on where recovery stops: it says what is sound
-behind a damage, in files that no start reads any more, and in files that do not fit together. It
-applies no effects, so it needs the memory of one segment only. What it says of a start must be
-what :func:`anabranch.oplog.recovery.recover` does: ``tests/unit/oplog/test_inspection.py`` compares
-the two.
+A :class:`Survey` verifies everything and continues where recovery stops: it reports what is sound
+after damage, in files that a start ignores, and in files that do not fit together. It applies no
+effects, so it needs only the memory of one segment. What it reports of a start must be what
+:func:`anabranch.oplog.recovery.recover` does: ``tests/unit/oplog/test_inspection.py`` compares the
+two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The log as a whole: segments in order, written at the end, retired from the front.
+"""The log as a whole: segments in order, written at the end, deleted from the front.
 
-Pure bookkeeping over a :class:`Storage`. When anything is written or synced, and what a client is
-told meanwhile, is decided by who drives it.
+Bookkeeping over a :class:`Storage`. The caller decides when to write and sync, and when clients get
+their replies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOST: Final = "the data directory, or a file in it, was deleted or replaced belo
 
 
 class SyncFailedError(OSError):
-    """A sync failed on the way: nobody knows what is on the disk."""
+    """A sync failed: the state of the disk is unknown."""
 
 
 class Segment:
@@ -46,7 +46,7 @@ class Segment:
 
 
 class Sync:
-    """Everything that is written but maybe not on the disk yet, to be synced from any thread."""
+    """Everything written that may not be on the disk yet; any thread may sync it."""
 
     def __init__(
         self, storage: Storage, position: int, files: list[LogFile], *, names: int | None
@@ -59,7 +59,7 @@ class Sync:
         self._storage = storage
 
     def run(self) -> None:
-        """Do it; :class:`OSError` means that nobody knows what is on the disk."""
+        """Sync; after an :class:`OSError` the state of the disk is unknown."""
         if self.names is not None:
             self._storage.sync()
         for file in self.files:
@@ -119,7 +119,7 @@ class OpLog:
     # -- writing ------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Whether what is written goes to where a start looks for it."""
+        """Whether the open files are still those that a start would read."""
         file = self._file
         self.is_lost = not (
             self.storage.is_there()
@@ -129,12 +129,12 @@ class OpLog:
         return not self.is_lost
 
     def tick(self) -> None:
-        """Called some times a second: note how far the log has come."""
+        """Called several times a second: record the end of the log in the manifest."""
         with suppress(OSError):  # the next note says more
             self.note()
 
     def append(self, data: bytes) -> None:
-        """Write whole batches; after an :class:`OSError` the log is as if nothing was written."""
+        """Write whole batches; after an :class:`OSError` the log is unchanged."""
         if self.is_lost:
             raise FileNotFoundError(ENOENT, LOST)
         self._forget_unborn()
@@ -163,7 +163,7 @@ class OpLog:
             self._begin()
 
     def secure(self) -> None:
-        """Sync what a predecessor has left: being readable it need not be on the disk."""
+        """Sync what an earlier process has left: it is readable, but may not be on the disk."""
         if self.segments:
             self._file = self.storage.append(self.segments[-1].name)
             self._torn = True  # maybe
@@ -172,12 +172,12 @@ class OpLog:
         self.note()
 
     def note(self) -> None:
-        """Note how far the log has come; all of it must be there at the next start."""
+        """Record the end of the log: the next start requires the log up to there."""
         newest = self.segments[-1].first if self.segments else None
         self.manifest.note(newest=newest, written=self.end, synced=self.synced, tail=self._tail)
 
     def note_end(self) -> None:
-        """Note it for good: nothing is written any more."""
+        """The same before a stop, and sync the manifest: nothing is written any more."""
         self.note()
         self.manifest.sync()
 
@@ -191,8 +191,8 @@ class OpLog:
     def _begin(self) -> tuple[Segment, LogFile]:
         """Open the next file.
 
-        The one before is finished first, so that only the newest can have an end that a crash
-        takes away. Usually nearly all of it was synced in the background before.
+        The previous file is synced first, so only the newest file can lose its end in a crash.
+        Usually most of it was synced in the background before.
         """
         self.manifest.make()
         if not self.look():
@@ -234,7 +234,7 @@ class OpLog:
     # -- syncing ------------------------------------------------------------------------------
 
     def begin_sync(self) -> Sync:
-        """What has to be synced now. One at a time: report it by :meth:`finish_sync`."""
+        """What must be synced now. One sync at a time; report its end by :meth:`finish_sync`."""
         self._running = self._everything()
         return self._running
 
@@ -262,7 +262,7 @@ class OpLog:
     # -- the front ----------------------------------------------------------------------------
 
     def excess_end(self, most: int) -> int:
-        """Up to which position files would have to go for the log to be no larger than this."""
+        """Up to which position to delete files, so that the log is not larger than this."""
         excess, position = self.size - most, 0
         for segment in self.segments:
             if excess <= 0:
@@ -285,7 +285,7 @@ class OpLog:
         return count
 
     def close(self) -> None:
-        """Let go of the files, synced or not."""
+        """Close the files, synced or not."""
         for file in [*self._unsynced, *([self._file] if self._file is not None else [])]:
             file.close()
         self._unsynced.clear()

@@ -1,12 +1,13 @@
-"""Which files must be there: how far the log had come when that was last noted.
+"""The manifest: which files must exist at the next start, and how far the log had come.
 
-The files of a log cannot say that a newer one is missing. So one small file beside them names the
-newest ones, and says how far the log was written and how far it was on the disk. It is overwritten
-in place, without a sync: what a process has written outlives the process, and after a power failure
-only what was synced is asked for. Two records take turns, so that one of them is whole.
+The files of a log cannot show that a newer file is missing. So one small file beside them names the
+newest files and records how far the log was written and how far it was on the disk. It is
+overwritten in place, without a sync: what a process has written survives the process, and after a
+power failure a start requires only what was synced. Two records are written in turn, so that one of
+them is always whole.
 
-The file is made before the first file of the log is. A file of the log says in the version of its
-header that it must be there (:data:`anabranch.oplog.segment.FORMAT_VERSION`).
+The manifest is made before the first file of the log. The version in the header of a log file says
+that a manifest must exist (:data:`anabranch.oplog.segment.FORMAT_VERSION`).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _HEAD_BYTES: Final = _HEAD.size + _CHECKSUM.size
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """What is not there although it was."""
+    """A file that existed and is missing or too short."""
 
     name: str
     """The file that is missing or too short."""
@@ -60,14 +61,14 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """What was noted. As it is by default, it asks for nothing."""
+    """One record. With the default values it requires nothing."""
 
     boot: str = ""
-    """The life of the machine in which this was written."""
+    """The boot ID of the machine when this was written."""
     newest: int | None = None
     """The position of the newest file of the log; None if there was none."""
     written: int = 0
-    """The log was written up to this position. It says nothing in another life of the machine."""
+    """The log was written up to this position. Not required after a restart of the machine."""
     synced: int = 0
     """The log, or the newest snapshot without one, was on the disk up to this position."""
     snapshot: int | None = None
@@ -113,9 +114,10 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     def mismatch(self, boot: str, data: bytes, first: int, end: int) -> Damage | None:
         """Whether the file of the log that begins at ``first`` is not the one that was noted.
 
-        ``data`` is all of it, and ``end`` the position up to which it is sound. A power failure can
-        take away the end of the log, and the notes of what was then written in its place. So in
-        another life of the machine only what was on the disk when it was noted is compared.
+        ``data`` is the whole file, ``end`` the position up to which it is sound. A power failure
+        can remove the end of the log, and also the records of what was written in its place later.
+        So after a restart of the machine only bytes that were on the disk when they were recorded
+        are compared.
         """
         if first != self.newest or not self.tail_bytes or end < self.written:
             return None
@@ -194,7 +196,7 @@ class ManifestFile:
         """The position of the newest snapshot; None if there is none."""
 
     def make(self) -> None:
-        """See to it that there is one. Raises :class:`OSError`."""
+        """Make the manifest if it does not exist. Raises :class:`OSError`."""
         if self._file is not None:
             return
         storage = self.storage
@@ -211,7 +213,7 @@ class ManifestFile:
         self._file = storage.patch(MANIFEST)
 
     def forget(self) -> None:
-        """Ask for nothing from now on: what is there is all there is. Raises :class:`OSError`."""
+        """Require nothing from now on: accept the files as they are. Raises :class:`OSError`."""
         storage = self.storage
         with closing(storage.create(MANIFEST + ".new")) as file:
             file.write(_record(0, Manifest()).ljust(2 * SLOT_BYTES, b"\0"))
@@ -220,7 +222,7 @@ class ManifestFile:
         storage.sync()
 
     def note(self, *, newest: int | None, written: int, synced: int, tail: bytes = b"") -> None:
-        """What must be there from now on; see :class:`Manifest`. Raises :class:`OSError`."""
+        """Record what must exist from now on; see :class:`Manifest`. Raises :class:`OSError`."""
         self.make()
         tail_hash = xxh3_64_intdigest(tail) if tail else 0
         manifest = Manifest(
@@ -233,7 +235,7 @@ class ManifestFile:
         self._sequence, self._noted = sequence, manifest
 
     def sync(self) -> None:
-        """Return when what was noted is on the disk. Raises :class:`OSError`."""
+        """Return when the latest record is on the disk. Raises :class:`OSError`."""
         if self._file is not None:
             self._file.sync()
 
@@ -242,7 +244,7 @@ class ManifestFile:
         return self._file is None or self._file.is_there()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,7 +1,8 @@
-"""Where the effects of each origin stand in the log: what peers are sent is read from there.
+"""Where the effects of each replica ID (origin) are in the log, to read batches for peers.
 
-The newest batches are at hand in memory, as they are sent. Of older ones every so many bytes one
-is noted, and read from there on; so a peer that lags costs a few numbers, not a queue.
+The newest batches are in memory, in the form in which they are sent. Of older batches one position
+is kept every so many bytes, and the log is read from there on. So a peer that lags costs a few
+numbers and no queue.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Origins:
     # -- what is written ----------------------------------------------------------------------
 
     def note(self, data: bytes, position: int) -> None:
-        """A numbered batch stands, or is about to, at a position of the log."""
+        """A numbered batch is, or will be, at a position of the log."""
         origin, first, last, wall_ms = span(data)
         self.ages.note(position, wall_ms)
         known = self._origins.get(origin)
@@ -91,7 +92,7 @@ class Origins:
             self._recent_bytes -= len(oldest.recent.popleft()[3])
 
     def stable(self, vector: Mapping[int, int]) -> None:
-        """Every member has this much on its disk: nobody will ask for it in a hurry."""
+        """Every member has this much on its disk: it need not be in memory."""
         while self._order:
             origin = self._order[0]
             oldest = self._origins.get(origin)
@@ -131,7 +132,7 @@ class Origins:
                 self._begin(origin, number).durable = number
 
     def joined(self, vector: Mapping[int, int]) -> None:
-        """A state brought more than the log has: up to there effects cannot be had from us."""
+        """A full sync brought effects that are not in this log: they cannot be read from it."""
         for origin, number in vector.items():
             known = self._origins.get(origin)
             if known is None or known.last < number:

@@ -1,7 +1,7 @@
-"""A storage that is only looked at: whatever is written to it stays in memory.
+"""A storage that is only read: everything written to it stays in memory.
 
-Recovery repairs what a crash has left. With this between it and the disk a directory can be
-recovered, by the same code, without a byte of it being touched.
+Recovery repairs what a crash has left. With an overlay over the disk the same code can recover a
+directory without changing a byte of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From files to state: the newest snapshot, then the log behind it.
+"""From files to state: the newest snapshot, then the log after it.
 
-What a crash can leave is no reason to stop: an unfinished snapshot is removed, an unfinished end of
-the log is left out and reported. Anything else that is not as it was written is damage, and
-damage refuses: whoever reads the message decides, not we.
+What a crash can leave does not prevent a start: an unfinished snapshot is removed; an unfinished
+end of the log is ignored and reported. All other changed bytes are damage, and a start with damage
+is refused: the operator decides.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _ABSENCE_ADVICE = (
 
 @dataclass(slots=True)
 class Cut:
-    """The end of a log that was not finished when the server stopped.
+    """The unfinished end of a log.
 
-    It is still there: :class:`anabranch.oplog.log.OpLog` cuts it off before it writes. A start that
-    does not come so far has changed nothing, so that the next one finds the same.
+    Recovery does not change the file: :class:`anabranch.oplog.log.OpLog` cuts the end off before it
+    writes. If a start fails before, the next one finds the same files.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Recovery:
     bytes_total: int = 0
     cut: Cut | None = None
     unborn: str | None = None
-    """A newest file that holds nothing, to be deleted before the log is written to."""
+    """A newest file without contents, to be deleted before the first write."""
     removed: list[str] = field(default_factory=list)
 
     @property
@@ -152,7 +152,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
 
 
 def _unborn(storage: Storage, firsts: list[int]) -> Cut | None:
-    """The newest file, if it was still being made; its name as the storage knows it."""
+    """The newest file, if a crash came while it was made; its name is that in the storage."""
     first = firsts[-1]
     name = segment_name(first)
     with closing(storage.open(name)) as file:
@@ -164,7 +164,7 @@ def _unborn(storage: Storage, firsts: list[int]) -> Cut | None:
 
 @contextmanager
 def _advising(advice: str) -> Iterator[None]:
-    """Say what to do about damage, unless that is said already."""
+    """Add advice to an error about damage, unless it has some."""
     try:
         yield
     except CorruptLogError as problem:
@@ -303,7 +303,7 @@ def _apply(
 
 
 def _join(effect: JoinState | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
-    """Join a state, or take a key of it, again from the file it was kept in."""
+    """Join a full sync, or take over one key, again from its file."""
     replica = keyspace.replica
     assert replica is not None
     theirs = Keyspace(len(keyspace.databases))

@@ -1,8 +1,8 @@
-"""Making a damaged log readable again: keep what is sound, put aside what is not.
+"""Make a damaged log readable again: keep what is sound, move aside what is not.
 
 A log is read from its beginning, so what can be kept is what comes before the first damage. Nothing
-is deleted: what is cut off, and whole files behind it, get names that no start looks at. Every step
-leaves a directory from which the same repair can be tried again.
+is deleted: the part that is cut off, and later files, get names that a start ignores. After every
+step the same repair can be tried again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Repair", "RepairImpossible", "carry_out", "plan_repair", "way_out"]
 
 
 class RepairImpossible(AnabranchError):
-    """Cutting would not help, or not rightly; the text says what would."""
+    """A cut would not help; the text says what would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def plan_repair(survey: Survey) -> Repair | None:
 
 
 def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
-    """Do it; the names that things had, and those under which they are kept.
+    """Carry out a repair; returns the old names and the names under which the parts are kept.
 
     Raises :class:`OSError`. The caller holds the directory's lock.
     """

@@ -1,7 +1,7 @@
 """One file of the log: a header, then batches.
 
 A *position* counts the bytes of batches since the log began, across segments; a file's name and
-header (see :mod:`anabranch.oplog.file_kind`) tell the position of its first batch.
+header (see :mod:`anabranch.oplog.file_kind`) contain the position of its first batch.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
 
 
 def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, int] | None) -> str:
-    """Why the newest segment was still being made when a crash came; empty if it was not.
+    """Why the newest segment counts as not made; empty if it counts.
 
-    ``before`` is the first position, and the size of the file, of the segment before it. If that
-    goes on behind the beginning of the newest one, the newest could not be made, and its deletion
-    was not on the disk.
+    A crash may come while it is made. ``before`` is the first position, and the size of the file,
+    of the segment before it. If that segment continues after the beginning of the newest one, the
+    server could not make the newest, and its deletion was not on the disk.
     """
     try:
         _KIND.read_header(data, name)
@@ -130,7 +130,7 @@ def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, i
 
 
 def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
-    """Whether the newest segment ends there, as after a crash; else it was on the disk already.
+    """Whether the newest segment has an unfinished end there; otherwise it is damage.
 
     See :mod:`anabranch.oplog.sync_notes`.
     """
@@ -150,7 +150,7 @@ def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
 
 
 def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None]]:
-    """``(offset, batch)`` of what is sound behind a damage; None, the last, is a newer server's."""
+    """``(offset, batch)`` of sound batches after damage; a last None is of a newer server."""
     view = memoryview(data)
     at = sound_batch_after(data, offset)
     while at is not None and at < len(data):
@@ -167,10 +167,7 @@ def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None
 
 
 def sound_batch_after(data: bytes, offset: int) -> int | None:
-    """Where, behind a damage, the next sound batch begins; None if there is none.
-
-    A file whose end was not written before a crash has none: this tells a torn tail from damage.
-    """
+    """Where the next sound batch after damage begins; None if there is none."""
     view = memoryview(data)
     at = data.find(MAGIC, offset + 1)
     while at >= 0 and len(data) - at >= HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""The whole keyspace as a file, taken at one position of the log while clients go on.
+"""The whole keyspace as a file, taken at one position of the log while clients are served.
 
 ::
 
@@ -8,9 +8,10 @@
 A body is a msgpack array that begins with a record type, see below; with flag 1 it is a zstd frame
 of that. The last record counts the others, so a file without its end is known as such.
 
-Taking one copies the dictionaries of keys, no values: a value that is about to change before it was
-written is frozen first (:meth:`Snapshot.before`, called with every effect), so the file shows one
-moment although writing it takes many. There is no second process and no second copy of the data.
+A snapshot first copies the dictionaries of keys, but no values. If a value that is not written yet
+is about to change, it is frozen first (:meth:`Snapshot.before`, called with every effect). So the
+file shows one moment although writing it takes long. There is no second process and no second copy
+of the data.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ position_of = _KIND.position_of
 
 @dataclass(slots=True)
 class Contents:
-    """What a snapshot says about itself, and what is in it."""
+    """The header data of a snapshot, and the number of its keys."""
 
     position: int
     region: int = 0
@@ -239,7 +240,7 @@ class Snapshot:
         yield _encode([END, count])
 
     def whole(self) -> bytes:
-        """The file, for those who have the time and the memory."""
+        """The whole file at once."""
         compressor = Compressor()
         return self.header() + b"".join(framed(body, compressor) for body in self.bodies())
 

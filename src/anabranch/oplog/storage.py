@@ -1,7 +1,7 @@
-"""The few file operations a log needs, so that tests and the simulator can have a disk of theirs.
+"""The file operations that a log needs; tests and the simulator have their own disks.
 
-Names are plain file names within one directory. Every operation may raise :class:`OSError`, and
-callers must be right whatever a failed one has left behind.
+Names are plain file names in one directory. Every operation may raise :class:`OSError`, and callers
+must handle any state that a failed operation leaves.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Storage(Protocol):
 
     @property
     def boot(self) -> str:
-        """What tells one life of the machine from another; empty if that cannot be told.
+        """The boot ID of the machine; empty if unknown.
 
-        Within one life everything is there that was written; in the next one, what was synced.
+        With the same boot ID everything written still exists, with another one what was synced.
         """
 
     def is_there(self) -> bool:

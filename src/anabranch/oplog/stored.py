@@ -1,4 +1,4 @@
-"""Batches read back from a file of the log, by who needs a part of it while it is written."""
+"""Batches that are read back from a file of the log while the log is written."""
 
 from __future__ import annotations
 

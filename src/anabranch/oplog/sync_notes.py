@@ -1,13 +1,14 @@
-"""What the log says of itself: how far it was on the disk.
+"""Notes in the log about how far the log was on the disk.
 
-A power failure may leave the newest writes in any order: a page that was not synced is zeros, and
-what was written behind it is there. That looks like damage, and differs from it in nothing but that
-no sync had come so far. So now and then a turn carries a note, :class:`kinds.Synced`, of the
-position up to which a sync has come. Damage before a note that lies behind it was on the disk, and
-has rotted since; behind all notes it is an unfinished end, to be cut off as one.
+After a power failure the newest writes may be on the disk in any order: a page that was not synced
+is zeros, and a later page has its contents. This looks like damage; the only difference is that no
+sync had come so far. So from time to time a turn contains a note, :class:`kinds.Synced`, with the
+position up to which the log was synced. Unsound bytes at a position that a later note covers were
+on the disk and have changed since: damage. Unsound bytes that no later note covers are an
+unfinished end, and are cut off.
 
-There is a note in the first turn after a sync, at most one a second, and one when the log rests: so
-all but the last second of a log that is written to is known to have been on the disk.
+The first turn after a sync contains a note, at most one a second, and there is one when the log
+rests. So everything except the last second of a log is known to have been on the disk.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EVERY_S: Final = 1.0
 
 
 class SyncNotes:
-    """When the next note is due; each method returns what the turn is to say besides."""
+    """When the next note is due; each method returns effects to add to the turn."""
 
     def __init__(self, log: OpLog, now_s: Callable[[], float]) -> None:
         """``now_s`` is a clock that is never set."""

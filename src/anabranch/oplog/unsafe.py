@@ -1,7 +1,7 @@
-"""What a crash would take back: the keys that effects have changed which are not safe.
+"""The keys that unsafe effects have changed: what a crash would undo.
 
-Asked while the disk does not take what is to be written, and only then: as a rule replies just wait
-until what they tell of is safe, and nobody needs to know which keys that are.
+This is needed only while the disk does not accept writes. Normally replies wait until their effects
+are safe, and nobody needs to know the keys.
 """
 
 from __future__ import annotations
