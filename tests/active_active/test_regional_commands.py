@@ -425,7 +425,7 @@ def test_waiting_for_a_token_ends_with_null_in_time() -> None:
     assert client.replies() == [None]
     mesh.settle()
     assert client.replies() == []
-    assert not two.region.context.vector_waiters
+    assert not two.region.context.waits.vectors
 
 
 def test_inside_a_transaction_nothing_waits() -> None:

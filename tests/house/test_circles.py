@@ -8,7 +8,6 @@ from tests.house.circles import circles, imports_of
 from tests.support.servers import REPOSITORY
 
 STANDING = {
-    "anabranch.region.region": 77,
     "anabranch.server.app": 11,
     "anabranch.simulator.node": 3,
 }

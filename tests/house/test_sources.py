@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
 from anabranch.effects.apply import APPLY
 from anabranch.effects.merge import MERGE
@@ -58,3 +60,15 @@ def test_every_effect_kind_has_a_number_of_its_own_and_an_apply_function() -> No
         kinds.__all__
     )
     assert all(kind.__doc__ for kind in effect_kinds())
+
+
+def test_functions_of_commands_take_a_context_and_the_request() -> None:
+    """A row's type cannot name the context: here it is seen that functions agree."""
+    for row in COMMANDS:
+        for each in (row, *row.subcommands.values()):
+            if each.function is not None:
+                hints = [*inspect.get_annotations(each.function).items()]
+                assert [kind for name, kind in hints if name != "return"] == [
+                    "Context",
+                    "list[bytes]",
+                ], each.full_name

@@ -282,7 +282,7 @@ class Exchange(RegionLocal):
             self._confirmed = confirmed
             self._region.waking.safer()
             self.on_answers()
-        if self._region.context.inquiries:
+        if self._region.context.waits.inquiries:
             self._region.waking.found_out()
             self.on_answers()
         self._go_on_later()
@@ -374,13 +374,13 @@ class Exchange(RegionLocal):
             error_ms = self.replicator.clock_error()
         is_off = abs(error_ms) > self._settings.max_clock_skew_ms
         context = self._region.context
-        if is_off == bool(context.clock_refusal):
+        if is_off == bool(context.ids.refusal):
             return
         if is_off:
-            context.clock_refusal = CLOCK_IS_OFF
+            context.ids.refusal = CLOCK_IS_OFF
             self.note("clock_refused", ahead_ms=round(error_ms))
         else:
-            context.clock_refusal = ""
+            context.ids.refusal = ""
             self.note("clock_accepted")
 
     def expelled(self, reason: str) -> None:

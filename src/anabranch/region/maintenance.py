@@ -14,7 +14,11 @@ from anabranch.effects import kinds
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.region.region import Region
+    from collections.abc import Callable
+
+    from anabranch.region.merging import Merging
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
 
 __all__ = ["Maintenance"]
 
@@ -43,8 +47,17 @@ BUSY_COMMANDS = 2000
 class Maintenance:
     """The background work of one region and how far it has come."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(
+        self,
+        region: RegionState,
+        waking: Waking,
+        merging: Merging,
+        sweep_later: Callable[[], None],
+    ) -> None:
         self._region = region
+        self._waking = waking
+        self._merging = merging
+        self._sweep_later = sweep_later
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
         self._producers_cursor = 0
@@ -55,15 +68,15 @@ class Maintenance:
         region = self._region
         region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
-            region.unpause()
+            region.dispatcher.unpause()
         if self._expire_keys():
             region.scheduler.add(self._expire_keys)
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._seal_blocks()
         if region.replica is not None:
-            region.merging.maintain()
-        region.sweep_later()
+            self._merging.maintain()
+        self._sweep_later()
         region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:
@@ -71,9 +84,9 @@ class Maintenance:
 
         A :data:`anabranch.scheduling.Work`: a million keys may come due in one millisecond.
         """
-        is_left = self._region.active_expire and self._expire_some()
+        is_left = self._region.services.active_expire and self._expire_some()
         if self._region.keyspace.ready:
-            self._region.waking.serve()
+            self._waking.serve()
         return is_left
 
     def _expire_some(self) -> bool:
@@ -124,7 +137,7 @@ class Maintenance:
         be off says nothing about age.
         """
         retention_s = self._region.settings.ledger_retention
-        if not retention_s or self._region.context.clock_refusal:
+        if not retention_s or self._region.context.ids.refusal:
             return 0
         return max(now_ms - retention_s * 1000, 0)
 

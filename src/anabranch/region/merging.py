@@ -21,7 +21,8 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.shared_group import SharedGroup
 
 if TYPE_CHECKING:
-    from anabranch.region.region import Region
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
 
 __all__ = ["Merging"]
 
@@ -32,9 +33,10 @@ PACKED_CHUNKS_MAX: Final = 4
 class Merging:
     """The only way by which other regions change this one; there is none without a replica."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: RegionState, waking: Waking) -> None:
         """For the region that owns it."""
         self._region = region
+        self._waking = waking
 
     def apply(self, batches: Sequence[Batch]) -> None:
         """Apply what another region did, as one; its causes must have been applied before.
@@ -48,7 +50,7 @@ class Merging:
         replica = replica_of(self._region.keyspace)
         apply_remote = self._region.effects.apply_remote
         now_ms = self._region.clock.now_us() // 1000
-        self._region.context.set_time(now_ms)
+        self._region.effects.now_ms = now_ms
         for batch, decided in zip(batches, effects, strict=True):
             origin = batch.origin
             context = batch.dependencies
@@ -85,7 +87,7 @@ class Merging:
         self._begin()
         self._region.effects.emit(kinds.JoinState(name, partial))
         join_keyspaces(self._region.keyspace, theirs, partial=partial)
-        self._settle(self._region.context.now_ms)
+        self._settle(self._region.effects.now_ms)
 
     def take_key(self, theirs: Keyspace, name: str, db: int, key: bytes) -> None:
         """Take over what regions share of a key from such a state, which may hold nothing else.
@@ -95,18 +97,18 @@ class Merging:
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))
         take_key(self._region.keyspace, theirs, db, key)
-        self._settle(self._region.context.now_ms)
+        self._settle(self._region.effects.now_ms)
 
     def _begin(self) -> None:
-        self._region.context.set_time(self._region.clock.now_us() // 1000)
+        self._region.effects.now_ms = self._region.clock.now_us() // 1000
 
     def _settle(self, now_ms: int) -> None:
         """Do what follows from what came."""
         self.resolve()
         self._count(now_ms)
         if self._region.keyspace.ready:
-            self._region.waking.serve()
-        self._region.waking.covered()
+            self._waking.serve()
+        self._waking.covered()
 
     def _count(self, now_ms: int) -> None:
         """Take over what was noticed."""

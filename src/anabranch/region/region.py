@@ -16,34 +16,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from anabranch.commands.acl.rules import AclRegistry
 from anabranch.commands.execution.context import Context
-from anabranch.commands.execution.dispatch import Dispatcher, Entry, RequestRefused
-from anabranch.commands.execution.redaction import hidden, redacted
+from anabranch.commands.execution.dispatch import Entry, RequestRefused
+from anabranch.commands.execution.queueing import end_transaction
+from anabranch.commands.execution.services import Services
 from anabranch.commands.execution.session import Session
-from anabranch.commands.pubsub.channels import Channels
-from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
 from anabranch.commands.table import COMMANDS
-from anabranch.commands.transactions.transaction import end_transaction
 from anabranch.effects import kinds
-from anabranch.effects.applier import Applier
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, origin_of
-from anabranch.metrics.latency import LatencyMonitor
-from anabranch.metrics.rates import Rates
-from anabranch.metrics.slowlog import SlowLog
-from anabranch.metrics.stats import Stats
 from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
+from anabranch.region.slicing import Sliced
+from anabranch.region.state import RegionState
 from anabranch.region.waking import Waking
 from anabranch.resp.encode import QUEUED
-from anabranch.scheduling import Scheduler
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.host import Clock, Host
     from anabranch.commands.request.spec import Command, CommandFunction
     from anabranch.config.settings import Settings
+    from anabranch.scheduling import Steps
 
 __all__ = ["Region"]
 
@@ -55,7 +48,7 @@ BACKLOG_PIECE: Final = 512
 """Requests taken from a backlog at a time."""
 
 
-class Region:
+class Region(RegionState):
     """One region's replica: the pure whole."""
 
     def __init__(
@@ -66,47 +59,26 @@ class Region:
         commands: Sequence[Command] = COMMANDS,
     ) -> None:
         """``commands`` are those that it knows."""
-        self.settings = settings
-        self.clock = clock
-        self.host = host
-        self.keyspace = Keyspace(settings.databases)
-        if settings.region_id:
-            self.keyspace.replica = Replica(
-                origin_of(settings.region_id, 0),
-                lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
-            )
-        self.replica = self.keyspace.replica
-        self.stats = Stats()
-        self.stats.started_ms = clock.now_us() // 1000
-        self.acl = AclRegistry(settings.requirepass, commands)
-        self.channels = Channels()
-        self.sessions: dict[int, Session] = {}
-        self.scheduler = Scheduler(clock.ticks_ns)
-        nobody = Session(0, None, "", "")
-        self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
-        self.effects = Applier(self.keyspace, settings, self.stats, self.events, nobody)
-        self.context = Context(
-            effects=self.effects,
-            events=self.events,
-            settings=settings,
-            acl=self.acl,
-            channels=self.channels,
-            stats=self.stats,
-            clock=clock,
-            host=host,
-            sessions=self.sessions,
-            nobody=nobody,
-        )
-        self.dispatcher = Dispatcher(commands, self.context)
-        self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
-        self.slowlog = SlowLog()
-        self.latency = LatencyMonitor()
-        self.rates = Rates()
-        self.context.region = self
-        self.active_expire = True  # DEBUG SET-ACTIVE-EXPIRE
+        super().__init__(settings, clock, host, commands)
         self.waking = Waking(self)
-        self.merging = Merging(self)
-        self._maintenance = Maintenance(self)
+        self.services = Services(
+            host=host,
+            acl=self.acl,
+            dispatcher=self.dispatcher,
+            channels=self.channels,
+            events=self.events,
+            sessions=self.sessions,
+            slowlog=self.slowlog,
+            latency=self.latency,
+            rates=self.rates,
+            blocked=self.waking,
+            runner=self,
+        )
+        self.context = Context(
+            self.effects, settings, self.stats, clock, self.services, self.nobody
+        )
+        self.merging = Merging(self, self.waking)
+        self._maintenance = Maintenance(self, self.waking, self.merging, self.sweep_later)
         self._next_session_id = 1
         self._before: list[Callable[[kinds.Effect], None]] = []  # snapshots in progress
         self.scheduler.on_drive = self._sweep_from_now_on
@@ -128,15 +100,13 @@ class Region:
         self.waking.forget(session)
         if session.sliced is not None:
             session.sliced.cancel()
-        end_transaction(self.context, session)
+        end_transaction(self.keyspace, session)
         session.backlog.clear()
         session.outbox.clear()
         self.context.leave(session)
         self.channels.forget(session)
-        self.dispatcher.monitors.pop(session, None)
+        self.dispatcher.stop_monitoring(session)
         self.dispatcher.postponed.pop(session, None)
-        if not self.dispatcher.monitors:
-            self.dispatcher.guarded_by.discard("monitor")
 
     def take_pending(self) -> list[Session]:
         """Sessions other than the caller's that have something to write."""
@@ -200,7 +170,7 @@ class Region:
                     histogram = entry.histogram
                     gated = not entry.is_tame or bool(guards) or not session.plain
                 if gated and (guards or not session.plain):
-                    reply = dispatcher.guarded(entry, args)  # type: ignore[arg-type]
+                    reply = dispatcher.guarded(ctx, entry, args)  # type: ignore[arg-type]
                     if reply is QUEUED:  # EXEC will call it, and account for that
                         self.say(session, entry, reply)
                         started = ticks()
@@ -263,43 +233,14 @@ class Region:
         try:
             return self.dispatcher.resolve(args)
         except CommandError as refusal:
-            raise self.dispatcher.refused(self.dispatcher.find(args), refusal) from None
+            entry = self.dispatcher.find(args)
+            raise self.dispatcher.refused(self.context.session, entry, refusal) from None
 
-    def say(self, session: Session, entry: Entry | None, *parts: bytes) -> None:
-        """Reply to a connection that may have asked for silence.
-
-        CLIENT REPLY SKIP silences itself and the one request after it.
-        """
-        if session.reply_skip:
-            if entry is None or entry.command.full_name != "client|reply":
-                session.reply_skip = False
-                session.refresh()
-        elif session.reply_mode == "on":
-            session.outbox += parts
-
-    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
-        """A command failed by our own fault: the operator's log has it, the client lives on."""
-        name = entry.command.full_name if entry is not None else "?"
-        self.host.log(
-            "error", "command.internal_error", command=name, error=repr(mistake), exc=mistake
-        )
-        if entry is not None:
-            entry.failed += 1
-        return self.dispatcher.failed(CommandError("ERR internal error"))
-
-    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
-        """Put a slow request into the slow log, unless it is not for it."""
-        command = entry.command
-        now_s = self.context.now_ms // 1000
-        if spent_ns >= self.latency.threshold_ns:
-            event = "fast-command" if "fast" in command.flags else "command"
-            self.latency.add(event, now_s, spent_ns // 1_000_000)
-        if spent_ns >= self.slowlog.threshold_ns and not command.skips_slowlog:
-            if self.settings.hide_user_data_from_log:
-                shown = hidden(command, args)
-            else:
-                shown = redacted(args)
-            self.slowlog.add(now_s, spent_ns // 1000, shown, session.address, session.name)
+    def begin_slices(
+        self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
+    ) -> list[bytes] | None:
+        """See :class:`Runner`."""
+        return Sliced(self, self.waking, session, args, steps).begin()
 
     # -- going on -----------------------------------------------------------------------------
 
@@ -330,16 +271,6 @@ class Region:
         if behind and not session.closing:
             behind.extendleft(reversed(session.backlog))
             session.backlog = behind
-
-    def unpause(self) -> None:
-        """End a CLIENT PAUSE: run what it held back."""
-        dispatcher = self.dispatcher
-        dispatcher.pause_until_ms = 0
-        dispatcher.guarded_by.discard("pause")
-        postponed = list(dispatcher.postponed)
-        dispatcher.postponed.clear()
-        for session in postponed:
-            self.channels.pending[session] = None
 
     # -- changes, and what they make safe -----------------------------------------------------
 

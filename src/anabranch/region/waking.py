@@ -18,7 +18,7 @@ from anabranch.keyspace.replica import includes
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.keyspace.waiters import Waiter
-    from anabranch.region.region import Region
+    from anabranch.region.state import RegionState
 
 __all__ = ["Waking"]
 
@@ -26,7 +26,7 @@ __all__ = ["Waking"]
 class Waking:
     """The blocked commands of one region."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: RegionState) -> None:
         """For the region that owns it."""
         self._region = region
         self._ready = region.keyspace.ready
@@ -109,7 +109,7 @@ class Waking:
         started = region.clock.ticks_ns()
         try:
             # Rules may have changed since it blocked: it is asked for again, as in Redis 7.2.
-            region.dispatcher.admit(session, entry.command, waiter.args)
+            region.dispatcher.admit(ctx, entry.command, waiter.args)
             reply = entry.function(ctx, waiter.args)
         except CommandError as refusal:
             entry.failed += 1
@@ -150,7 +150,7 @@ class Waking:
     def covered(self) -> None:
         """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
         region = self._region
-        waiting = region.context.vector_waiters
+        waiting = region.context.waits.vectors
         if waiting:
             assert region.replica is not None
             vector = region.replica.vector
@@ -159,14 +159,14 @@ class Waking:
 
     def safer(self) -> None:
         """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
-        waiting = self._region.context.safety_waiters
+        waiting = self._region.context.waits.safety
         if waiting:
             self._again += list(waiting)
             self.serve()
 
     def found_out(self) -> None:
         """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
-        waiting = self._region.context.inquiries
+        waiting = self._region.context.waits.inquiries
         if waiting:
             self._again += [each for each, inquiry in waiting.items() if inquiry.is_done]
             self.serve()

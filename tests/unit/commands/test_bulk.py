@@ -479,10 +479,10 @@ def test_how_long_records_are_kept_can_be_changed(server: Streams) -> None:
 def test_a_clock_that_is_off_drops_no_records(server: Streams) -> None:
     server.settings.ledger_retention = 60
     bring(server, "p")
-    server.region.context.clock_refusal = "ERR the clock is off"
+    server.region.context.ids.refusal = "ERR the clock is off"
     server.advance(100_000)
     assert producers(server) == [b"p"]
-    server.region.context.clock_refusal = ""
+    server.region.context.ids.refusal = ""
     server.advance(1000)
     assert producers(server) == []
 

@@ -59,7 +59,7 @@ def test_scan_errors(h: Harness, args: tuple[str, ...], text: str) -> None:
 
 
 def test_keys_past_their_deadline_are_nowhere(h: Harness) -> None:
-    h.region.active_expire = False
+    h.region.services.active_expire = False
     h.do("SET", "stays", "v")
     for number in range(50):
         h.do("SET", f"goes:{number}", "v", "PX", "10")

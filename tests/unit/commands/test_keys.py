@@ -117,7 +117,7 @@ def test_move_does_not_overwrite(h: Harness) -> None:
 
 
 def test_a_target_past_its_deadline_does_not_exist(h: Harness) -> None:
-    h.region.active_expire = False
+    h.region.services.active_expire = False
     h.do("SET", "a", "1")
     h.do("SET", "b", "2", "PX", "10")
     h.advance(10)

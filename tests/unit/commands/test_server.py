@@ -189,7 +189,7 @@ def test_waitaof_waits_for_what_had_happened_when_it_came(server):
     server.raw("WAITAOF", "1", "1", "100", session=other)
     server.advance(100)
     assert server.replies(other) == [[1, 0]]
-    assert not server.region.context.safety_waiters
+    assert not server.region.context.waits.safety
 
 
 def test_there_are_no_scripts(server):

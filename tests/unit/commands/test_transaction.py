@@ -172,7 +172,7 @@ def test_watching_concerns_one_database(h: Harness) -> None:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_key_that_goes_by_itself_is_a_change(h: Harness, background: bool) -> None:
-    h.region.active_expire = background
+    h.region.services.active_expire = background
     h.do("SET", "k", "v", "PX", "10")
     h.do("WATCH", "k")
     h.advance(10)
@@ -180,11 +180,11 @@ def test_a_key_that_goes_by_itself_is_a_change(h: Harness, background: bool) -> 
 
 
 def test_a_key_that_was_due_already_is_no_change(h: Harness) -> None:
-    h.region.active_expire = False
+    h.region.services.active_expire = False
     h.do("SET", "k", "v", "PX", "10")
     h.advance(10)
     h.do("WATCH", "k")
-    h.region.active_expire = True
+    h.region.services.active_expire = True
     h.advance(10)
     assert executed(h)
 

@@ -143,7 +143,7 @@ def test_who_leaves_takes_everything_along(
         for what, sent in KINDS.items():
             streams = await asyncio.open_unix_connection(server.settings.unixsocket)
             await visit(server, streams, sent, what)
-            server.region.unpause()
+            server.region.dispatcher.unpause()
 
     run(tmp_path, loop, test, port=0, appendonly=False)
 
@@ -160,7 +160,7 @@ def test_who_leaves_by_tls_takes_everything_along(
         for what, sent in KINDS.items():
             streams = await asyncio.open_connection("localhost", port, ssl=context)
             await visit(server, streams, sent, what)
-            server.region.unpause()
+            server.region.dispatcher.unpause()
 
     run(
         tmp_path,

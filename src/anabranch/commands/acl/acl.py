@@ -11,7 +11,6 @@ from anabranch.commands.acl.users import denial_text
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer
 from anabranch.commands.request.help import wrong_subcommand
-from anabranch.commands.request.key_extraction import command_of
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk, null
@@ -62,17 +61,17 @@ def whoami(ctx: Context, _args: list[bytes]) -> bytes:
 
 def users(ctx: Context, _args: list[bytes]) -> bytes:
     """ACL USERS."""
-    return ctx.reply(sorted(ctx.acl.users))
+    return ctx.reply(sorted(ctx.server.acl.users))
 
 
 def list_(ctx: Context, _args: list[bytes]) -> bytes:
     """ACL LIST."""
-    return ctx.reply(ctx.acl.lines())
+    return ctx.reply(ctx.server.acl.lines())
 
 
 def getuser(ctx: Context, args: list[bytes]) -> bytes:
     """ACL GETUSER username."""
-    user = ctx.acl.users.get(args[2])
+    user = ctx.server.acl.users.get(args[2])
     if user is None:
         return null(ctx.resp3)
     root, *others = user.selectors
@@ -113,7 +112,7 @@ def deluser(ctx: Context, args: list[bytes]) -> bytes:
     names = args[2:]
     if DEFAULT_USER in names:
         raise CommandError("ERR The 'default' user cannot be removed")
-    gone = [user for name in names if (user := ctx.acl.deluser(name)) is not None]
+    gone = [user for name in names if (user := ctx.server.acl.deluser(name)) is not None]
     for user in gone:
         if user.name in ctx.keyspace.users:
             ctx.emit(kinds.DropUser(user.name))
@@ -123,30 +122,30 @@ def deluser(ctx: Context, args: list[bytes]) -> bytes:
 
 def _registry(ctx: Context) -> AclRegistry:
     """The users, to be changed under the setting that is in force now."""
-    ctx.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
-    return ctx.acl
+    ctx.server.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
+    return ctx.server.acl
 
 
 def _follow(ctx: Context, changed: Iterable[User]) -> None:
     """Rules changed: connections of these users keep what they may still hear, or close."""
     known = set(changed)
-    for session in list(ctx.sessions.values()):
+    for session in list(ctx.server.sessions.values()):
         user = session.user
         if user in known:
             session.refresh()
             channels = session.channels | session.shard_channels
             if not user.may_hear(channels, session.patterns):
-                ctx.host.close(session)
+                ctx.server.host.close(session)
 
 
 def _expel(ctx: Context, gone: Iterable[User]) -> None:
     """Close the connections of users that are no more."""
     unknown = set(gone)
-    for session in list(ctx.sessions.values()):
+    for session in list(ctx.server.sessions.values()):
         if session.user in unknown:
             session.user = None
             session.refresh()
-            ctx.host.close(session)
+            ctx.server.host.close(session)
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -155,17 +154,17 @@ def _expel(ctx: Context, gone: Iterable[User]) -> None:
 def load(ctx: Context, _args: list[bytes]) -> bytes:
     """ACL LOAD."""
     path = _acl_file(ctx)
-    gone = _registry(ctx).load(ctx.host.read_acl_file(), path)
+    gone = _registry(ctx).load(ctx.server.host.read_acl_file(), path)
     _expel(ctx, gone)
-    _follow(ctx, ctx.acl.users.values())
+    _follow(ctx, ctx.server.acl.users.values())
     return OK
 
 
 def save(ctx: Context, _args: list[bytes]) -> bytes:
     """ACL SAVE."""
     _acl_file(ctx)
-    text = b"".join([line + b"\n" for line in ctx.acl.lines()])
-    ctx.host.write_acl_file(text.decode("utf-8", "surrogateescape"))
+    text = b"".join([line + b"\n" for line in ctx.server.acl.lines()])
+    ctx.server.host.write_acl_file(text.decode("utf-8", "surrogateescape"))
     return OK
 
 
@@ -188,16 +187,16 @@ def cat(ctx: Context, args: list[bytes]) -> bytes:
     category = args[2].lower().decode("latin-1")
     if category not in CATEGORIES:
         raise CommandError(b"ERR Unknown category '%b'" % args[2])
-    return ctx.reply([each.full_name for each in ctx.acl.index.in_category(category)])
+    return ctx.reply([each.full_name for each in ctx.server.acl.index.in_category(category)])
 
 
 def dryrun(ctx: Context, args: list[bytes]) -> bytes:
     """ACL DRYRUN username command [argument ...]."""
-    user = ctx.acl.users.get(args[2])
+    user = ctx.server.acl.users.get(args[2])
     if user is None:
         raise CommandError(b"ERR User '%b' not found" % args[2])
     request = args[3:]
-    command = command_of(ctx.dispatcher, request)
+    command = ctx.server.dispatcher.command_of(request)
     if command is None:
         raise CommandError(b"ERR Command '%b' not found" % request[0])
     if not command.accepts(len(request)):
@@ -213,10 +212,10 @@ def log(ctx: Context, args: list[bytes]) -> bytes:
     count = 10
     if len(args) == 3:
         if args[2].lower() == b"reset":
-            ctx.acl.log.clear()
+            ctx.server.acl.log.clear()
             return OK
         count = max(integer(args[2]), 0)
-    return ctx.reply(ctx.acl.log.newest(count, ctx.now_ms))
+    return ctx.reply(ctx.server.acl.log.newest(count, ctx.now_ms))
 
 
 def genpass(ctx: Context, args: list[bytes]) -> bytes:
@@ -227,7 +226,7 @@ def genpass(ctx: Context, args: list[bytes]) -> bytes:
     if not 0 < bits <= _BITS_MAX:
         raise CommandError(_BITS)
     digits = (bits + 3) // 4
-    return bulk(ctx.host.random_bytes((digits + 1) // 2).hex()[:digits].encode())
+    return bulk(ctx.server.host.random_bytes((digits + 1) // 2).hex()[:digits].encode())
 
 
 # -- rows -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ context says.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.acl.log import AclLog
 from anabranch.commands.acl.selectors import UNKNOWN_COMMAND, RuleError, has_blanks, index_of
@@ -19,12 +19,12 @@ from anabranch.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
     from anabranch.commands.acl.selectors import Denial
-    from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.session import Session
     from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.metrics.stats import Stats
 
-__all__ = ["DEFAULT_USER", "AclRegistry", "User"]
+__all__ = ["DEFAULT_USER", "AclRegistry", "Asked", "User"]
 
 DEFAULT_USER = b"default"
 
@@ -40,6 +40,17 @@ _CHANGES = {
     "key": b"no permission to touch the specified keys",
     "channel": b"no permission to access one of the channels used as arguments to the command",
 }
+
+
+class Asked(Protocol):
+    """What matters of a request beside its words."""
+
+    session: Session
+    settings: Settings
+    stats: Stats
+    now_ms: int
+    in_exec: bool
+    """Whether EXEC runs it."""
 
 
 class AclRegistry:
@@ -72,10 +83,10 @@ class AclRegistry:
             return user
         return None
 
-    def note_failed_login(self, ctx: Context, name: bytes, args: list[bytes]) -> None:
+    def note_failed_login(self, asked: Asked, name: bytes, args: list[bytes]) -> None:
         """Log and count an AUTH or HELLO with a wrong name or password."""
-        ctx.stats.acl_denied_auth += 1
-        self._note(ctx, ctx.session, "auth", args[0], name, args[0].lower().decode("latin-1"))
+        asked.stats.acl_denied_auth += 1
+        self._note(asked, "auth", args[0], name, args[0].lower().decode("latin-1"))
 
     def set_default_password(self, password: str) -> None:
         """What ``requirepass`` does; an empty password opens the default user to everybody."""
@@ -84,35 +95,33 @@ class AclRegistry:
 
     # -- asking -------------------------------------------------------------------------------
 
-    def check(self, ctx: Context, session: Session, command: Command, args: list[bytes]) -> None:
-        """Raise NOPERM unless the session's user may run this request; log it if not.
+    def check(self, asked: Asked, command: Command, args: list[bytes]) -> None:
+        """Raise NOPERM unless the user may run this request; log it if not.
 
         The dispatcher asks before a request runs or is queued, EXEC asks again for each queued
-        request (``ctx.in_exec``): rules may have changed in between.
+        request (``asked.in_exec``): rules may have changed in between.
         """
-        user = session.user
+        user = asked.session.user
         assert user is not None, "only who is authenticated gets here"
         denial = user.judge(command, args)
         if denial is None:
             return
-        _count(ctx, denial)
-        self._note(ctx, session, denial.reason, denial.name, user.name, command.full_name)
-        if ctx.in_exec:
+        _count(asked.stats, denial)
+        self._note(asked, denial.reason, denial.name, user.name, command.full_name)
+        if asked.in_exec:
             raise CommandError(_CHANGED_SINCE + _CHANGES[denial.reason])
         raise CommandError(b"NOPERM " + denial_text(denial, user, naming=False))
 
-    def _note(
-        self, ctx: Context, session: Session, reason: str, name: bytes, user: bytes, running: str
-    ) -> None:
-        queueing = session.transaction is not None
+    def _note(self, asked: Asked, reason: str, name: bytes, user: bytes, running: str) -> None:
+        queueing = asked.session.transaction is not None
         self.log.add(
             reason,
-            "multi" if ctx.in_exec or queueing else "toplevel",
+            "multi" if asked.in_exec or queueing else "toplevel",
             name,
             user,
-            client=describe(ctx, session, running).rstrip("\n"),
-            now_ms=ctx.now_ms,
-            max_len=ctx.settings.acllog_max_len,
+            client=describe(asked.session, running, asked.now_ms).rstrip("\n"),
+            now_ms=asked.now_ms,
+            max_len=asked.settings.acllog_max_len,
         )
 
     # -- changing -----------------------------------------------------------------------------
@@ -247,8 +256,7 @@ def _shown(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
-def _count(ctx: Context, denial: Denial) -> None:
-    stats = ctx.stats
+def _count(stats: Stats, denial: Denial) -> None:
     if denial.reason == "command":
         stats.acl_denied_cmd += 1
     elif denial.reason == "key":

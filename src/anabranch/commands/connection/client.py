@@ -121,22 +121,30 @@ def reply(ctx: Context, args: list[bytes]) -> bytes | None:
 
 def info(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT INFO."""
-    return ctx.reply(Verbatim(describe(ctx, ctx.session, "client|info")))
+    return ctx.reply(Verbatim(describe(ctx.session, "client|info", ctx.now_ms)))
 
 
 def list_(ctx: Context, args: list[bytes]) -> bytes:
     """CLIENT LIST [TYPE normal | master | replica | pubsub] [ID client-id ...]."""
-    sessions = list(ctx.sessions.values())
+    sessions = list(ctx.server.sessions.values())
     option = args[2].lower() if len(args) > 3 else b""
     if option == b"type" and len(args) == 4:
         kind = client_type_argument(args[3])
         sessions = [session for session in sessions if client_type(session) == kind]
     elif option == b"id":
         ids = [integer(raw, "ERR Invalid client ID") for raw in args[3:]]
-        sessions = [ctx.sessions[number] for number in dict.fromkeys(ids) if number in ctx.sessions]
+        known = ctx.server.sessions
+        sessions = [known[number] for number in dict.fromkeys(ids) if number in known]
     elif len(args) > 2:
         raise CommandError(texts.SYNTAX)
-    lines = [describe(ctx, session, "client|list") for session in sessions]
+    lines = [
+        describe(
+            session,
+            "client|list" if session is ctx.session else session.last_command,
+            ctx.now_ms,
+        )
+        for session in sessions
+    ]
     return ctx.reply(Verbatim("".join(lines)))
 
 
@@ -155,7 +163,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("ERR timeout is negative")
     if timeout_ms == 0:
         return OK
-    dispatcher = ctx.dispatcher
+    dispatcher = ctx.server.dispatcher
     in_force = dispatcher.pause_until_ms > ctx.now_ms
     dispatcher.pause_writes_only = mode == b"write" and (
         not in_force or dispatcher.pause_writes_only
@@ -167,7 +175,7 @@ def pause(ctx: Context, args: list[bytes]) -> bytes:
 
 def unpause(ctx: Context, _args: list[bytes]) -> bytes:
     """CLIENT UNPAUSE."""
-    ctx.region.unpause()
+    ctx.server.dispatcher.unpause()
     return OK
 
 
@@ -178,20 +186,21 @@ def unblock(ctx: Context, args: list[bytes]) -> bytes:
     reason = args[3].lower() if len(args) == 4 else b"timeout"
     if reason not in (b"timeout", b"error"):
         raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
-    session = ctx.sessions.get(integer(args[2]))
+    session = ctx.server.sessions.get(integer(args[2]))
     if session is None or session.waiter is None:
         return ZERO
     waiter = session.waiter
-    entry = ctx.dispatcher.find(waiter.args)
+    entry = ctx.server.dispatcher.find(waiter.args)
     if entry is not None:
         entry.histogram[0] += 1
     if reason == b"timeout":
-        ctx.region.waking.time_out(waiter)
+        ctx.server.blocked.time_out(waiter)
     else:
-        ended = ctx.dispatcher.failed(CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK"))
+        refusal = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        ended = ctx.server.dispatcher.failed(refusal)
         if entry is not None:
             entry.failed += 1
-        ctx.region.waking.release(waiter, ended)
+        ctx.server.blocked.release(waiter, ended)
     return ONE
 
 
@@ -232,7 +241,7 @@ def _tracking_options(ctx: Context, args: list[bytes]) -> set[_TrackingOption]:
             if "redirect" in options:
                 raise CommandError("ERR A client can only redirect to a single other client")
             index += 1
-            if integer(args[index]) not in ctx.sessions:
+            if integer(args[index]) not in ctx.server.sessions:
                 raise CommandError("ERR The client ID you want redirect to does not exist")
             options.add("redirect")
         elif word == b"prefix" and has_value:

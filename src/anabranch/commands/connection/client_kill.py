@@ -25,7 +25,8 @@ def kill(ctx: Context, args: list[bytes]) -> bytes:
     """CLIENT KILL address, or CLIENT KILL filter value [filter value ...]."""
     if len(args) == 3:
         address = args[2].decode("latin-1")
-        victims = [session for session in ctx.sessions.values() if session.address == address]
+        everybody = ctx.server.sessions.values()
+        victims = [session for session in everybody if session.address == address]
         if not victims:
             raise CommandError("ERR No such client")
         _close(ctx, victims[0])
@@ -33,7 +34,7 @@ def kill(ctx: Context, args: list[bytes]) -> bytes:
     tests, skip_me = _filters(ctx, args)
     victims = [
         session
-        for session in ctx.sessions.values()
+        for session in ctx.server.sessions.values()
         if all(test(session) for test in tests) and not (skip_me and session is ctx.session)
     ]
     for session in victims:
@@ -46,7 +47,7 @@ def _close(ctx: Context, session: Session) -> None:
     if session is ctx.session:
         session.closing = True
     else:
-        ctx.host.close(session)
+        ctx.server.host.close(session)
 
 
 def _filters(ctx: Context, args: list[bytes]) -> tuple[list[_Test], bool]:
@@ -90,7 +91,7 @@ def _by_local_address(_ctx: Context, value: bytes) -> _Test:
 
 
 def _by_user(ctx: Context, value: bytes) -> _Test:
-    user = ctx.acl.users.get(value)
+    user = ctx.server.acl.users.get(value)
     if user is None:
         raise CommandError(b"ERR No such user '%b'" % value)
     return lambda session: session.user is user

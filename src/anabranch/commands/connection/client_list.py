@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from anabranch.errors import CommandError
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.session import Session
 
 __all__ = ["client_type", "client_type_argument", "describe"]
@@ -38,16 +37,13 @@ def client_type(session: Session) -> str:
     return "pubsub" if session.subscriptions or session.shard_channels else "normal"
 
 
-def describe(ctx: Context, session: Session, running: str) -> str:
-    """One line about a connection, with its end of line.
-
-    ``running`` is the command that asks: the caller's own line names it.
-    """
-    fields = _fields(ctx, session, running if session is ctx.session else session.last_command)
+def describe(session: Session, command: str, now_ms: int) -> str:
+    """One line about a connection, with its end of line; ``command`` is what it ran last."""
+    fields = _fields(session, command, now_ms)
     return " ".join([f"{name}={value}" for name, value in fields.items()]) + "\n"
 
 
-def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
+def _fields(session: Session, command: str, now_ms: int) -> dict[str, object]:
     query_bytes = sum(len(arg) for args in session.backlog for arg in args)
     output_bytes = sum(map(len, session.outbox))
     return {
@@ -56,8 +52,8 @@ def _fields(ctx: Context, session: Session, command: str) -> dict[str, object]:
         "laddr": session.local_address,
         "fd": -1,
         "name": session.name.decode("latin-1"),
-        "age": max(ctx.now_ms - session.created_ms, 0) // 1000,
-        "idle": max(ctx.now_ms - session.last_ms, 0) // 1000,
+        "age": max(now_ms - session.created_ms, 0) // 1000,
+        "idle": max(now_ms - session.last_ms, 0) // 1000,
         "flags": _flags(session),
         "db": session.db,
         "sub": len(session.channels),

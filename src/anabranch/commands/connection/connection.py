@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 from anabranch.commands.acl.rules import DEFAULT_USER
 from anabranch.commands.connection.client_names import checked_name
+from anabranch.commands.execution.queueing import end_transaction
 from anabranch.commands.execution.redaction import redacted
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer, integer_or_none
-from anabranch.commands.transactions.transaction import end_transaction
 from anabranch.errors import CommandError
 from anabranch.resp.encode import OK, bulk
 from anabranch.resp.values import Map
@@ -83,7 +83,7 @@ def auth(ctx: Context, args: list[bytes]) -> bytes:
     if len(words) > 3:
         raise CommandError(texts.SYNTAX)
     if len(words) == 2:
-        if ctx.acl.users[DEFAULT_USER].nopass:
+        if ctx.server.acl.users[DEFAULT_USER].nopass:
             raise CommandError(_WITHOUT_NEED)
         _authenticate(ctx, args, DEFAULT_USER, words[1])
     else:
@@ -99,9 +99,9 @@ def _without_secrets(args: list[bytes]) -> list[bytes]:
 
 
 def _authenticate(ctx: Context, args: list[bytes], name: bytes, password: bytes) -> None:
-    user = ctx.acl.authenticate(name, password)
+    user = ctx.server.acl.authenticate(name, password)
     if user is None:
-        ctx.acl.note_failed_login(ctx, name, args)
+        ctx.server.acl.note_failed_login(ctx, name, args)
         raise CommandError(_WRONGPASS)
     ctx.session.user = user
     ctx.session.refresh()
@@ -125,7 +125,7 @@ def hello(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_HELLO_NOAUTH)
     if name is not None:
         session.name = name
-    session.resp3 = ctx.resp3 = resp3
+    session.resp3 = resp3
     session.refresh()
     return ctx.reply(
         Map(
@@ -163,14 +163,11 @@ def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes
 def reset(ctx: Context, _args: list[bytes]) -> bytes:
     """RESET: as if the connection had just been made, except for what its library said."""
     session = ctx.session
-    end_transaction(ctx, session)
-    ctx.channels.forget(session)
-    dispatcher = ctx.dispatcher
-    dispatcher.monitors.pop(session, None)
-    if not dispatcher.monitors:
-        dispatcher.guarded_by.discard("monitor")
+    end_transaction(ctx.keyspace, session)
+    ctx.server.channels.forget(session)
+    ctx.server.dispatcher.stop_monitoring(session)
     session.monitoring = False
-    session.user = ctx.acl.initial_user()
+    session.user = ctx.server.acl.initial_user()
     session.name = b""
     session.reply_mode = "on"
     session.reply_skip = False

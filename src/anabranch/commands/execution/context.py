@@ -7,12 +7,12 @@ family, which hides keys past their deadline, and change it through ``emit`` onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
+from anabranch.commands.execution.automatic_ids import AutomaticIds
 from anabranch.commands.execution.session import Session
-from anabranch.commands.execution.slicing import Sliced
+from anabranch.commands.execution.waits import Waits
 from anabranch.commands.request import texts
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
@@ -23,17 +23,13 @@ from anabranch.stream.entry_id import SEQ_BITS
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.rules import AclRegistry
-    from anabranch.commands.execution.dispatch import Dispatcher
-    from anabranch.commands.execution.host import Clock, Host
-    from anabranch.commands.pubsub.channels import Channels
-    from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
+    from anabranch.commands.execution.host import Clock
+    from anabranch.commands.execution.services import Services
     from anabranch.config.settings import Settings
     from anabranch.effects.applier import Applier
     from anabranch.keyspace.database import Database
+    from anabranch.keyspace.replica import Replica
     from anabranch.metrics.stats import Stats
-    from anabranch.region.region import Region
-    from anabranch.replication.inquiry import Inquiry
 
 __all__ = ["Context"]
 
@@ -46,56 +42,45 @@ class Context:
 
     def __init__(
         self,
-        *,
         effects: Applier,
-        events: KeyspaceEvents,
         settings: Settings,
-        acl: AclRegistry,
-        channels: Channels,
         stats: Stats,
         clock: Clock,
-        host: Host,
-        sessions: dict[int, Session],
+        server: Services,
         nobody: Session,
     ) -> None:
+        """``nobody`` is the session until somebody asks for something."""
         self.effects = effects
         self.emit = effects.emit
-        self.events = events
         self.keyspace = effects.keyspace
-        self.replica = effects.replica  # with several regions
         self.settings = settings
-        self.acl = acl
-        self.channels = channels
         self.stats = stats
         self.clock = clock
-        self.host = host
-        self.sessions = sessions  # every connection by its client ID
-        self.dispatcher: Dispatcher  # set by the dispatcher itself
-        self.region: Region  # set by the region itself; for administration (slow log, unpause)
-        # blocked until more of the log is on the disk, here or in other regions, or applied there
-        self.safety_waiters: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
-        # blocked until something is found out that takes more than one message
-        self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
-        # blocked until our vector covers theirs
-        self.vector_waiters: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()
-        self._nobody = effects.author = nobody
-        self.session = nobody  # until somebody asks for something
+        self.server = server
+        self.waits = Waits()
+        self.ids = AutomaticIds()
+        self._nobody = nobody
+        self.session = nobody
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
-        self.resp3 = False
         self.in_exec = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
         self.changes = 0  # what INFO calls rdb_changes_since_last_save
-        self.now_id = 0  # the first ID of this millisecond
-        self.clock_refusal = ""  # why our clock makes no IDs; empty as a rule
-        self.id_heads_ms = -1  # of the newest ID written out, see XADD
-        self.id_heads: list[bytes | None] = []
+
+    @property
+    def resp3(self) -> bool:
+        """Whether the connection speaks RESP3."""
+        return self.session.resp3
+
+    @property
+    def replica(self) -> Replica | None:
+        """What this region knows of the others; None without others."""
+        return self.keyspace.replica
 
     def enter(self, session: Session, now_ms: int) -> None:
         """Point the context at a connection."""
         self.session = self.effects.author = session
         self.db = self.keyspace.databases[session.db]
-        self.resp3 = session.resp3
         if now_ms != self.now_ms:
             self.set_time(now_ms)
 
@@ -107,7 +92,7 @@ class Context:
     def set_time(self, now_ms: int) -> None:
         """The time of day for what follows."""
         self.now_ms = self.effects.now_ms = now_ms
-        self.now_id = now_ms << SEQ_BITS
+        self.ids.first = now_ms << SEQ_BITS
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -137,7 +122,7 @@ class Context:
     def miss(self, key: bytes) -> None:
         """A read command did not find its key."""
         self.stats.keyspace_misses += 1
-        self.events.miss(self.db.index, key)
+        self.server.events.miss(self.db.index, key)
 
     def stream(self, key: bytes) -> Stream | None:
         """The stream of a key for a writing command, None when missing."""
@@ -205,12 +190,12 @@ class Context:
         """Have work done that may take long, while others are served; what a function returns.
 
         The generator yields after each short step and returns the reply. Its own connection waits.
-        See :mod:`anabranch.commands.execution.slicing`.
+        See :mod:`anabranch.region.slicing`.
         """
         if self.in_exec or self.waiter is not None:
             parts: list[bytes] | None = in_one_go(steps)
         else:
-            parts = Sliced(self.region, self.session, args, steps).begin()
+            parts = self.server.runner.begin_slices(self.session, args, steps)
         return None if parts is None else b"".join(parts)
 
     def count_memory(self) -> None:
@@ -219,4 +204,4 @@ class Context:
 
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""
-        return encode(value, self.resp3)
+        return encode(value, self.session.resp3)

@@ -11,17 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from anabranch.commands.execution.queueing import end_transaction, queue
 from anabranch.commands.request import texts
-from anabranch.commands.transactions.transaction import end_transaction, queue
 from anabranch.errors import CommandError
 from anabranch.metrics.stats import CommandStats
 from anabranch.resp.encode import error
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+    from anabranch.commands.acl.rules import AclRegistry, Asked
+    from anabranch.commands.execution.host import Clock
     from anabranch.commands.execution.session import Session
     from anabranch.commands.execution.withheld import Withheld
+    from anabranch.commands.pubsub.channels import Channels
     from anabranch.commands.request.spec import Command, CommandFunction
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.keyspace import Keyspace
+    from anabranch.metrics.stats import Stats
 
 __all__ = ["Dispatcher", "Entry", "RequestRefused"]
 
@@ -57,9 +62,23 @@ class Entry(CommandStats):
 class Dispatcher:
     """The command table of one server, with its figures."""
 
-    def __init__(self, commands: Iterable[Command], context: Context) -> None:
-        self.context = context
-        context.dispatcher = self
+    def __init__(
+        self,
+        commands: Iterable[Command],
+        *,
+        acl: AclRegistry,
+        channels: Channels,
+        clock: Clock,
+        keyspace: Keyspace,
+        settings: Settings,
+        stats: Stats,
+    ) -> None:
+        self._acl = acl
+        self._channels = channels
+        self._clock = clock
+        self._keyspace = keyspace
+        self._settings = settings
+        self._stats = stats
         self.entries: dict[bytes, Entry] = {}
         self.guarded_by: set[str] = set()  # reasons why nobody may skip the gates
         self.monitors: dict[Session, None] = {}
@@ -100,6 +119,13 @@ class Dispatcher:
             return sub or entry
         return entry
 
+    def command_of(self, args: list[bytes]) -> Command | None:
+        """The row that a whole request names; None for an unknown name or sub-command."""
+        entry = self.find(args)
+        if entry is None or (entry.subcommands and len(args) > 1):
+            return None
+        return entry.command
+
     def resolve(self, args: list[bytes]) -> Entry:
         """The same for execution: raises the unknown-command and arity errors."""
         entry = self.find(args)
@@ -121,27 +147,27 @@ class Dispatcher:
 
     # -- gating -------------------------------------------------------------------------------
 
-    def guarded(self, entry: Entry, args: list[bytes]) -> bytes | None:
+    def guarded(self, ctx: Asked, entry: Entry, args: list[bytes]) -> bytes | None:
         """Run a request through every gate; same result as the command function's.
+
+        ``ctx`` is what command functions are handed.
 
         Raises :class:`CommandError` like it; ``entry.rejected`` counts refusals before the call.
         """
-        ctx = self.context
         session = ctx.session
         command = entry.command
         try:
-            self.admit(session, command, args)
+            self.admit(ctx, command, args)
         except CommandError as refusal:
-            raise self.refused(entry, refusal) from None
+            raise self.refused(session, entry, refusal) from None
         if self.pauses(command):
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
         if session.transaction is not None and command.name not in _NEVER_QUEUED:
             if "no_multi" in command.flags:
-                raise self.refused(
-                    entry, CommandError("ERR Command not allowed inside a transaction")
-                )
+                why = CommandError("ERR Command not allowed inside a transaction")
+                raise self.refused(session, entry, why)
             return queue(session, command, args)
         assert entry.function is not None
         try:
@@ -158,14 +184,14 @@ class Dispatcher:
             and command.full_name not in _PAUSE_EXEMPT
         )
 
-    def admit(self, session: Session, command: Command, args: list[bytes]) -> None:
+    def admit(self, ctx: Asked, command: Command, args: list[bytes]) -> None:
         """Raise what stands against running a request now; a blocked one is asked for each time."""
-        ctx = self.context
+        session = ctx.session
         if session.user is None:
             if not command.is_noauth:
                 raise CommandError("NOAUTH Authentication required.")
         elif not session.user.is_unrestricted and not command.is_noauth:
-            ctx.acl.check(ctx, session, command, args)
+            self._acl.check(ctx, command, args)
         refusal = self.write_refusal
         if refusal is not None and (
             command.is_write
@@ -194,9 +220,9 @@ class Dispatcher:
 
         A region keeps a share of its memory for what the others may add until they hear of it.
         """
-        settings = self.context.settings
+        settings = self._settings
         limit = settings.maxmemory
-        if self.context.replica is not None:
+        if self._keyspace.replica is not None:
             limit -= limit * settings.replication_oom_threshold_percent // 100
         return 0 < limit < self.used_memory()
 
@@ -215,25 +241,45 @@ class Dispatcher:
         self._write_refusals.pop(reason, None)
         self.guarded_by.discard(reason)
 
-    def refused(self, entry: Entry | None, refusal: CommandError) -> RequestRefused:
+    def refused(
+        self, session: Session, entry: Entry | None, refusal: CommandError
+    ) -> RequestRefused:
         """Account for a request that will not be run; returns what the client is told.
 
         An open MULTI cannot run any more; an EXEC that is refused itself ends it at once.
         """
-        session = self.context.session
         if entry is not None:
             entry.rejected += 1
             if entry.command.name == "exec":
-                end_transaction(self.context, session)
+                end_transaction(self._keyspace, session)
                 reason = refusal.text.removeprefix(b"ERR ")
                 return RequestRefused(b"EXECABORT Transaction discarded because of: " + reason)
         if session.transaction is not None:
             session.transaction_error = "previous errors."
         return RequestRefused(refusal.text)
 
+    def unpause(self) -> None:
+        """End a CLIENT PAUSE: run what it held back."""
+        self.pause_until_ms = 0
+        self.guarded_by.discard("pause")
+        for session in self.postponed:
+            self._channels.pending[session] = None
+        self.postponed.clear()
+
+    def monitor(self, session: Session) -> None:
+        """Show a connection every request from now on."""
+        self.monitors[session] = None
+        self.guarded_by.add("monitor")
+
+    def stop_monitoring(self, session: Session) -> None:
+        """Show a connection no request any more; nothing happens if it was shown none."""
+        self.monitors.pop(session, None)
+        if not self.monitors:
+            self.guarded_by.discard("monitor")
+
     def feed_monitors(self, session: Session, args: list[bytes]) -> None:
         """Show a request to every MONITOR connection."""
-        now_us = self.context.clock.now_us()
+        now_us = self._clock.now_us()
         line = b"+%d.%06d [%d %b] %b\r\n" % (
             now_us // 1_000_000,
             now_us % 1_000_000,
@@ -243,14 +289,14 @@ class Dispatcher:
         )
         for monitor in self.monitors:
             monitor.outbox.append(line)
-            self.context.channels.pending[monitor] = None
+            self._channels.pending[monitor] = None
 
     # -- accounting ---------------------------------------------------------------------------
 
     def failed(self, refusal: CommandError) -> bytes:
         """The error reply, counted."""
         line = error(refusal.text)
-        self.context.stats.count_error(line[1:-2])
+        self._stats.count_error(line[1:-2])
         return line
 
 

@@ -94,7 +94,7 @@ class Regions(Protocol):
         """Compare keys (database and name), or all if none are named, with a region.
 
         CommandError if it cannot be reached. Who waits for the outcome notes it in
-        :attr:`Context.inquiries`.
+        :attr:`Waits.inquiries`.
         """
 
     def repair(self, region: int, place: Place) -> Inquiry:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from anabranch.commands.acl.rules import User
-    from anabranch.commands.execution.slicing import Sliced
+    from anabranch.commands.acl.users import User
     from anabranch.commands.request.spec import Command
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.waiters import Waiter
 
-__all__ = ["Session"]
+__all__ = ["Session", "Sliced"]
+
+
+class Sliced(Protocol):
+    """A request that takes several slices of time and is under way."""
+
+    def resume(self) -> None:
+        """Go on after a pause; nothing happens if it does already."""
+
+    def cancel(self) -> None:
+        """Nobody wants the reply any more."""
 
 
 class Session:

@@ -369,10 +369,10 @@ def import_(ctx: Context, args: list[bytes]) -> bytes:
 def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
     """Consecutive IDs; where several regions write, consecutive ones of this region."""
     if ctx.replica is None:
-        first = max(ctx.now_id, stream.last_id + 1)
+        first = max(ctx.ids.first, stream.last_id + 1)
         return range(first, first + count)
-    if ctx.clock_refusal:
-        raise CommandError(ctx.clock_refusal)
+    if ctx.ids.refusal:
+        raise CommandError(ctx.ids.refusal)
     first = automatic_id(ctx.replica.own, ctx.now_ms, stream.last_id)
     return range(first, first + count * MODULUS, MODULUS)
 

@@ -114,7 +114,7 @@ def _held_back_by(ctx: Context, marks: Iterable[Dot]) -> list[int]:
     effects: dict[int, int] = {}
     for origin, number in marks:
         effects[origin] = max(number, effects.get(origin, 0))
-    regions = ctx.host.regions
+    regions = ctx.server.host.regions
     return regions.holding_back(effects) if effects and regions is not None else []
 
 

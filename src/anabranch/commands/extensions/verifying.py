@@ -74,10 +74,10 @@ def _outcome(ctx: Context, args: list[bytes], begin: Callable[[], _I]) -> _I | N
         if not inquiry.is_done:
             ctx.block([], args, 0, _never, OK)
             assert ctx.session.waiter is not None
-            ctx.inquiries[ctx.session.waiter] = inquiry
+            ctx.waits.inquiries[ctx.session.waiter] = inquiry
             return None
     else:
-        inquiry = ctx.inquiries[ctx.waiter]  # type: ignore[assignment]  # begun by this command
+        inquiry = ctx.waits.inquiries[ctx.waiter]  # type: ignore[assignment]  # begun by this command
         if not inquiry.is_done:
             return None
     if inquiry.problem:

@@ -90,7 +90,7 @@ def dbsize(ctx: Context, args: list[bytes]) -> bytes:
 def randomkey(ctx: Context, args: list[bytes]) -> bytes:
     """Some key of the selected database."""
     while True:
-        key = ctx.db.order.any_key(ctx.host.random_below)
+        key = ctx.db.order.any_key(ctx.server.host.random_below)
         if key is None:
             return null(ctx.resp3)
         if ctx.lookup(key) is not None:  # else it was past its deadline, and is gone now

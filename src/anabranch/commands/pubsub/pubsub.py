@@ -43,7 +43,7 @@ class Kind:
 
     def listeners(self, ctx: Context) -> _Registry:
         """Who listens to which name."""
-        registry: _Registry = getattr(ctx.channels, self.registry)
+        registry: _Registry = getattr(ctx.server.channels, self.registry)
         return registry
 
     def names(self, session: Session) -> set[bytes]:
@@ -80,7 +80,7 @@ def subscriber(kind: Kind) -> CommandFunction:
         own = kind.names(session)
         messages: list[list[object]] = []
         if kind is PATTERNS:
-            ctx.channels.learn(args[1:])  # which refuses one that is too long, and so all
+            ctx.server.channels.learn(args[1:])  # which refuses one that is too long, and so all
         for name in args[1:]:
             own.add(name)
             registry.setdefault(name, {})[session] = None
@@ -101,7 +101,7 @@ def unsubscriber(kind: Kind) -> CommandFunction:
         for name in args[1:] or sorted(own):
             if name in own:
                 own.remove(name)
-                ctx.channels.leave(registry, (name,), session)
+                ctx.server.channels.leave(registry, (name,), session)
             messages.append([kind.leave, name, kind.count(session)])
         return _acknowledged(ctx, messages or [[kind.leave, None, kind.count(session)]])
 
@@ -110,12 +110,12 @@ def unsubscriber(kind: Kind) -> CommandFunction:
 
 def publish(ctx: Context, args: list[bytes]) -> bytes:
     """Send a message to a channel; returns how many received it."""
-    return integer(ctx.channels.publish(args[1], args[2]))
+    return integer(ctx.server.channels.publish(args[1], args[2]))
 
 
 def spublish(ctx: Context, args: list[bytes]) -> bytes:
     """Send a message to a shard channel; returns how many received it."""
-    return integer(ctx.channels.publish_shard(args[1], args[2]))
+    return integer(ctx.server.channels.publish_shard(args[1], args[2]))
 
 
 def active(kind: Kind) -> CommandFunction:
@@ -148,4 +148,4 @@ def numbers(kind: Kind) -> CommandFunction:
 
 def numpat(ctx: Context, args: list[bytes]) -> bytes:
     """PUBSUB NUMPAT: patterns somebody listens to, each counted once."""
-    return integer(len(ctx.channels.patterns))
+    return integer(len(ctx.server.channels.patterns))

@@ -28,7 +28,7 @@ def help_lines(container: Command) -> list[Status]:
 
 
 def _help(ctx: Context, args: list[bytes]) -> bytes:
-    entry = ctx.dispatcher.find(args[:1])
+    entry = ctx.server.dispatcher.find(args[:1])
     assert entry is not None
     return ctx.reply(help_lines(entry.command))
 

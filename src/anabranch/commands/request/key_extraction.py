@@ -8,25 +8,13 @@ or a consumer may be called like the keyword without hiding the keys from an ACL
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from anabranch.commands.request.spec import Command, KeySpec
-from anabranch.commands.stream.read_request import streams_at
+from anabranch.commands.request.stream_keys import streams_at
 
-if TYPE_CHECKING:
-    from anabranch.commands.execution.dispatch import Dispatcher
-
-__all__ = ["command_of", "has_keys", "key_places", "keys_of"]
+__all__ = ["has_keys", "key_places", "keys_of"]
 
 _UNKNOWN_USE = "RW access update"  # what a command does to keys that no specification describes
-
-
-def command_of(dispatcher: Dispatcher, args: list[bytes]) -> Command | None:
-    """The row that a whole request names; None for an unknown name or sub-command."""
-    entry = dispatcher.find(args)
-    if entry is None or (entry.subcommands and len(args) > 1):
-        return None
-    return entry.command
 
 
 def has_keys(command: Command) -> bool:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from anabranch.commands.execution.context import Context
+from typing import Any
 
 __all__ = ["Command", "CommandFunction", "KeySpec"]
 
-CommandFunction = Callable[["Context", list[bytes]], "bytes | None"]
-"""Gets the whole request, name first; gives the reply's bytes.
+CommandFunction = Callable[[Any, list[bytes]], "bytes | None"]
+"""Gets the context (:mod:`anabranch.commands.execution.context`) and the whole request, name first;
+gives the reply's bytes. The context has sessions, and sessions have rows: a row cannot name it.
 
 None means: no reply now (the command blocked, or the client asked for silence).
 """

@@ -76,7 +76,7 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
     if replicas < 0:
         raise CommandError("ERR value is out of range, must be positive")
     timeout_ms = _timeout(args[3])
-    persistence = ctx.host.persistence
+    persistence = ctx.server.host.persistence
     if local and not persistence.is_logging:
         raise CommandError(_NO_AOF)
     mark = int(args[4]) if ctx.waiter is not None else persistence.mark()
@@ -108,7 +108,7 @@ def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
 
 def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
     """How many other regions have applied it, and have it on disk; all have what is nothing."""
-    regions = ctx.host.regions
+    regions = ctx.server.host.regions
     if regions is None:
         return 0, 0
     origin, number = map(int, effect) if effect else (0, 0)
@@ -127,7 +127,7 @@ def _wait(
     deadline_ms = ctx.now_ms + timeout_ms if timeout_ms else 0
     ctx.block([], args, deadline_ms, _never, reply)
     assert ctx.session.waiter is not None
-    ctx.safety_waiters[ctx.session.waiter] = None
+    ctx.waits.safety[ctx.session.waiter] = None
     return None
 
 
@@ -146,8 +146,7 @@ def monitor(ctx: Context, _args: list[bytes]) -> bytes:
     session = ctx.session
     session.monitoring = True
     session.refresh()
-    ctx.dispatcher.monitors[session] = None
-    ctx.dispatcher.guarded_by.add("monitor")
+    ctx.server.dispatcher.monitor(session)
     return OK
 
 
@@ -163,7 +162,7 @@ def shutdown(ctx: Context, args: list[bytes]) -> None:
             raise CommandError(texts.SYNTAX)
         raise CommandError("ERR No shutdown in progress.")
     save = True if b"save" in chosen else False if b"nosave" in chosen else None
-    ctx.host.shutdown(save=save, now=b"now" in chosen, force=b"force" in chosen)
+    ctx.server.host.shutdown(save=save, now=b"now" in chosen, force=b"force" in chosen)
 
 
 # -- replication as Redis does it -------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.commands.acl.selectors import CATEGORIES
 from anabranch.commands.request import texts
-from anabranch.commands.request.key_extraction import command_of, has_keys, keys_of
+from anabranch.commands.request.key_extraction import has_keys, keys_of
 from anabranch.commands.request.spec import Command, KeySpec
 from anabranch.commands.server.syntax_tree import Argument, parse_syntax
 from anabranch.errors import CommandError
@@ -27,14 +27,14 @@ __all__ = ["command", "count", "docs", "getkeys", "getkeysandflags", "info", "li
 
 def _rows(ctx: Context) -> Iterator[Command]:
     """Commands without their sub-commands."""
-    return (each for each in ctx.acl.index.by_name.values() if "|" not in each.full_name)
+    return (each for each in ctx.server.acl.index.by_name.values() if "|" not in each.full_name)
 
 
 def _named(ctx: Context, names: list[bytes]) -> Iterator[Command | None]:
     """The rows of these names, or all commands if none are given."""
     if not names:
         return _rows(ctx)
-    return (ctx.acl.index.by_name.get(name.lower()) for name in names)
+    return (ctx.server.acl.index.by_name.get(name.lower()) for name in names)
 
 
 # -- what clients go by -----------------------------------------------------------------------
@@ -112,7 +112,8 @@ def list_(ctx: Context, args: list[bytes]) -> bytes:
         if len(args) != 5 or args[2].lower() != b"filterby":
             raise CommandError(texts.SYNTAX)
         wanted = _filter(args[3].lower(), args[4])
-    return ctx.reply([row.full_name for row in ctx.acl.index.by_name.values() if wanted(row)])
+    rows = ctx.server.acl.index.by_name.values()
+    return ctx.reply([row.full_name for row in rows if wanted(row)])
 
 
 def _any(_row: Command) -> bool:
@@ -147,7 +148,7 @@ def getkeysandflags(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _keys(ctx: Context, request: list[bytes]) -> list[tuple[bytes, str]]:
-    row = command_of(ctx.dispatcher, request)
+    row = ctx.server.dispatcher.command_of(request)
     if row is None:
         raise CommandError("ERR Invalid command specified")
     if not has_keys(row):

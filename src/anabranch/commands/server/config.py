@@ -33,34 +33,34 @@ _NAMES: list[tuple[bytes, Row]] = [(name.encode(), row) for name, row in NAMES.i
 
 
 def _requirepass(ctx: Context) -> None:
-    ctx.acl.set_default_password(ctx.settings.requirepass)
+    ctx.server.acl.set_default_password(ctx.settings.requirepass)
 
 
 def _acl_defaults(ctx: Context) -> None:
-    ctx.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
+    ctx.server.acl.all_channels = ctx.settings.acl_pubsub_default == "allchannels"
 
 
 def _notify(ctx: Context) -> None:
     # Letters of newer classes (arrays, hash fields) are valid; no stream ever causes such events.
     letters = ctx.settings.notify_keyspace_events.translate(_NO_EVENTS_HERE)
-    ctx.events.flags = event_flags(letters) or 0
+    ctx.server.events.flags = event_flags(letters) or 0
 
 
 _NO_EVENTS_HERE = str.maketrans("", "", "aSTIV")
 
 
 def _slowlog(ctx: Context) -> None:
-    slowlog = ctx.region.slowlog
+    slowlog = ctx.server.slowlog
     slowlog.set_threshold_us(ctx.settings.slowlog_log_slower_than)
     slowlog.max_len = ctx.settings.slowlog_max_len
 
 
 def _latency(ctx: Context) -> None:
-    ctx.region.latency.set_threshold_ms(ctx.settings.latency_monitor_threshold)
+    ctx.server.latency.set_threshold_ms(ctx.settings.latency_monitor_threshold)
 
 
 def _memory(ctx: Context) -> None:
-    guards = ctx.dispatcher.guarded_by
+    guards = ctx.server.dispatcher.guarded_by
     if ctx.settings.maxmemory:
         guards.add("maxmemory")
     else:
@@ -83,7 +83,7 @@ def apply(ctx: Context, name: str) -> None:
     effect = _EFFECTS.get(name)
     if effect is not None:
         effect(ctx)
-    ctx.host.apply_setting(name)
+    ctx.server.host.apply_setting(name)
 
 
 def apply_all(ctx: Context) -> None:
@@ -157,7 +157,7 @@ def _may_change_protected(ctx: Context) -> bool:
 def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
     """CONFIG RESETSTAT."""
     ctx.stats.reset()
-    for entry in ctx.dispatcher.all_entries():
+    for entry in ctx.server.dispatcher.all_entries():
         entry.reset()
     return OK
 
@@ -165,7 +165,7 @@ def config_resetstat(ctx: Context, args: list[bytes]) -> bytes:
 def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
     """CONFIG REWRITE: the settings of now into the file of the start."""
     try:
-        ctx.host.rewrite_config([] if ctx.settings.aclfile else _user_lines(ctx))
+        ctx.server.host.rewrite_config([] if ctx.settings.aclfile else _user_lines(ctx))
     except ConfigError as problem:
         raise CommandError(f"ERR {problem}") from None
     return OK
@@ -174,4 +174,4 @@ def config_rewrite(ctx: Context, args: list[bytes]) -> bytes:
 def _user_lines(ctx: Context) -> list[list[bytes]]:
     """Users as the file needs them; not the default user while ``requirepass`` says it all."""
     implied = AclRegistry(ctx.settings.requirepass, ()).lines()
-    return [line.split(b" ") for line in ctx.acl.lines() if line not in implied]
+    return [line.split(b" ") for line in ctx.server.acl.lines() if line not in implied]

@@ -61,12 +61,12 @@ def _sleep(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError("ERR value is not a valid float") from None
     if not isfinite(seconds) or seconds > _SLEEP_MAX_S:
         raise CommandError("ERR value is out of range")
-    ctx.host.sleep(max(seconds, 0.0))
+    ctx.server.host.sleep(max(seconds, 0.0))
     return OK
 
 
 def _set_active_expire(ctx: Context, args: list[bytes]) -> bytes:
-    ctx.region.active_expire = integer(args[2]) != 0
+    ctx.server.active_expire = integer(args[2]) != 0
     return OK
 
 
@@ -124,13 +124,13 @@ def _reload(ctx: Context, args: list[bytes]) -> bytes:
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError(texts.SYNTAX)
     _not_in_exec(ctx, "RELOAD")
-    ctx.host.persistence.reload(save=b"nosave" not in options)
+    ctx.server.host.persistence.reload(save=b"nosave" not in options)
     return OK
 
 
 def _loadaof(ctx: Context, _args: list[bytes]) -> bytes:
     _not_in_exec(ctx, "LOADAOF")
-    persistence = ctx.host.persistence
+    persistence = ctx.server.host.persistence
     persistence.reload(save=not persistence.is_logging)
     return OK
 
@@ -163,7 +163,7 @@ def _populate(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _log(ctx: Context, args: list[bytes]) -> bytes:
-    ctx.host.log("warning", "debug.log", message=args[2].decode("utf-8", "backslashreplace"))
+    ctx.server.host.log("warning", "debug.log", message=args[2].decode("utf-8", "backslashreplace"))
     return OK
 
 

@@ -37,10 +37,10 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
             names |= group
     if "replication" in names:
         names.add("active-active")
-    facts = cast("_Facts", ctx.host.process_info())
+    facts = cast("_Facts", ctx.server.host.process_info())
     sections = []
     for name, section in _SECTIONS.items():
-        if name in names and (name not in _OF_REGIONS or ctx.host.regions is not None):
+        if name in names and (name not in _OF_REGIONS or ctx.server.host.regions is not None):
             lines = "".join([f"{key}:{value}\r\n" for key, value in section(ctx, facts)])
             sections.append(f"# {_TITLES.get(name) or name.capitalize()}\r\n{lines}")
     return ctx.reply(Verbatim("\r\n".join(sections)))
@@ -94,7 +94,7 @@ def _run_id(facts: _Facts) -> str:
 
 
 def _clients(ctx: Context, _facts: _Facts) -> _Lines:
-    sessions = ctx.sessions.values()
+    sessions = ctx.server.sessions.values()
     waiters = ctx.keyspace.waiters
     blocking_keys, on_nokey = waiters.blocking_keys()
     watched = sum(len(database.watchers) for database in ctx.keyspace.databases)
@@ -121,7 +121,7 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
 def _memory(ctx: Context, facts: _Facts) -> _Lines:
     """What data and buffers hold, as ``maxmemory`` counts it; and how large the process is."""
     ctx.count_memory()
-    used = ctx.dispatcher.used_memory()
+    used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
     peak = max(ctx.stats.used_memory_peak, used)
@@ -180,15 +180,15 @@ def _persistence(ctx: Context, _facts: _Facts) -> _Lines:
         ("current_save_keys_processed", 0),
         ("current_save_keys_total", 0),
         ("rdb_changes_since_last_save", ctx.changes),
-        *ctx.host.persistence.facts().items(),
+        *ctx.server.host.persistence.facts().items(),
         ("module_fork_in_progress", 0),
     ]
 
 
 def _stats(ctx: Context, _facts: _Facts) -> _Lines:
     stats = ctx.stats
-    ctx.region.sample_rates(ctx.now_ms)
-    rates = ctx.region.rates.per_second()
+    ctx.server.rates.sample(ctx.now_ms, ctx.stats)
+    rates = ctx.server.rates.per_second()
     return [
         ("total_connections_received", stats.connections_received),
         ("total_commands_processed", stats.commands_processed),
@@ -213,9 +213,9 @@ def _stats(ctx: Context, _facts: _Facts) -> _Lines:
         ("evicted_clients", 0),
         ("keyspace_hits", stats.keyspace_hits),
         ("keyspace_misses", stats.keyspace_misses),
-        ("pubsub_channels", len(ctx.channels.channels)),
-        ("pubsub_patterns", len(ctx.channels.patterns)),
-        ("pubsubshard_channels", len(ctx.channels.shards)),
+        ("pubsub_channels", len(ctx.server.channels.channels)),
+        ("pubsub_patterns", len(ctx.server.channels.patterns)),
+        ("pubsubshard_channels", len(ctx.server.channels.shards)),
         ("latest_fork_usec", 0),
         ("total_forks", 0),
         ("migrate_cached_sockets", 0),
@@ -252,7 +252,7 @@ def _replication(ctx: Context, facts: _Facts) -> _Lines:
 
 def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
     """This region, then each of the others in a line of its own, as Redis shows its replicas."""
-    regions, replica = ctx.host.regions, ctx.replica
+    regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
     assert replica is not None
     facts = regions.facts()
@@ -307,7 +307,7 @@ def _vector(vector: Mapping[int, int]) -> str:
 
 def _crdt(ctx: Context, process: _Facts) -> _Lines:
     """The same by the names that Redis Enterprise gives what is comparable."""
-    regions, replica = ctx.host.regions, ctx.replica
+    regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
     assert replica is not None
     facts = regions.facts()
@@ -345,7 +345,7 @@ def _nothing(_ctx: Context, _facts: _Facts) -> _Lines:
 
 def _commandstats(ctx: Context, _facts: _Facts) -> _Lines:
     lines: _Lines = []
-    for entry in ctx.dispatcher.all_entries():
+    for entry in ctx.server.dispatcher.all_entries():
         calls = entry.calls
         if calls or entry.rejected or entry.failed:
             usec = entry.total_ns // 1000
@@ -367,7 +367,7 @@ def _latencystats(ctx: Context, _facts: _Facts) -> _Lines:
     if not ctx.settings.latency_tracking:
         return lines
     percentiles = [float(word) for word in ctx.settings.latency_tracking_info_percentiles.split()]
-    for entry in ctx.dispatcher.all_entries():
+    for entry in ctx.server.dispatcher.all_entries():
         if entry.calls:
             figures = [
                 f"p{percentile:g}={percentile_usec(entry.histogram, percentile):.3f}"
@@ -383,7 +383,7 @@ def _cluster(_ctx: Context, _facts: _Facts) -> _Lines:
 
 def _keyspace(ctx: Context, _facts: _Facts) -> _Lines:
     lines: _Lines = []
-    withheld = ctx.dispatcher.withheld
+    withheld = ctx.server.dispatcher.withheld
     for database in ctx.keyspace.databases:
         keys, expires = len(database.values), len(database.deadlines)
         is_shown = keys > 0

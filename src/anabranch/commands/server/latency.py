@@ -29,7 +29,7 @@ _GRAPH_ROWS = 4
 def latest(ctx: Context, _args: list[bytes]) -> bytes:
     """LATENCY LATEST."""
     rows = []
-    for name, event in ctx.region.latency.events.items():
+    for name, event in ctx.server.latency.events.items():
         unix_seconds, ms = event.samples[-1]
         rows.append([name, unix_seconds, ms, event.max_ms])
     return ctx.reply(rows)
@@ -37,7 +37,7 @@ def latest(ctx: Context, _args: list[bytes]) -> bytes:
 
 def history(ctx: Context, args: list[bytes]) -> bytes:
     """LATENCY HISTORY event."""
-    event = ctx.region.latency.events.get(args[2].decode("latin-1"))
+    event = ctx.server.latency.events.get(args[2].decode("latin-1"))
     if event is None:
         return EMPTY_ARRAY
     return ctx.reply([list(sample) for sample in event.samples])
@@ -45,7 +45,7 @@ def history(ctx: Context, args: list[bytes]) -> bytes:
 
 def reset(ctx: Context, args: list[bytes]) -> bytes:
     """LATENCY RESET [event ...]."""
-    return integer(ctx.region.latency.reset([name.decode("latin-1") for name in args[2:]]))
+    return integer(ctx.server.latency.reset([name.decode("latin-1") for name in args[2:]]))
 
 
 def histogram(ctx: Context, args: list[bytes]) -> bytes:
@@ -61,9 +61,9 @@ def histogram(ctx: Context, args: list[bytes]) -> bytes:
 
 def _chosen(ctx: Context, names: list[bytes]) -> Iterable[Entry]:
     if not names:
-        yield from ctx.dispatcher.all_entries()
+        yield from ctx.server.dispatcher.all_entries()
     for name in names:
-        entry = ctx.dispatcher.find(name.split(b"|", 1))
+        entry = ctx.server.dispatcher.find(name.split(b"|", 1))
         if entry is not None and entry.command.full_name.encode() == name.lower():
             yield entry
             yield from entry.subcommands.values()
@@ -72,7 +72,7 @@ def _chosen(ctx: Context, names: list[bytes]) -> Iterable[Entry]:
 def graph(ctx: Context, args: list[bytes]) -> bytes:
     """LATENCY GRAPH event: the samples as a small drawing."""
     name = args[2].decode("latin-1")
-    event = ctx.region.latency.events.get(name)
+    event = ctx.server.latency.events.get(name)
     if event is None:
         raise CommandError(b"ERR No samples available for event '%b'" % args[2])
     return ctx.reply(Verbatim(_drawing(name, event, ctx.now_ms // 1000)))
@@ -110,7 +110,7 @@ def _age(seconds: int) -> str:
 
 def doctor(ctx: Context, _args: list[bytes]) -> bytes:
     """LATENCY DOCTOR: the same figures as sentences."""
-    monitor = ctx.region.latency
+    monitor = ctx.server.latency
     if not monitor.enabled and not monitor.events:
         text = (
             "Latency monitoring is off. Switch it on with CONFIG SET latency-monitor-threshold "

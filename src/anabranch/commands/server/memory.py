@@ -85,9 +85,9 @@ def stats(ctx: Context, _args: list[bytes]) -> bytes:
 
 
 def _sizes(ctx: Context) -> dict[str, int]:
-    facts = ctx.host.process_info()
+    facts = ctx.server.host.process_info()
     ctx.count_memory()
-    used = ctx.dispatcher.used_memory()
+    used = ctx.server.dispatcher.used_memory()
     resident = _size(facts.get("rss_bytes"))
     return {
         "used": used,
@@ -130,7 +130,7 @@ def doctor(ctx: Context, _args: list[bytes]) -> bytes:
 
 def purge(ctx: Context, _args: list[bytes]) -> bytes:
     """MEMORY PURGE: now rather than when the server rests."""
-    ctx.host.give_back_memory()
+    ctx.server.host.give_back_memory()
     return OK
 
 

@@ -21,7 +21,7 @@ __all__ = ["bgrewriteaof", "bgsave", "lastsave", "save"]
 
 def save(ctx: Context, _args: list[bytes]) -> bytes:
     """SAVE: everybody waits."""
-    ctx.host.persistence.save()
+    ctx.server.host.persistence.save()
     return OK
 
 
@@ -30,17 +30,17 @@ def bgsave(ctx: Context, args: list[bytes]) -> bytes:
     schedule = len(args) == 2 and args[1].lower() == b"schedule"
     if len(args) > 1 and not schedule:
         raise CommandError(texts.SYNTAX)
-    started = ctx.host.persistence.begin_save(schedule=schedule)
+    started = ctx.server.host.persistence.begin_save(schedule=schedule)
     return ctx.reply(Status(f"Background saving {'started' if started else 'scheduled'}"))
 
 
 def bgrewriteaof(ctx: Context, _args: list[bytes]) -> bytes:
     """BGREWRITEAOF."""
-    started = ctx.host.persistence.begin_save(rewrite=True)
+    started = ctx.server.host.persistence.begin_save(rewrite=True)
     how = "started" if started else "scheduled"
     return ctx.reply(Status(f"Background append only file rewriting {how}"))
 
 
 def lastsave(ctx: Context, _args: list[bytes]) -> bytes:
     """LASTSAVE: when the newest snapshot was taken, or the server was started, in Unix time."""
-    return integer(cast(int, ctx.host.persistence.facts()["rdb_last_save_time"]))
+    return integer(cast(int, ctx.server.host.persistence.facts()["rdb_last_save_time"]))

@@ -25,17 +25,17 @@ def get(ctx: Context, args: list[bytes]) -> bytes:
     count = integer_or_none(args[2]) if len(args) == 3 else _COUNT_DEFAULT
     if count is None or count < -1:
         raise CommandError("ERR count should be greater than or equal to -1")
-    entries = ctx.region.slowlog.entries
+    entries = ctx.server.slowlog.entries
     shown = islice(entries, len(entries) if count == -1 else min(count, len(entries)))
     return ctx.reply([list(entry) for entry in shown])
 
 
 def length(ctx: Context, _args: list[bytes]) -> bytes:
     """SLOWLOG LEN."""
-    return integer(len(ctx.region.slowlog.entries))
+    return integer(len(ctx.server.slowlog.entries))
 
 
 def reset(ctx: Context, _args: list[bytes]) -> bytes:
     """SLOWLOG RESET."""
-    ctx.region.slowlog.reset()
+    ctx.server.slowlog.reset()
     return OK

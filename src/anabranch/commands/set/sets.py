@@ -112,7 +112,7 @@ def _drawn(ctx: Context, members: set[bytes], count: int) -> list[bytes]:
     """So many different members by chance."""
     left = sorted(members)
     for at in range(min(count, len(left))):
-        other = at + ctx.host.random_below(len(left) - at)
+        other = at + ctx.server.host.random_below(len(left) - at)
         left[at], left[other] = left[other], left[at]
     return left[:count]
 
@@ -149,7 +149,7 @@ def srandmember(ctx: Context, args: list[bytes]) -> bytes:
     if -count > _REPEATED_MAX:
         raise CommandError("ERR value is out of range")
     members = sorted(value.members)
-    return ctx.reply([members[ctx.host.random_below(len(members))] for _ in range(-count)])
+    return ctx.reply([members[ctx.server.host.random_below(len(members))] for _ in range(-count)])
 
 
 _REPEATED_MAX = 1_000_000

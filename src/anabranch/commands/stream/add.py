@@ -153,8 +153,8 @@ def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
     replica = ctx.replica
     assert replica is not None
     if options.given_id is None and options.ms is None:
-        if ctx.clock_refusal:
-            raise CommandError(ctx.clock_refusal)
+        if ctx.ids.refusal:
+            raise CommandError(ctx.ids.refusal)
         return automatic_id(replica.own, ctx.now_ms, last)
     if options.given_id is not None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
         return _next_id(options, last, ctx.now_ms)
@@ -209,6 +209,9 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     """
     key = args[1]
     now_ms = ctx.now_ms
+    ids = ctx.ids
+    effects = ctx.effects
+    replica = effects.replica
     database = ctx.db
     stream = database.values.get(key)
     options = None
@@ -219,11 +222,11 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if database.deadlines or type(stream) is not Stream:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
-        entry_id = ctx.now_id
-        if ctx.replica is not None:
-            if ctx.clock_refusal:
-                raise CommandError(ctx.clock_refusal)
-            entry_id = automatic_id(ctx.replica.own, now_ms, last)
+        entry_id = ids.first
+        if replica is not None:
+            if ids.refusal:
+                raise CommandError(ids.refusal)
+            entry_id = automatic_id(replica.own, now_ms, last)
         elif entry_id <= last:
             entry_id = last + 1
             if last == MAX_ID:
@@ -241,11 +244,11 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             if answer is not None:
                 return answer
         last = 0 if stream is None else stream.last_id
-        if ctx.replica is None:
+        if replica is None:
             entry_id = _next_id(options, last, now_ms)
         else:
             entry_id = _next_regional_id(ctx, options, last)
-    seq = entry_id - ctx.now_id
+    seq = entry_id - ids.first
     if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
         ms = now_ms
         end = _SEQUENCE[seq]
@@ -254,12 +257,12 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         seq = entry_id & MAX_SEQ
         end = b"%d\r\n" % seq
         ctx.stats.ids_ahead_ms = max(ctx.stats.ids_ahead_ms, ms - now_ms)
-    if ms != ctx.id_heads_ms:
-        ctx.id_heads_ms = ms
-        ctx.id_heads = [None] * _SEQUENCE_TEXT_MAX
-    head = ctx.id_heads[len(end)]
+    if ms != ids.heads_ms:
+        ids.heads_ms = ms
+        ids.heads = [None] * _SEQUENCE_TEXT_MAX
+    head = ids.heads[len(end)]
     if head is None:
-        head = ctx.id_heads[len(end)] = _id_head(ms, len(end) - 2)
+        head = ids.heads[len(end)] = _id_head(ms, len(end) - 2)
     reply = head + end
     count = len(words) - 3
     try:
@@ -292,10 +295,9 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
         or tail.weight + weight >= settings.stream_node_max_bytes > 0
     )
-    effects = ctx.effects
     if effects.before is not None or effects.publisher.flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
-    elif ctx.replica is not None:
+    elif replica is not None:
         _add_regional(
             ctx, stream, kinds.Add(database.index, key, entry_id, fragment, weight, opens)
         )
@@ -316,7 +318,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 
 def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     """What emitting comes to where several regions write, without looking the stream up again."""
-    replica = ctx.replica
+    replica = ctx.effects.replica
     assert replica is not None
     replica.begin_own()
     own, number = replica.own, replica.number

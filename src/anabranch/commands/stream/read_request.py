@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.commands.request.stream_keys import OPTION_WIDTH
 from anabranch.errors import CommandError
 from anabranch.resp.encode import array_header, bulk, map_header
 from anabranch.stream.block import Block
@@ -54,30 +55,6 @@ class ReadRequest:
         return now_ms + self.block_ms if self.block_ms else 0
 
 
-def streams_at(args: Sequence[bytes]) -> int:
-    """Index of the first key, by the options' grammar; 0 when there is no STREAMS.
-
-    A group or a consumer may be called STREAMS, so options are stepped over, not searched.
-    """
-    index = 1
-    while index < len(args):
-        word = args[index].upper()
-        if word == b"STREAMS":
-            return index + 1 if index + 1 < len(args) else 0
-        index += _OPTION_WIDTH.get(word, 1)
-    return 0
-
-
-_OPTION_WIDTH = {
-    b"COUNT": 2,
-    b"MAXCOUNT": 2,
-    b"MAXSIZE": 2,
-    b"BLOCK": 2,
-    b"CLAIM": 2,
-    b"GROUP": 3,
-}
-
-
 def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequest:
     """Read every option and the two lists behind STREAMS."""
     request = ReadRequest()
@@ -93,7 +70,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             request.count = count if count > 0 else -1
             index += 2
             continue
-        if index + _OPTION_WIDTH.get(word, 1) > size:
+        if index + OPTION_WIDTH.get(word, 1) > size:
             raise CommandError(texts.SYNTAX)
         if word == b"BLOCK":
             request.block_ms = timeout_argument(args[index + 1], now_ms)
@@ -107,7 +84,7 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             request.is_limited = True
         else:
             raise CommandError(texts.SYNTAX)
-        index += _OPTION_WIDTH.get(word, 1)
+        index += OPTION_WIDTH.get(word, 1)
     if not request.keys:
         raise CommandError(texts.SYNTAX)
     if grouped and request.group is None:

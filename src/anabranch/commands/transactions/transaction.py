@@ -9,25 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.commands.execution.queueing import end_transaction, forget_watches
 from anabranch.commands.request.spec import Command
 from anabranch.errors import CommandError
-from anabranch.resp.encode import OK, QUEUED, array_header, null_array
-from anabranch.resp.limits import ARGUMENT_BYTES, REQUEST_BYTES
+from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.session import Session
 
-__all__ = [
-    "discard",
-    "end_transaction",
-    "execute",
-    "forget_watches",
-    "multi",
-    "queue",
-    "unwatch",
-    "watch",
-]
+__all__ = ["discard", "execute", "multi", "unwatch", "watch"]
 
 _Queue = list[tuple[Command, list[bytes]]]
 
@@ -35,27 +26,6 @@ _OUT_OF_MEMORY = (
     "EXECABORT Transaction discarded because of: "
     "OOM command not allowed when used memory > 'maxmemory'."
 )
-
-
-def forget_watches(ctx: Context, session: Session) -> None:
-    """Watch no key any more, and forget what has happened to those watched so far."""
-    for index, key in session.watched:
-        watchers = ctx.keyspace.databases[index].watchers
-        watching = watchers[key]
-        watching.discard(session)
-        if not watching:
-            del watchers[key]
-    session.watched.clear()
-    session.watch_broken = False
-
-
-def end_transaction(ctx: Context, session: Session) -> None:
-    """Leave MULTI with all that belongs to it."""
-    session.transaction = None
-    session.transaction_bytes = 0
-    session.transaction_error = None
-    forget_watches(ctx, session)
-    session.refresh()
 
 
 def multi(ctx: Context, args: list[bytes]) -> bytes:
@@ -68,23 +38,11 @@ def multi(ctx: Context, args: list[bytes]) -> bytes:
     return OK
 
 
-def queue(session: Session, command: Command, args: list[bytes]) -> bytes:
-    """Keep a request for EXEC, unless it is certain by now that EXEC will run nothing."""
-    requests = session.transaction
-    assert requests is not None
-    if session.transaction_error is None and not session.watch_broken:
-        requests.append((command, args))
-        session.transaction_bytes += REQUEST_BYTES + sum(
-            [ARGUMENT_BYTES + len(arg) for arg in args]
-        )
-    return QUEUED
-
-
 def discard(ctx: Context, args: list[bytes]) -> bytes:
     """Drop the queue."""
     if ctx.session.transaction is None:
         raise CommandError("ERR DISCARD without MULTI")
-    end_transaction(ctx, ctx.session)
+    end_transaction(ctx.keyspace, ctx.session)
     return OK
 
 
@@ -104,7 +62,7 @@ def watch(ctx: Context, args: list[bytes]) -> bytes:
 
 def unwatch(ctx: Context, args: list[bytes]) -> bytes:
     """Watch no key any more."""
-    forget_watches(ctx, ctx.session)
+    forget_watches(ctx.keyspace, ctx.session)
     return OK
 
 
@@ -118,7 +76,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
         ctx.lookup_in(ctx.keyspace.databases[index], key)  # what is due now is a change
     broken = session.watch_broken
     spoilt = session.transaction_error
-    end_transaction(ctx, session)
+    end_transaction(ctx.keyspace, session)
     if spoilt is not None:
         raise CommandError(f"EXECABORT Transaction discarded because of {spoilt}")
     if _exceeds_memory(ctx, requests):
@@ -136,7 +94,7 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
-    dispatcher = ctx.dispatcher
+    dispatcher = ctx.server.dispatcher
     return (
         "maxmemory" in dispatcher.guarded_by
         and any(command.is_denyoom for command, _ in queue)
@@ -147,8 +105,8 @@ def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
 def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) -> bytes:
     """One queued command, accounted for like any other; errors become replies."""
     ctx.enter(session, ctx.now_ms)
-    dispatcher = ctx.dispatcher
-    region = ctx.region
+    dispatcher = ctx.server.dispatcher
+    runner = ctx.server.runner
     entry = dispatcher.find(args)
     assert entry is not None
     assert entry.function is not None
@@ -157,7 +115,7 @@ def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) ->
     try:
         user = session.user
         if user is not None and not user.is_unrestricted and not command.is_noauth:
-            ctx.acl.check(ctx, session, command, args)
+            ctx.server.acl.check(ctx, command, args)
         if dispatcher.withheld is not None:
             dispatcher.withheld.check(session, command, args)
         reply = entry.function(ctx, args)
@@ -165,11 +123,11 @@ def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) ->
         entry.failed += 1
         reply = dispatcher.failed(refusal)
     except Exception as mistake:
-        reply = region.mistake(entry, args, mistake)
+        reply = runner.mistake(entry, args, mistake)
     spent = ctx.clock.ticks_ns() - started
     entry.total_ns += spent
     entry.histogram[spent.bit_length()] += 1
-    region.slow(session, entry, args, spent)
+    runner.slow(session, entry, args, spent)
     if dispatcher.monitors and not command.skips_monitor:
         dispatcher.feed_monitors(session, args)
     assert session.waiter is None, "a command blocked inside a transaction"

@@ -20,7 +20,8 @@ from anabranch.errors import CommandError
 if TYPE_CHECKING:
     from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.execution.session import Session
-    from anabranch.region.region import Region
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
     from anabranch.scheduling import Steps
 
 __all__ = ["Sliced"]
@@ -29,14 +30,20 @@ __all__ = ["Sliced"]
 class Sliced:
     """One request that is under way, and how far it has come."""
 
-    __slots__ = ("_args", "_entry", "_region", "_session", "_spent_ns", "_steps")
+    __slots__ = ("_args", "_entry", "_region", "_session", "_spent_ns", "_steps", "_waking")
 
     def __init__(
-        self, region: Region, session: Session, args: list[bytes], steps: Steps[list[bytes]]
+        self,
+        region: RegionState,
+        waking: Waking,
+        session: Session,
+        args: list[bytes],
+        steps: Steps[list[bytes]],
     ) -> None:
         entry = region.dispatcher.find(args)
         assert entry is not None
         self._region = region
+        self._waking = waking
         self._session = session
         self._entry: Entry = entry
         self._args = args
@@ -86,7 +93,7 @@ class Sliced:
         began_ns = region.clock.ticks_ns()
         try:
             # Rules may have changed since it began, as they may for commands that block.
-            dispatcher.admit(session, self._entry.command, self._args)
+            dispatcher.admit(region.context, self._entry.command, self._args)
             parts = self._go_on()
         except CommandError as refusal:
             self._entry.failed += 1
@@ -111,8 +118,8 @@ class Sliced:
         session.commands += 1
         region.stats.commands_processed += 1
         region.channels.pending[session] = None
-        if region.keyspace.ready and not region.waking.is_under_way:
-            region.waking.serve()
+        if region.keyspace.ready and not self._waking.is_under_way:
+            self._waking.serve()
 
     def resume(self) -> None:
         """Go on after a pause; nothing happens if it does already."""

@@ -1,0 +1,69 @@
+"""What a server has beside its data: for the commands that administrate it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.rules import AclRegistry
+    from anabranch.commands.execution.dispatch import Dispatcher, Entry
+    from anabranch.commands.execution.host import Host
+    from anabranch.commands.execution.session import Session
+    from anabranch.commands.pubsub.channels import Channels
+    from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
+    from anabranch.keyspace.waiters import Waiter
+    from anabranch.metrics.latency import LatencyMonitor
+    from anabranch.metrics.rates import Rates
+    from anabranch.metrics.slowlog import SlowLog
+    from anabranch.scheduling import Steps
+
+__all__ = ["Blocked", "Runner", "Services"]
+
+
+class Blocked(Protocol):
+    """The commands that wait."""
+
+    def time_out(self, waiter: Waiter) -> None:
+        """End a wait as if its time was over."""
+
+    def release(self, waiter: Waiter, reply: bytes) -> None:
+        """End a wait with a reply."""
+
+
+class Runner(Protocol):
+    """Who runs requests."""
+
+    def begin_slices(
+        self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
+    ) -> list[bytes] | None:
+        """Do what fits into the slice that the connection has; the reply, or None if more is left.
+
+        What is left is done later, and answered then. Raises what the command raises.
+        """
+
+    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+        """Log that a command failed by a mistake of this program; returns the error reply."""
+
+    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
+        """Put a request into the slow log and the latency monitor if it took long."""
+
+
+@dataclass(slots=True)
+class Services:
+    """All of them."""
+
+    host: Host
+    acl: AclRegistry
+    dispatcher: Dispatcher
+    channels: Channels
+    events: KeyspaceEvents
+    sessions: dict[int, Session]
+    """Every connection by its client ID."""
+    slowlog: SlowLog
+    latency: LatencyMonitor
+    rates: Rates
+    blocked: Blocked
+    runner: Runner
+    active_expire: bool = True
+    """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

@@ -1,0 +1,117 @@
+"""What a region consists of: data, users, connections, figures, and the way to change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.commands.acl.rules import AclRegistry
+from anabranch.commands.execution.dispatch import Dispatcher
+from anabranch.commands.execution.redaction import hidden, redacted
+from anabranch.commands.execution.session import Session
+from anabranch.commands.pubsub.channels import Channels
+from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
+from anabranch.effects.applier import Applier
+from anabranch.errors import CommandError
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.metrics.latency import LatencyMonitor
+from anabranch.metrics.rates import Rates
+from anabranch.metrics.slowlog import SlowLog
+from anabranch.metrics.stats import Stats
+from anabranch.scheduling import Scheduler
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.dispatch import Entry
+    from anabranch.commands.execution.host import Clock, Host
+    from anabranch.commands.execution.services import Services
+    from anabranch.commands.request.spec import Command
+    from anabranch.config.settings import Settings
+
+__all__ = ["RegionState"]
+
+
+class RegionState:
+    """The parts of a region; :class:`anabranch.region.region.Region` makes them act together."""
+
+    services: Services
+    context: Context
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        host: Host,
+        commands: Sequence[Command],
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.host = host
+        self.keyspace = Keyspace(settings.databases)
+        if settings.region_id:
+            self.keyspace.replica = Replica(
+                origin_of(settings.region_id, 0),
+                lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
+            )
+        self.replica = self.keyspace.replica
+        self.stats = Stats()
+        self.stats.started_ms = clock.now_us() // 1000
+        self.acl = AclRegistry(settings.requirepass, commands)
+        self.channels = Channels()
+        self.sessions: dict[int, Session] = {}
+        self.scheduler = Scheduler(clock.ticks_ns)
+        self.dispatcher = Dispatcher(
+            commands,
+            acl=self.acl,
+            channels=self.channels,
+            clock=clock,
+            keyspace=self.keyspace,
+            settings=settings,
+            stats=self.stats,
+        )
+        self.dispatcher.used_memory = lambda: self.keyspace.account.used_bytes
+        self.slowlog = SlowLog()
+        self.latency = LatencyMonitor()
+        self.rates = Rates()
+        self.nobody = Session(0, None, "", "")
+        self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
+        self.effects = Applier(self.keyspace, settings, self.stats, self.events, self.nobody)
+
+    # -- accounting for requests --------------------------------------------------------------
+
+    def say(self, session: Session, entry: Entry | None, *parts: bytes) -> None:
+        """Reply to a connection that may have asked for silence.
+
+        CLIENT REPLY SKIP silences itself and the one request after it.
+        """
+        if session.reply_skip:
+            if entry is None or entry.command.full_name != "client|reply":
+                session.reply_skip = False
+                session.refresh()
+        elif session.reply_mode == "on":
+            session.outbox += parts
+
+    def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
+        """A command failed by our own fault: the operator's log has it, the client lives on."""
+        name = entry.command.full_name if entry is not None else "?"
+        self.host.log(
+            "error", "command.internal_error", command=name, error=repr(mistake), exc=mistake
+        )
+        if entry is not None:
+            entry.failed += 1
+        return self.dispatcher.failed(CommandError("ERR internal error"))
+
+    def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
+        """Put a slow request into the slow log, unless it is not for it."""
+        command = entry.command
+        now_s = self.context.now_ms // 1000
+        if spent_ns >= self.latency.threshold_ns:
+            event = "fast-command" if "fast" in command.flags else "command"
+            self.latency.add(event, now_s, spent_ns // 1_000_000)
+        if spent_ns >= self.slowlog.threshold_ns and not command.skips_slowlog:
+            if self.settings.hide_user_data_from_log:
+                shown = hidden(command, args)
+            else:
+                shown = redacted(args)
+            self.slowlog.add(now_s, spent_ns // 1000, shown, session.address, session.name)
