@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from anabranch.effects import kinds
 from anabranch.spark.jobs.audit import TooLarge, audit
 from anabranch.spark.options import OptionError, ReadOptions
-from anabranch.spark.presence import ITSELF, has_lasted
 from anabranch.spark.replicas import ReplicaError, Replicas
-from anabranch.spark.standings import standings
+from anabranch.spark.standings import ITSELF, has_lasted, standings
 from tests.spark.reading import fill, fill_at, talking, url
 from tests.spark.test_regions import part
 from tests.support.diverging import rewrite_log

@@ -127,7 +127,6 @@ def test_the_choice_of_java(monkeypatch, tmp_path):
         found = java.find_java()
         assert (found.program, found.version, found.source) == (new, 25, "PATH")
         assert found.release == "25.0.2"
-        assert found.has_vector
     monkeypatch.setenv("JAVA_HOME", str(new.parents[1]))
     assert java.find_java().source == "JAVA_HOME"
     monkeypatch.delenv("JAVA_HOME")
@@ -141,7 +140,7 @@ def test_the_choice_of_java(monkeypatch, tmp_path):
 def test_the_wrapper_leaves_out_what_java_would_stumble_over(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     echo = program(tmp_path / "real one" / "java", 'for word do echo "<$word>"; done')
-    home = java.java_home(java.Java(echo, 25, "25.0.2", "PATH", has_vector=False))
+    home = java.java_home(java.Java(echo, 25, "25.0.2", "PATH"))
     words = ["-a b", "--add-modules=jdk.incubator.vector", "-cp", "x y", ""]
     said = subprocess.run(
         [home / "bin" / "java", *words], capture_output=True, text=True, check=True

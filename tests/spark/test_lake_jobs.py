@@ -103,11 +103,11 @@ def test_what_was_archived_merged_and_verified_is_the_same_elsewhere(
 def test_merging_beside_a_running_archive_and_readers(
     spark: SparkSession, ours: AnabranchServer, tmp_path: Path
 ) -> None:
+    from anabranch.spark.file_sinks import LakeSink
     from anabranch.spark.jobs.compact import compact
     from anabranch.spark.jobs.replay import table_of
     from anabranch.spark.jobs.verify import verify
     from anabranch.spark.lake import Lake
-    from anabranch.spark.lake_sink import LakeSink
 
     fill(ours, "s", 500)
     spark.dataSource.register(LakeSink)

@@ -15,7 +15,6 @@ from anabranch.spark.adding import (
     Adder,
     ByColumn,
     ByContent,
-    ById,
     ByPosition,
     Unmarked,
 )
@@ -351,8 +350,8 @@ def test_without_marks_a_repetition_is_there_twice(client: Client) -> None:
 
 def test_ids_are_kept_and_a_repetition_is_accepted(client: Client) -> None:
     rows = rows_of(names(0, 30), id=[f"{each + 1}-7" for each in range(30)])
-    add(client, ById(()), rows.slice(0, 20))
-    again = add(client, ById(()), rows)
+    add(client, Unmarked((), keep_ids=True), rows.slice(0, 20))
+    again = add(client, Unmarked((), keep_ids=True), rows)
     assert (again.known, again.appended) == (20, 10)
     assert [each.decode() for each, _ in client.command("XRANGE", "s", "-", "+")] == [
         f"{each + 1}-7" for each in range(30)
@@ -363,20 +362,20 @@ def test_rows_that_are_there_are_looked_at_by_the_page(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(names(0, 3_000), id=[f"{each + 1}-0" for each in range(3_000)])
-    add(client, ById(()), rows)
+    add(client, Unmarked((), keep_ids=True), rows)
     asked: list[object] = []
     command = client.command
     monkeypatch.setattr(client, "command", lambda *a, **k: asked.append(a) or command(*a, **k))
-    again = add(client, ById(()), rows)
+    again = add(client, Unmarked((), keep_ids=True), rows)
     assert (again.known, again.appended, len(asked)) == (3_000, 0, 6)  # one for each 500 rows
 
 
 def test_an_id_that_another_entry_has_is_refused(client: Client) -> None:
-    add(client, ById(()), rows_of(["a", "b"], id=["5-0", "7-0"]))
+    add(client, Unmarked((), keep_ids=True), rows_of(["a", "b"], id=["5-0", "7-0"]))
     with pytest.raises(WriteFailed, match=r"ID 5-0 .* holds another entry"):
-        add(client, ById(()), rows_of(["x"], id=["5-0"]))
+        add(client, Unmarked((), keep_ids=True), rows_of(["x"], id=["5-0"]))
     with pytest.raises(WriteFailed, match=r"ID 6-0 .* behind it already.*repartition"):
-        add(client, ById(()), rows_of(["x"], id=["6-0"]))
+        add(client, Unmarked((), keep_ids=True), rows_of(["x"], id=["6-0"]))
 
 
 @pytest.mark.parametrize("seed", range(4))

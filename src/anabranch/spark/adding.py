@@ -22,11 +22,18 @@ import pyarrow.compute as pc
 import redis
 import xxhash
 
-from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, explained, facts_of
+from anabranch.spark.client import (
+    Client,
+    ServerRefused,
+    ServerUnreachable,
+    explained,
+    facts_of,
+    shown,
+)
 from anabranch.spark.encode import Parts, Rows, bulk, runs_by_lane
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed
 
-__all__ = ["Adder", "ByColumn", "ByContent", "ById", "ByPosition", "Unmarked", "require_window"]
+__all__ = ["Adder", "ByColumn", "ByContent", "ByPosition", "Unmarked", "require_window"]
 
 ROWS_PER_PRODUCER: Final = 8_000
 """Of one batch, so that a server that remembers 10,000 remembers all of them."""
@@ -71,32 +78,18 @@ def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
 
 
 class Unmarked:
-    """Nothing: a row whose task is repeated is there twice."""
+    """Nothing: a row whose task is repeated is there twice; unless entries keep their IDs."""
 
-    repeatable = False
     windowed = False
 
-    def __init__(self, trim: Sequence[bytes]) -> None:
+    def __init__(self, trim: Sequence[bytes], *, keep_ids: bool = False) -> None:
+        self.repeatable = keep_ids
         self._trim = trim
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """As it comes."""
-        yield Run(key, rows.commands(*_command(key, *self._trim, b"*"), []), rows)
-
-
-class ById:
-    """The entry's own ID."""
-
-    repeatable = True
-    windowed = False
-
-    def __init__(self, trim: Sequence[bytes]) -> None:
-        self._trim = trim
-
-    def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """With the ID in the place of ``*``."""
-        assert rows.ids is not None
-        yield Run(key, rows.commands(*_command(key, *self._trim), [rows.ids]), rows)
+        """As it comes, with the ID of each row or with ``*``."""
+        ids = [b"*"] if rows.ids is None else [rows.ids]
+        yield Run(key, rows.commands(*_command(key, *self._trim), ids), rows)
 
 
 class ByPosition:
@@ -315,7 +308,7 @@ class Adder:
                 taken.append(number)
             else:
                 raise WriteFailed(
-                    f"stream {_shown(chunk.run.key)} at {self._client.address} refused a row: "
+                    f"stream {shown(chunk.run.key)} at {self._client.address} refused a row: "
                     f"{explained(reply)}"
                 )
 
@@ -353,8 +346,8 @@ class Adder:
         for number in taken:
             if not self._same(run, number, number + 1):
                 raise WriteFailed(
-                    f"ID {_shown(run.rows.ids[number].as_py())} cannot be kept: stream "
-                    f"{_shown(run.key)} holds another entry there, or is behind it already. Rows "
+                    f"ID {shown(run.rows.ids[number].as_py())} cannot be kept: stream "
+                    f"{shown(run.key)} holds another entry there, or is behind it already. Rows "
                     "with IDs must arrive in order, all rows of a stream in one partition: "
                     'repartition("stream").sortWithinPartitions(...) by time and sequence'
                 )
@@ -376,9 +369,9 @@ def require_window(client: Client, key: bytes) -> int:
         change = ("XCFGSET", key, "IDMP-DURATION", wanted, "IDMP-MAXSIZE", _MAXSIZE)
         if about.get("pids-tracked", 0):
             client.command("UNWATCH")
-            given = " ".join(map(str, ("XCFGSET", _shown(key), *change[2:])))
+            given = " ".join(map(str, ("XCFGSET", shown(key), *change[2:])))
             raise WriteFailed(
-                f"stream {_shown(key)} remembers {maxsize} idempotent IDs of a producer for "
+                f"stream {shown(key)} remembers {maxsize} idempotent IDs of a producer for "
                 f"{duration} s, which is not enough to recognise a repeated batch, and changing "
                 "that makes it forget the IDs of all producers. When they may be forgotten, give: "
                 f"{given} (option idempotenceWindow=ignore goes on as it is)"
@@ -390,8 +383,8 @@ def require_window(client: Client, key: bytes) -> int:
         ]
         *_, done = client.pipeline([("MULTI",), *([] if about else make), change, ("EXEC",)])
         if isinstance(done, redis.RedisError):
-            raise WriteFailed(f"stream {_shown(key)} at {client.address}: {explained(done)}")
-    raise WriteFailed(f"stream {_shown(key)} changes too fast to be configured; try again")
+            raise WriteFailed(f"stream {shown(key)} at {client.address}: {explained(done)}")
+    raise WriteFailed(f"stream {shown(key)} changes too fast to be configured; try again")
 
 
 def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
@@ -399,14 +392,10 @@ def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[
     try:
         *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
     except ServerRefused as error:
-        raise WriteFailed(f"stream {_shown(key)}: {error}") from None
+        raise WriteFailed(f"stream {shown(key)}: {error}") from None
     return {} if reply is None else facts_of(reply)
 
 
 def _memory(about: dict[str, Any]) -> tuple[int, int]:
     """For how many seconds, and how many, idempotent IDs are remembered of a producer."""
     return int(about.get("idmp-duration", 0)), int(about.get("idmp-maxsize", 0))
-
-
-def _shown(text: bytes) -> str:
-    return text.decode("utf-8", "backslashreplace")

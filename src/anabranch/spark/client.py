@@ -37,7 +37,7 @@ from anabranch.spark.options import ServerOptions
 
 __all__ = [
     "Client", "ServerRefused", "ServerUnreachable", "connect", "explained", "facts_of",
-    "stream_key", "text_of",
+    "shown", "stream_key", "text_of",
 ]  # fmt: skip
 
 Word = bytes | str | int
@@ -320,6 +320,11 @@ def text_of(raw: bytes) -> str:
 def stream_key(stream: str) -> bytes:
     """The key of a stream whose name came from the server, or from an option."""
     return stream.encode("utf-8", "surrogateescape")
+
+
+def shown(key: bytes) -> str:
+    """A key or an ID, for messages."""
+    return key.decode("utf-8", "backslashreplace")
 
 
 def explained(error: Exception) -> str:

@@ -57,10 +57,7 @@ def growth_told(
 def _entries(options: ServerOptions, streams: Sequence[str]) -> int | None:
     try:
         with connect(replace(options, retries=0)) as client:
-            replies: list[int | Exception] = client.pipeline(
-                [("XLEN", stream_key(each)) for each in streams], repeatable=True
-            )
+            counts: list[int] = client.ask([("XLEN", stream_key(each)) for each in streams])
     except AnabranchError:
         return None
-    counts = [each for each in replies if isinstance(each, int)]
-    return sum(counts) if len(counts) == len(replies) else None
+    return sum(counts)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
+from pyspark import TaskContext
+
 from anabranch.errors import AnabranchError
 from anabranch.spark.options import WriteOptions
-from anabranch.spark.task import Task
 
-__all__ = ["CONTENT_ROWS_MAX", "Identity", "WriteFailed", "needs_identity"]
+__all__ = ["CONTENT_ROWS_MAX", "Identity", "Task", "WriteFailed", "needs_identity"]
 
 CONTENT_ROWS_MAX: Final = 960_000
 """Of one batch, so that servers remember the contents of all of them."""
@@ -22,6 +23,41 @@ CONTENT_ROWS_MAX: Final = 960_000
 
 class WriteFailed(AnabranchError):
     """Rows could not be written; what was written stays, and a repetition goes on behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is the same in every attempt of a task, and after a restart from the checkpoint.
+
+    Spark gives a writer no batch number. It is in the task's local properties, under names that are
+    no documented interface, so whoever depends on it has to be prepared for its absence.
+    """
+
+    query: str | None
+    """None outside a streaming query."""
+    batch: int | None
+    partition: int
+
+    @classmethod
+    def running(cls) -> Self | None:
+        """The task that runs this; None if none does."""
+        context = TaskContext.get()
+        if context is None:
+            return None
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return cls(
+            context.getLocalProperty("sql.streaming.queryId") or None,
+            int(batch) if batch else None,
+            context.partitionId(),
+        )
+
+    @classmethod
+    def of_query(cls) -> tuple[str, int, int]:
+        """Query, batch and partition of the running task; raises `WriteFailed` without them."""
+        task = cls.running()
+        if task is None or task.query is None or task.batch is None:
+            raise WriteFailed("this Spark does not tell its tasks their query and their batch")
+        return task.query, task.batch, task.partition
 
 
 @dataclass(frozen=True, slots=True)

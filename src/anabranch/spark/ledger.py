@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import redis
 
-from anabranch.spark.client import Client, ServerUnreachable, explained
+from anabranch.spark.client import Client, ServerUnreachable, explained, shown
 from anabranch.spark.encode import Parts, bulk
 from anabranch.spark.identity import WriteFailed
 
@@ -233,7 +233,7 @@ class Ledger:
         flight.tally.waiting -= 1
         if isinstance(reply, redis.RedisError):
             raise WriteFailed(
-                f"stream {_shown(flight.tally.key)} at {self._client.address} refused rows: "
+                f"stream {shown(flight.tally.key)} at {self._client.address} refused rows: "
                 f"{explained(reply)}"
             )
         self._judge(flight, *reply[:3])
@@ -269,7 +269,7 @@ class Ledger:
             return
         if rows < tally.confirmed:
             raise WriteFailed(
-                f"stream {_shown(tally.key)} had accepted {tally.confirmed} rows of batch "
+                f"stream {shown(tally.key)} had accepted {tally.confirmed} rows of batch "
                 f"{self._batch} and now knows of {rows}: it was deleted, or the server lost what "
                 "it had confirmed (appendfsync always prevents that). The task begins again"
             )
@@ -320,7 +320,7 @@ class Ledger:
     def _changed(self, tally: _Tally, how: str) -> ChangedReplay:
         return ChangedReplay(
             f"batch {self._batch} of {tally.producer} was replayed with different rows: stream "
-            f"{_shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
+            f"{shown(tally.key)} took rows of it from an earlier attempt, and {how}. Nothing is "
             "written twice. Either the source changed in between, or the order of its rows is not "
             "fixed, or two sinks of one query write to this stream. Begin with a new stream and a "
             "new checkpoint, and there with deterministicOrder=sort, or with a sinkId for each sink"
@@ -328,12 +328,8 @@ class Ledger:
 
     def _superseded(self, tally: _Tally) -> Superseded:
         return Superseded(
-            f"batch {self._batch} of {tally.producer} comes too late: stream {_shown(tally.key)} "
+            f"batch {self._batch} of {tally.producer} comes too late: stream {shown(tally.key)} "
             "has accepted rows of a later batch. If this is no leftover of an old attempt, the "
             "checkpoint was set back or made anew: go on with the newest one, or write to a new "
             "stream"
         )
-
-
-def _shown(key: bytes) -> str:
-    return key.decode("utf-8", "backslashreplace")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from anabranch.spark.client import Client, facts_of
+from anabranch.spark.client import Client, facts_of, shown
 from anabranch.spark.identity import Identity, WriteFailed
 
 __all__ = ["require_same_producer"]
@@ -34,7 +34,7 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
         start = "/".join(name.split("/")[:3])
         found.setdefault(start, set()).add(_way(name[len(start) + 1 :], facts))
     ways = found.get(identity.producer, set())
-    stream = key.decode("utf-8", "backslashreplace")
+    stream = shown(key)
     advice = (
         "If this stream has none of the rows that this query writes from now on, give "
         "allowProducerChange=true"

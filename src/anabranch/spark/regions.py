@@ -29,10 +29,10 @@ _POLL_MS = 200
 
 
 def regions_of(options: ReadOptions) -> list[str]:
-    """The regions that the streams have now, ``[""]`` where there is none; sorted."""
+    """The regions that the streams have now, sorted; none if nothing was ever written there."""
     with connect(options.server) as client:
         heads = Survey(options, client).heads()
-    return sorted({region for regions in heads.values() for region in regions}) or [""]
+    return sorted({region for regions in heads.values() for region in regions})
 
 
 def read_by_region(
@@ -54,7 +54,9 @@ def read_by_region(
     results back; leave it out of `regions` if it never returns. Raises `OptionError`.
     """
     given = {"subscribe": stream, **options}
-    names = sorted(set(regions)) if regions is not None else regions_of(ReadOptions.parse(given))
+    if regions is None:
+        regions = regions_of(ReadOptions.parse(given)) or [""]
+    names = sorted(set(regions))
     if not names:
         raise OptionError("read_by_region needs at least one region")
     # Sources are asked one after the other, so they share the time that one would wait.

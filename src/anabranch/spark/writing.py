@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.spark.adding import Adder, ByColumn, ByContent, ById, ByPosition, Marks, Unmarked
+from anabranch.spark.adding import Adder, ByColumn, ByContent, ByPosition, Marks, Unmarked
 from anabranch.spark.client import Client, connect
 from anabranch.spark.encode import Rows, encode, runs_by_lane, runs_by_stream
 from anabranch.spark.identity import Identity, WriteFailed
@@ -104,10 +104,8 @@ def _target(way: str, options: WriteOptions, client: Client, identity: Identity)
 
 def _marks(way: str, identity: Identity, trim: tuple[bytes, ...]) -> Marks:
     match way:
-        case "id":
-            return ById(trim)
-        case "none":
-            return Unmarked(trim)
+        case "id" | "none":
+            return Unmarked(trim, keep_ids=way == "id")
         case "column":
             return ByColumn(identity.producer, trim)
         case "content":

@@ -9,8 +9,15 @@ import pytest
 
 from anabranch.spark.digests import Id
 from anabranch.spark.jobs.audit import _Comparison, _horizon, _plan
-from anabranch.spark.presence import ITSELF, has_lasted, lacking_of
-from anabranch.spark.standings import NOWHERE, Creations, Log, Standing
+from anabranch.spark.standings import (
+    ITSELF,
+    NOWHERE,
+    Creations,
+    Log,
+    Standing,
+    has_lasted,
+    lacking_of,
+)
 
 BOTH = [[True, True], [True, True]]
 PARTED = [[True, False], [False, True]]

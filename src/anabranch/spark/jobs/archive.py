@@ -160,7 +160,7 @@ def _by_spark(
     given: Mapping[str, str],
 ) -> tuple[str, int]:
     """Copy by a query, once or every `interval_s`; returns its ID, and how often it was started."""
-    from anabranch.spark.lake_sink import LakeSink  # noqa: PLC0415 - heavy
+    from anabranch.spark.file_sinks import LakeSink  # noqa: PLC0415 - heavy
     from anabranch.spark.supervise import supervise  # noqa: PLC0415 - heavy
     from anabranch.spark.watching import QueryWatch  # noqa: PLC0415 - heavy
 

@@ -28,10 +28,19 @@ from anabranch.spark.digests import (
     tasks_of,
 )
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.presence import ITSELF, has_lasted, lacking_of, things_of
 from anabranch.spark.producers import doubles, producers_of
 from anabranch.spark.replicas import Replica, Replicas
-from anabranch.spark.standings import NOWHERE, Log, Standing, group_state, standings
+from anabranch.spark.standings import (
+    ITSELF,
+    NOWHERE,
+    Log,
+    Standing,
+    group_state,
+    has_lasted,
+    lacking_of,
+    standings,
+    things_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +143,7 @@ def audit(
     raises.
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
-    say = progress or _silent
+    say = progress or (lambda _: None)
     with Replicas(server, region_urls) as replicas:
         names = replicas.streams(streams, pattern)
         before = [standings(each, names) for each in replicas.all]
@@ -179,10 +188,6 @@ def _written_twice(replicas: Replicas, names: Sequence[str]) -> Iterator[Finding
     for each in doubles(producers_of(replicas, names)):
         what = f"{each.what} of {each.producer}"
         yield Finding("written twice", each.stream, "", what, each.regions)
-
-
-def _silent(_text: str) -> None:
-    return
 
 
 def _kinds(

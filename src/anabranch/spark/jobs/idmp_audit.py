@@ -84,7 +84,7 @@ def idmp_audit(
     """
     server = ReadOptions.parse({**(options or {}), "subscribePattern": "*"}).server
     with Replicas(server, region_urls, least=1) as replicas:
-        say = progress or _silent
+        say = progress or (lambda _: None)
         names = replicas.streams(streams, pattern)
         memories = []
         for replica in replicas.all:
@@ -116,10 +116,6 @@ def idmp_audit(
         twice=tuple(each for each in found if each.live > 1),
         collapsed=tuple(each for each in found if each.live <= 1),
     )
-
-
-def _silent(_text: str) -> None:
-    """For those who do not ask how it goes."""
 
 
 def _memories(replica: Replica, streams: Sequence[str]) -> list[Memory]:

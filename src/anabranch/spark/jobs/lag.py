@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import StatisticsError, linear_regression
 from typing import Final
 
 import pyarrow as pa
@@ -242,11 +243,7 @@ def _judged(samples: Sequence[Sample]) -> GroupLag:
 
 def _slope(points: Sequence[tuple[float, int]]) -> float | None:
     """By least squares; None without two different times."""
-    if not points:
+    try:
+        return linear_regression(*zip(*points, strict=True)).slope if points else None
+    except StatisticsError:
         return None
-    middle = sum(at for at, _ in points) / len(points)
-    mean = sum(count for _, count in points) / len(points)
-    spread = sum((at - middle) ** 2 for at, _ in points)
-    if not spread:
-        return None
-    return sum((at - middle) * (count - mean) for at, count in points) / spread

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.errors import AnabranchError
 from anabranch.spark.checkpoint import facts_of_batch, newest_batch
-from anabranch.spark.client import connect
-from anabranch.spark.heads import Survey
+from anabranch.spark.file_sinks import PartsSink
 from anabranch.spark.options import ReadOptions
-from anabranch.spark.parts import PartsSink
-from anabranch.spark.regions import read_by_region
+from anabranch.spark.regions import read_by_region, regions_of
 from anabranch.spark.supervise import supervise
 from anabranch.spark.watching import QueryWatch
 
@@ -228,10 +226,7 @@ def _present(streams: str, given: Mapping[str, str]) -> tuple[str, ...]:
 
 def _selected(streams: str, given: Mapping[str, str]) -> set[str]:
     """The same, as a set that may be empty."""
-    options = ReadOptions.parse({"subscribe": streams, **given})
-    with connect(options.server) as client:
-        heads = Survey(options, client).heads()
-    return {region for regions in heads.values() for region in regions}
+    return set(regions_of(ReadOptions.parse({"subscribe": streams, **given})))
 
 
 def _settled(

@@ -1,0 +1,119 @@
+"""Sinks whose tasks write Parquet files: a lake's, and a directory of a query's results.
+
+The directory must be one that all workers and the driver share.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from anabranch.spark.identity import Task
+from anabranch.spark.lake import Draft, Lake, LakeError, PlacePart, drafts_of
+from anabranch.spark.lake_files import draft_in, sync_names
+from anabranch.spark.options import OptionError
+
+__all__ = ["LakeSink", "PartsSink"]
+
+_COLUMNS: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
+
+
+@dataclass(frozen=True)
+class _Wrote(WriterCommitMessage):
+    query: str
+    batch: int
+    drafts: tuple[Draft, ...] = ()
+    parts: tuple[PlacePart, ...] = ()
+
+
+class PartsSink(DataSource):
+    """``format("anabranch-parts")``: results of a query, which any tool may read at any moment.
+
+    Each task of each batch writes one file, under a name that says which, and it appears as a
+    whole. A repeated task replaces its file by the same rows: so this sink is for queries whose
+    batches are the same each time they are repeated, as aggregations of decimal and whole numbers
+    are. Option ``path`` names the directory.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format``."""
+        return "anabranch-parts"
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """A streaming write; raises `OptionError`."""
+        if overwrite:
+            raise OptionError('files are only added: use outputMode("append")')
+        return _PartsWriter(self.options["path"])
+
+
+class LakeSink(PartsSink):
+    """``format("anabranch-lake")``: tasks write files, the driver commits them to a lake."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for ``format``."""
+        return "anabranch-lake"
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        """A streaming write of what a read of streams gives; raises `LakeError` and others."""
+        if tuple(schema.names) != _COLUMNS:
+            raise LakeError(f"a lake takes the columns {', '.join(_COLUMNS)}, in this order")
+        super().streamWriter(schema, overwrite)
+        return _LakeWriter(self.options["path"])
+
+
+class _PartsWriter(DataSourceStreamArrowWriter):
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
+        """One partition of a batch: one file, or none if there are no rows."""
+        query, batch, partition = Task.of_query()
+        filled = [each for each in iterator if each.num_rows]
+        if filled:
+            with draft_in(self._root) as draft:
+                pq.write_table(pa.Table.from_batches(filled), draft, compression="zstd")
+                with draft.open("rb") as written:
+                    os.fsync(written.fileno())
+                draft.rename(self._root / f"{query}-{batch:010d}-{partition:05d}.parquet")
+            sync_names(self._root)
+        return _Wrote(query, batch)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Files are there as they are written."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """What is there stays, and is written again when the batch is repeated."""
+
+
+class _LakeWriter(_PartsWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
+        """One partition: a file for each stream and day in it. Nobody sees them yet."""
+        query, batch, _ = Task.of_query()
+        drafts, parts = drafts_of(Lake(self._root), iterator)
+        return _Wrote(query, batch, tuple(drafts), tuple(parts))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit the batch."""
+        wrote: list[_Wrote] = [each for each in messages if each is not None]
+        if wrote:
+            drafts = [draft for each in wrote for draft in each.drafts]
+            parts = [part for each in wrote for part in each.parts]
+            Lake(self._root).commit(wrote[0].query, wrote[0].batch, drafts, parts)
