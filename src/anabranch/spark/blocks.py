@@ -135,14 +135,19 @@ class Block:
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""
+        groups = self._groups(frozenset(names))
         if self._parsed is not None:
             return self._parsed.values(names)
-        try:
-            groups = self._walk(frozenset(names))
-        except _TooManyShapesError:
-            self._parsed = self._parse()
-            return self._parsed.values(names)
         return [self._column(groups, name) for name in names]
+
+    def _groups(self, wanted: frozenset[bytes] | None) -> list[_Group]:
+        """As `_walk`; with too many shapes all is parsed by hiredis, for now and later."""
+        if self._parsed is None:
+            try:
+                return self._walk(wanted)
+            except _TooManyShapesError:
+                self._parsed = self._parse()
+        return []
 
     def _column(self, groups: Sequence[_Group], name: bytes) -> pa.Array:
         """The values of one field, null in groups without it."""
@@ -160,12 +165,8 @@ class Block:
 
     def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
         """See `Entries`."""
+        groups = self._groups(None)
         if self._parsed is not None:
-            return self._parsed.fields()
-        try:
-            groups = list(self._walk(None))
-        except _TooManyShapesError:
-            self._parsed = self._parse()
             return self._parsed.fields()
         counts = np.zeros(len(self), np.int64)
         for group in groups:

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["facts_of_batch", "newest_batch", "seconds_since_planned"]
+__all__ = ["VERSION", "facts_of_batch", "lines_of_batch", "newest_batch", "seconds_since_planned"]
+
+VERSION: Final = "v1"
+"""Of the files, their first line."""
 
 _NEW_S: Final = 60.0
 
@@ -19,12 +22,20 @@ def newest_batch(checkpoint: Path, log: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
+def lines_of_batch(checkpoint: Path, batch: int) -> list[str]:
+    """The plan of a batch: version of the file, facts, and the end of each source.
+
+    Raises `OSError`, and `ValueError` for another version.
+    """
+    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
+    if len(lines) < 2 or lines[0] != VERSION:
+        raise ValueError(f"{checkpoint}/offsets/{batch} is damaged, or of another Spark")
+    return lines
+
+
 def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
     """What Spark noted when it planned a batch. Raises `OSError` and `ValueError`."""
-    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
-    if len(lines) < 2:
-        raise ValueError(f"{checkpoint}/offsets/{batch} is damaged")
-    found: dict[str, Any] = json.loads(lines[1])
+    found: dict[str, Any] = json.loads(lines_of_batch(checkpoint, batch)[1])
     return found
 
 

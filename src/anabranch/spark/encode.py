@@ -9,7 +9,7 @@ a socket.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Self
@@ -50,24 +50,18 @@ class Rows:
 
     def take(self, indices: pa.Array) -> Rows:
         """Some rows, in the order of the indices."""
-        return Rows(
-            self.bodies.take(indices),
-            self.counts[indices.to_numpy()],
-            *(
-                None if each is None else each.take(indices)
-                for each in (self.streams, self.ids, self.tokens, self.lanes)
-            ),
-        )
+        return self._chosen(indices.to_numpy(), lambda column: column.take(indices))
 
     def slice(self, start: int, stop: int) -> Rows:
         """Rows start ... stop - 1; nothing is copied."""
+        return self._chosen(slice(start, stop), lambda column: column[start:stop])
+
+    def _chosen(self, which: Any, chosen: Callable[[pa.BinaryArray], pa.BinaryArray]) -> Rows:
+        columns = (self.streams, self.ids, self.tokens, self.lanes)
         return Rows(
-            self.bodies.slice(start, stop - start),
-            self.counts[start:stop],
-            *(
-                None if each is None else each.slice(start, stop - start)
-                for each in (self.streams, self.ids, self.tokens, self.lanes)
-            ),
+            chosen(self.bodies),
+            self.counts[which],
+            *(None if each is None else chosen(each) for each in columns),
         )
 
     def parts(self) -> Parts:

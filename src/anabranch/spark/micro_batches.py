@@ -13,12 +13,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.checkpoint import newest_batch
+from anabranch.spark.checkpoint import VERSION, lines_of_batch, newest_batch
 from anabranch.spark.columns import Projection
 from anabranch.spark.lake_files import draft_in, sync_names
 from anabranch.spark.offsets import OffsetError, Vector
@@ -28,8 +28,6 @@ from anabranch.spark.ranges import read_range
 from anabranch.spark.starting import tell_start
 
 __all__ = ["Batch", "CheckpointInUse", "read_all"]
-
-_VERSION: Final = "v1"
 
 
 class CheckpointInUse(AnabranchError):
@@ -77,8 +75,12 @@ def read_all(
             if pending is None:
                 number += 1
                 _write(checkpoint / "offsets" / str(number), _facts(), end.to_dict())
-            pieces = end.pieces(end.origin or start)
-            rows = (each for piece in pieces for each in read_range(piece, options, projection))
+            partitions = end.partitions(end.origin or start)
+            rows = (
+                each
+                for partition in partitions
+                for each in read_range(partition, options, projection)
+            )
             work(Batch(query, number, rows, planner.left(end)))
             _write(checkpoint / "commits" / str(number), {"nextBatchWatermarkMs": 0})
             start, pending = end, None
@@ -89,10 +91,10 @@ def read_all(
 
 def _vector(checkpoint: Path, batch: int) -> Vector:
     """Where a batch ends."""
-    lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()
-    if len(lines) != 3 or lines[0] != _VERSION:
-        raise OffsetError(f"{checkpoint} has more than one source, or was written by another Spark")
-    return Vector.parse(lines[2])
+    _, _, *sources = lines_of_batch(checkpoint, batch)
+    if len(sources) != 1:
+        raise OffsetError(f"{checkpoint} has more than one source")
+    return Vector.parse(sources[0])
 
 
 def _facts() -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _query(checkpoint: Path) -> str:
 
 
 def _write(path: Path, *lines: dict[str, Any]) -> None:
-    _publish(path, "\n".join([_VERSION, *map(json.dumps, lines)]))
+    _publish(path, "\n".join([VERSION, *map(json.dumps, lines)]))
 
 
 def _publish(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ vector of such positions, and what was not read yet is a difference.
 
 Spark compares offsets as text and keeps them in checkpoints, so there is exactly one text for each
 vector. Everything here is a pure function of its arguments: a batch that is replayed after a crash
-must be cut into the same pieces as before.
+must be cut into the same partitions as before.
 
 A server without positions (plain Redis) is read by ID. Its cursors have `BY_ID` as incarnation;
 their positions count the entries ever added and serve for limits and for noticing losses.
@@ -136,7 +136,7 @@ Heads = Mapping[str, Mapping[str, Head]]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A piece of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
+    """A partition of one region's log: positions ``[first, stop)`` or IDs ``(after, upto]``."""
 
     stream: str
     region: str
@@ -172,7 +172,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Cursors of all regions of all streams, and into how many pieces to cut the way there."""
+    """Cursors of all regions of all streams, and into how many partitions to cut the way there."""
 
     cursors: Mapping[str, Mapping[str, Cursor]]
     splits: int = 1
@@ -297,8 +297,8 @@ class Vector:
                     regions[region] = begin
         return replace(self, cursors=cursors)
 
-    def pieces(self, start: Vector) -> list[Range]:
-        """The ranges from `start` to here, cut into about `splits` pieces of equal length."""
+    def partitions(self, start: Vector) -> list[Range]:
+        """The ranges from `start` to here, cut into about `splits` partitions of equal length."""
         ranges = self.ranges(start)
         total = sum(map(len, ranges))
         found = []

@@ -30,7 +30,7 @@ _TELL_S: Final = 5.0  # between two lines while a server is waited for
 
 
 def splits(options: ReadOptions, backlog: int) -> int:
-    """Into how many pieces to cut so many positions."""
+    """Into how many partitions to cut so many positions."""
     wanted = options.min_partitions or 1
     if options.max_records_per_partition is not None:
         wanted = max(wanted, -(-backlog // options.max_records_per_partition))

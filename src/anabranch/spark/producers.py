@@ -7,43 +7,31 @@ regions' records of the same batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.spark.client import facts_of, stream_key, text_of
-from anabranch.spark.replicas import Replica, Replicas
+from anabranch.spark.replicas import Replicas
 
-__all__ = ["Accepted", "Batch", "Conflict", "Double", "Producer", "doubles", "producers_of"]
+__all__ = ["Double", "Producer", "doubles", "producers_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """One of the entries that stand for the same idempotent ID."""
+@dataclass(frozen=True, slots=True, order=True)
+class Double:
+    """Something of a producer that is in a stream twice, or was until one copy was removed."""
 
-    region: str
+    stream: str
+    producer: str
+    what: str
+    """``idempotent ID ...``, or ``batch 7, rows 0 to 99``."""
+    regions: tuple[str, ...]
     """Who accepted it: the region's number, with the epoch if that is not the first."""
-    id: str
-    recorded_ms: int
-    live: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """An idempotent ID that several regions accepted."""
-
-    iid: str
-    entries: tuple[Accepted, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """How far a batch of a bulk producer is in, as one region accepted it."""
-
-    region: str
-    batch: int
-    rows: int
-    used_ms: int
+    ids: tuple[str, ...]
+    """The entries, for an idempotent ID."""
+    live: int
+    """How many copies there are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,58 +45,45 @@ class Producer:
     oldest_ms: int | None
     newest_ms: int | None
     """When the first and the last of its idempotent IDs were recorded."""
-    conflicts: tuple[Conflict, ...]
-    batches: tuple[Batch, ...]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Double:
-    """Something of a producer that is in a stream twice, or was until one copy was removed."""
-
-    stream: str
-    producer: str
-    what: str
-    """``idempotent ID ...``, or ``batch 7, rows 0 to 99``."""
-    regions: tuple[str, ...]
-    """Who accepted it."""
-    ids: tuple[str, ...]
-    """The entries, for an idempotent ID."""
-    live: int
-    """How many copies there are now."""
+    doubles: tuple[Double, ...]
 
 
 def producers_of(replicas: Replicas, streams: Sequence[str]) -> list[Producer]:
     """What every replica remembers. Raises `ServerRefused`, `ServerUnreachable`."""
-    return [each for replica in replicas.all for each in _of(replica, streams)]
+    commands = [("AB.PRODUCERS", stream_key(each)) for each in streams]
+    return [
+        Producer(
+            *(replica.name, stream, text_of(facts["producer"])),
+            *(facts["iids"], facts["oldest-ms"], facts["newest-ms"]),
+            tuple(_doubles(stream, facts)),
+        )
+        for replica in replicas.all
+        for stream, rows in zip(streams, replica.client.ask(commands), strict=True)
+        for facts in map(facts_of, rows or ())
+    ]
 
 
-def _of(replica: Replica, streams: Sequence[str]) -> Iterator[Producer]:
-    replies = replica.client.ask([("AB.PRODUCERS", stream_key(each)) for each in streams])
-    for stream, rows in zip(streams, replies, strict=True):
-        for facts in map(facts_of, rows or ()):
-            yield Producer(
-                replica.name,
-                stream,
-                text_of(facts["producer"]),
-                facts["iids"],
-                facts["oldest-ms"],
-                facts["newest-ms"],
-                tuple(_conflict(*each) for each in facts["conflicts"]),
-                tuple(
-                    Batch(_origin(region, epoch), batch, rows, used_ms)
-                    for region, epoch, batch, rows, _, used_ms in facts["batches"]
-                ),
-            )
-
-
-def _conflict(iid: bytes, entries: Iterable[Sequence[Any]]) -> Conflict:
-    return Conflict(
-        _shown(iid),
-        tuple(
-            Accepted(_origin(region, epoch), entry_id.decode(), recorded_ms, bool(live))
-            for region, epoch, entry_id, recorded_ms, live in entries
-        ),
-    )
+def _doubles(stream: str, facts: Mapping[str, Any]) -> Iterator[Double]:
+    producer = text_of(facts["producer"])
+    for iid, entries in facts["conflicts"]:
+        yield Double(
+            stream,
+            producer,
+            f"idempotent ID {_shown(iid)}",
+            tuple(_origin(region, epoch) for region, epoch, *_ in entries),
+            tuple(entry_id.decode() for _, _, entry_id, *_ in entries),
+            sum(bool(live) for *_, live in entries),
+        )
+    batches: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for region, epoch, batch, rows, *_ in facts["batches"]:
+        if rows:
+            batches[batch].append((_origin(region, epoch), rows))
+    for batch, accepted in sorted(batches.items()):
+        if len(accepted) > 1:
+            rows = sorted(rows for _, rows in accepted)[-2]  # so many at least two of them have
+            what = f"batch {batch}, rows 0 to {rows - 1}"
+            regions = tuple(region for region, _ in accepted)
+            yield Double(stream, producer, what, regions, (), len(accepted))
 
 
 def _shown(iid: bytes) -> str:
@@ -124,36 +99,9 @@ def _origin(region: int, epoch: int) -> str:
 def doubles(producers: Iterable[Producer]) -> list[Double]:
     """What was accepted more than once, each told once, whoever noticed it."""
     found: dict[tuple[str, str, str], Double] = {}
-    for producer in producers:
-        for double in _doubles(producer):
-            place = double.stream, double.producer, double.what
-            known = found.get(place)
-            # Who has heard less shows more copies, of which one is about to go.
-            if known is None or double.live < known.live:
-                found[place] = double
+    for double in (double for each in producers for double in each.doubles):
+        place = double.stream, double.producer, double.what
+        # Who has heard less shows more copies, of which one is about to go.
+        if place not in found or double.live < found[place].live:
+            found[place] = double
     return sorted(found.values())
-
-
-def _doubles(producer: Producer) -> Iterator[Double]:
-    for conflict in producer.conflicts:
-        entries = conflict.entries
-        yield Double(
-            producer.stream,
-            producer.producer,
-            f"idempotent ID {conflict.iid}",
-            tuple(each.region for each in entries),
-            tuple(each.id for each in entries),
-            sum(each.live for each in entries),
-        )
-    for batch in sorted({each.batch for each in producer.batches}):
-        same = [each for each in producer.batches if each.batch == batch and each.rows]
-        if len(same) > 1:
-            rows = sorted(each.rows for each in same)[-2]  # so many at least two of them have
-            yield Double(
-                producer.stream,
-                producer.producer,
-                f"batch {batch}, rows 0 to {rows - 1}",
-                tuple(each.region for each in same),
-                (),
-                len(same),
-            )

@@ -1,4 +1,4 @@
-"""Readers of the data source: which pieces there are, in one process, and each of them in others.
+"""Readers of the data source: one process plans partitions, others read each of them.
 
 Spark makes these objects several times, pickles them, and calls them in different processes: the
 constructors only keep values. A stream reader's questions (`latestOffset` and its like) all come
@@ -78,7 +78,7 @@ def _projection(options: ReadOptions, schema: StructType) -> Projection:
 
 
 @dataclass
-class Piece(InputPartition):
+class Partition(InputPartition):
     """What one task reads."""
 
     range: Range
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
         self.projection = projection
 
     def partitions(self) -> list[InputPartition]:
-        """Look at the streams and cut what is asked for into pieces."""
+        """Look at the streams and cut what is asked for into partitions."""
         options = self.options
         with connect(options.server) as client:
             survey = Survey(options, client)
@@ -124,7 +124,8 @@ class BatchReader(DataSourceReader):
         end = replace(end, splits=splits(options, end.backlog(start)))
         # Where positions count, the IDs may be a user's; only a plan that is repeated knows them.
         return [
-            Piece(each if each.by_id else replace(each, upto="0-0")) for each in end.pieces(start)
+            Partition(each if each.by_id else replace(each, upto="0-0"))
+            for each in end.partitions(start)
         ]
 
     def _check_streams(self, heads: Heads, survey: Survey) -> None:
@@ -143,8 +144,8 @@ class BatchReader(DataSourceReader):
         return start, end
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one piece, in an executor."""
-        if not isinstance(partition, Piece):  # Spark's stand-in for a read without pieces
+        """Read one partition, in an executor."""
+        if not isinstance(partition, Partition):  # Spark's stand-in for a read without partitions
             return iter(())
         return read_range(partition.range, self.options, self.projection)
 
@@ -260,12 +261,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._watching().freeze()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """The pieces between two offsets; the same for the same offsets, whatever happened."""
+        """The partitions between two offsets; the same for the same offsets, whatever happened."""
         stop = Vector.parse(end)
         begin = stop.origin or Vector.parse(start)
         # A batch that was not planned here was under way when the query ended, its first one too.
         self._tell(begin, resumed=True)
-        return [Piece(each) for each in stop.pieces(begin)]
+        return [Partition(each) for each in stop.partitions(begin)]
 
     def _tell(self, begin: Vector, *, resumed: bool) -> None:
         """Say where the query starts, before its first batch."""
@@ -275,8 +276,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             tell_start(self.options, begin, resumed=resumed, selects=selects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one piece, in an executor."""
-        assert isinstance(partition, Piece)
+        """Read one partition, in an executor."""
+        assert isinstance(partition, Partition)
         return read_range(partition.range, self.options, self.projection)
 
     def commit(self, end: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.spark.checkpoint import newest_batch
+from anabranch.spark.checkpoint import lines_of_batch, newest_batch
 from anabranch.spark.client import connect
 from anabranch.spark.heads import Survey
 from anabranch.spark.offsets import Cursor, OffsetError, Vector
@@ -81,9 +81,8 @@ def committed_offsets(checkpoint: str | Path) -> Vector:
     newest = newest_batch(directory, "commits")
     if newest is None:
         raise OffsetError(f"{directory} is no checkpoint of a query that has committed a batch")
-    lines = (directory / "offsets" / str(newest)).read_text("utf-8").splitlines()
     cursors: dict[str, dict[str, Cursor]] = {}
-    for line in lines[2:]:  # behind the version of the file and Spark's own facts
+    for line in lines_of_batch(directory, newest)[2:]:
         if line == "-":
             continue
         found = json.loads(line)

@@ -120,20 +120,26 @@ def archive(
     else:
         raise OptionError("to go on, archiving needs a Spark session")
     found = Lake(root)
-    files = found.files()
     # Others may have committed meanwhile.
     ours = [each for each in found.history(known) if each.get("query") == query]
     parts = _parts(tuple(part) for each in ours for part in each["parts"])
-    added = [each for each in files if each.path not in before]
+    added = [each for each in found.files() if each.path not in before]
+    nbytes = sum(each.nbytes for each in added)
+    return _archived(found, parts, len(added), nbytes, starts, dry_run=False)
+
+
+def _archived(
+    lake: Lake, parts: tuple[Part, ...], files: int, nbytes: int, starts: int, *, dry_run: bool
+) -> Archived:
     return Archived(
         entries=sum(each.entries for each in parts),
-        files=len(added),
-        nbytes=sum(each.nbytes for each in added),
-        total=sum(each.rows for each in files),
+        files=files,
+        nbytes=nbytes,
+        total=sum(each.rows for each in lake.files()),
         starts=starts,
-        gaps=tuple(found.gaps(sorted({each.stream for each in parts}))) if parts else (),
+        gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
         parts=parts,
-        dry_run=False,
+        dry_run=dry_run,
     )
 
 
@@ -264,13 +270,4 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
         Part(each.stream, each.region, len(each), each.first, each.stop - 1)
         for each in Vector.at_end(heads).ranges(start)
     )
-    return Archived(
-        entries=sum(each.entries for each in parts),
-        files=len(parts),
-        nbytes=0,
-        total=sum(each.rows for each in lake.files()),
-        starts=0,
-        gaps=tuple(lake.gaps(sorted({each.stream for each in parts}))) if parts else (),
-        parts=parts,
-        dry_run=True,
-    )
+    return _archived(lake, parts, len(parts), 0, 0, dry_run=True)
