@@ -98,7 +98,7 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "an older sync ends the trouble": _believes_another_sync,
     "nobody waits for the log": lambda patch: patch.setattr(
-        Durability, "must_hold", lambda _self: False
+        Durability, "hold", lambda _self, _client, _outbox: None
     ),
 }
 """Mistakes, each a way to build it in."""

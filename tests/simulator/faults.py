@@ -41,6 +41,7 @@ from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared_group import Run, SharedGroup
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
+from tests.simulator.process_mistakes import OF_A_PROCESS
 
 __all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
 
@@ -496,6 +497,11 @@ MISTAKES: Final = (
     Mistake("a join drops what the other has not seen", join_drops, 20),
     Mistake("a join brings back what was removed", join_resurrects, 50),
     Mistake("a snapshot shows several moments", snapshot_freezes_nothing, 100),
+    Mistake(
+        "a snapshot shows several moments, in the simulator", snapshot_freezes_nothing, 100,
+        "simulator", ("limits", "crash", "power"),
+    ),
+    *(Mistake(*row[:3], "simulator", row[3]) for row in OF_A_PROCESS),
 )  # fmt: skip
 
 

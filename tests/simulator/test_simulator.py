@@ -9,8 +9,9 @@ from collections import Counter
 
 import pytest
 
+from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn
-from anabranch.simulator.simulation import CASES, RARE_CASES, Outcome, simulate, smallest
+from anabranch.simulator.simulation import Outcome, simulate, smallest
 from tests.simulator.faults import MINUTES, MISTAKES, Mistake, first_seed, marks_at_once
 
 SEEDS = range(1, 33)

@@ -6,8 +6,9 @@ from collections import Counter
 
 import click
 
+from anabranch.simulator.cases import CASES
 from anabranch.simulator.faults import FAULTS
-from anabranch.simulator.simulation import CASES, Outcome, simulate, smallest
+from anabranch.simulator.simulation import Outcome, simulate, smallest
 
 __all__ = ["command"]
 

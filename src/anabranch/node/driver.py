@@ -91,7 +91,7 @@ class Client(Protocol):
 
     @property
     def waits_for_older(self) -> bool:
-        """Whether replies are held that were made before the newest held one."""
+        """Whether replies are held."""
 
     def flush(self) -> None:
         """Write what the session's outbox holds, or have it held."""

@@ -86,7 +86,8 @@ class Durability:
         self._unwritten = b""
         self._held = HeldReplies()
         self._holding = False  # something written is not safe enough to be answered
-        self._ending = False  # the end of the turn is scheduled
+        self.is_ending = False
+        """Whether the effects so far are written as soon as this turn is over."""
         self._retry: Timer | None = None
         self._syncing: tuple[Sync, Job] | None = None
         self._sync_began = 0.0
@@ -155,20 +156,28 @@ class Durability:
 
     # -- replies ------------------------------------------------------------------------------
 
-    def must_hold(self) -> bool:
-        """Whether a reply made now has to wait; asked at the end of every connection's turn."""
-        if self._holding or self._unwritten:
-            return True
-        turn = self.turn
-        return turn is not None and bool(turn.effects)
+    def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
+        """Keep replies until what happened before them is safe, and see to it that it will be.
 
-    def hold(self, client: Client, parts: list[bytes]) -> None:
-        """Keep replies until what happened before them is safe."""
+        Returns what is kept, to be released later; None if the replies, if any are left in
+        ``outbox``, can be written now.
+        """
+        turn = self.turn
+        if turn is not None and len(turn.effects) >= MANY_EFFECTS:
+            self.commit()  # if it fails, whoever has replies in an outbox has them held
+            if not outbox:
+                return None
+        in_turn = turn is not None and bool(turn.effects)
+        if not (in_turn or self._holding or self._unwritten):
+            return None
         if self.trouble is not None and self._may_pass(client):
-            client.release(parts)
-        else:
-            in_turn = self.turn is not None and self.turn.effects
-            self._held.hold(None if in_turn else self.mark, client, parts)
+            return None
+        parts = outbox[:]
+        self._held.hold(None if in_turn else self.mark, client, parts)
+        if in_turn and not self.is_ending:
+            self.is_ending = True
+            self._driver.call_soon(self.commit)
+        return parts
 
     def _may_pass(self, client: Client) -> bool:
         """Whether replies go out although the disk is in trouble: reads of who does not wait.
@@ -184,20 +193,20 @@ class Durability:
     def end_turn(self) -> None:
         """There may be effects: they are written when all connections have had their turn.
 
-        Very many are written at once: another region applies what is written together as one, and
-        its clients wait for that.
+        Very many are written at once, here and in :meth:`hold`: another region applies what is
+        written together as one, and its clients wait for that.
         """
         if self.turn is None or not self.turn.effects:
             return
         if len(self.turn.effects) >= MANY_EFFECTS:
             self.commit()
-        elif not self._ending:
-            self._ending = True
+        elif not self.is_ending:
+            self.is_ending = True
             self._driver.call_soon(self.commit)
 
     def commit(self) -> None:
         """Write what was recorded, and what could not be written before."""
-        self._ending = False
+        self.is_ending = False
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return
@@ -229,8 +238,8 @@ class Durability:
         log = cast("OpLog", self.log)
         position = log.end + len(self._unwritten)
         self._unwritten = self._unwritten + data if self._unwritten else data
-        if not self._ending:
-            self._ending = True
+        if not self.is_ending:
+            self.is_ending = True
             self._driver.call_soon(self.commit)
         return position
 

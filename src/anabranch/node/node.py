@@ -48,7 +48,8 @@ class Node:
         """After requests of a connection: others may have got something, or wait anew."""
         if self.region.channels.pending:
             self.flush_pending()
-        self.durability.end_turn()
+        if not self.durability.is_ending:
+            self.durability.end_turn()
         if self.region.next_timer_ms() != self._timer_ms:
             self.rearm()
 

@@ -289,14 +289,13 @@ class ClientConnection(asyncio.Protocol):
                 outbox.clear()
             session.closing = True
         if outbox:
-            if self._durability.must_hold():
-                parts = outbox[:]
+            parts = self._durability.hold(self, outbox)
+            if parts is not None:
                 self._held_replies.append(parts)
                 self._held_reply_bytes += sum(map(len, parts))
-                self._durability.hold(self, parts)
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
                     self._pause_reading()
-            else:
+            elif outbox:
                 self._write(outbox)
             outbox.clear()
             if session.stalled and self._server.output_limit_exceeded(self):
@@ -359,8 +358,8 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def waits_for_older(self) -> bool:
-        """Whether replies are held that were made before the newest held one."""
-        return len(self._held_replies) > 1
+        """Whether replies are held."""
+        return bool(self._held_replies)
 
     def release(self, parts: list[bytes]) -> None:
         """Write replies that were held; they were taken from the outbox before."""

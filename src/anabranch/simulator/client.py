@@ -102,7 +102,7 @@ class SimulatedClient:
     @property
     def waits_for_older(self) -> bool:
         """See :class:`Client`."""
-        return len(self._held) > 1
+        return bool(self._held)
 
     def flush(self) -> None:
         """See :class:`Client`."""
@@ -110,16 +110,16 @@ class SimulatedClient:
         outbox = self.session.outbox
         if not outbox:
             return
-        parts = outbox[:]
+        held = self._process.durability.hold(self, outbox)
+        if not outbox:
+            return  # the commit of a long turn has failed, and had them held
         outbox.clear()
         self._parsed = 0
         reported, self._reported = self._reported, _Reported()
-        durability = self._process.durability
-        if durability.must_hold():
-            self._held.append(reported)
-            durability.hold(self, parts)
-        else:
+        if held is None:
             self._got(reported)
+        else:
+            self._held.append(reported)
 
     def release(self, parts: list[bytes]) -> None:
         """See :class:`Client`."""

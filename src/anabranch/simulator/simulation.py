@@ -34,7 +34,7 @@ from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.timeline import Timeline
 from anabranch.simulator.workload import Workload
 
-__all__ = ["CASES", "Outcome", "Simulation", "simulate", "smallest"]
+__all__ = ["Outcome", "Simulation", "simulate", "smallest"]
 
 BEGIN_MS: Final = 30_000.0
 HEAL_MS: Final = 60_000.0
@@ -44,63 +44,11 @@ STEP_MS: Final = 100.0
 SILENT_ONCE_IN: Final = 4
 """To look at regions that have nothing to do takes long: not every run does it."""
 
+SAVE_SHARE: Final = 0.1
+"""How likely a client asks for a snapshot in the midst of a turn."""
+
 CALM_MS: Final = 12_000.0
 """Longer than any dial is waited for, and any silence is borne."""
-
-CASES: Final = (
-    "acknowledgement that travels",
-    "acknowledgement held back",
-    "pending entries given up",
-    "SETID forward",
-    "SETID to an ID",
-    "CREATE || CREATE",
-    "CREATE || DESTROY",
-    "DEL || XADD",
-    "removal || removal",
-    "idempotent ID accepted by two regions",
-    "relay used",
-    "held batch",
-    "state joined",
-    "hole left by a power failure",
-    "bit of the log turned over",
-    "start refused for a damaged log",
-    "epoch opened",
-    "effects fetched back",
-    "marks waited",
-    "equal vectors compared",
-    "recovery compared with what was written",
-    "recovery compared with replay",
-    "wandering reader read to the end",
-    "half-open connection",
-    "region removed",
-    "disk lost",
-    "number in use refused",
-    "batch sent twice",
-    "memory full",
-    "blackout",
-    "feature level raised",
-    "group moved",
-    "pending entry moved",
-    "read withheld",
-    "read answered in trouble",
-    "replies held for a slow sync",
-    "newcomer refused writes",
-    "snapshot taken",
-)
-"""Twenty runs that never come to one of these prove little."""
-
-RARE_CASES: Final = (
-    "state joined both ways",
-    "state join: link ended when it was asked for",
-    "state join: link ended when it was under way",
-    "state join: process ended when it was asked for",
-    "state join: process ended when it was under way",
-    "state join: power failed before it was on the disk",
-    "state join resumed",
-    "damage found by a reader of the log",
-    "late entry moved",
-)
-"""Some hundred runs come to these as well."""
 
 
 @dataclass
@@ -159,6 +107,7 @@ class Simulation:
         self.is_breaking = False
         self.commands = 0
         self._clients = self.chance("clients")
+        self._saves = self.chance("saves")
         self._interval_ms = self._clients.choice([10, 30, 60, 100])
         chance = self.chance("settings")
         self.settings: dict[str, Any] = {
@@ -377,6 +326,8 @@ class Simulation:
             self._transact(process)
         else:
             for _ in range(chance.choice([1, 1, 1, 2, 4])):  # requests of one turn
+                if "disk" in self.faults and self._saves.random() < SAVE_SHARE:
+                    process.do([b"BGSAVE"])  # it writes the turn so far, and may fail to
                 words = self.work.command(process)
                 self._say_command(process, words, self.checks.command(process, words))
 

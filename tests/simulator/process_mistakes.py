@@ -1,0 +1,186 @@
+"""Seeded mistakes that break rules of one process: held replies, snapshots, starts, newcomers.
+
+See :mod:`tests.simulator.faults`, which tries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from anabranch.commands.execution.withheld import Withheld
+from anabranch.node import exchange, snapshots
+from anabranch.node.durability import Durability
+from anabranch.node.exchange import Exchange
+from anabranch.node.held_replies import HeldReplies
+from anabranch.node.snapshots import Snapshots
+from anabranch.oplog.log import OpLog
+from anabranch.replication.local import RegionLocal
+
+__all__ = ["OF_A_PROCESS"]
+
+Patch = pytest.MonkeyPatch
+
+
+# -- held replies ---------------------------------------------------------------------------------
+
+
+def nobody_waits(patch: Patch) -> None:
+    patch.setattr(Durability, "hold", lambda self, client, outbox: None)
+
+
+def written_is_safe(patch: Patch) -> None:
+    release = HeldReplies.release
+    patch.setattr(HeldReplies, "release", lambda self, position: release(self, 1 << 62))
+
+
+def earlier_replies_go_out(patch: Patch) -> None:
+    patch.setattr(Durability, "_hold_what_was_made", lambda self: None)
+
+
+def reads_not_withheld(patch: Patch) -> None:
+    patch.setattr(Withheld, "check", lambda *_args: None)
+    patch.setattr(Withheld, "check_keys", lambda *_args: None)
+
+
+def end_is_always_clean(patch: Patch) -> None:
+    settle = Durability.settle
+
+    def settled(self: Durability) -> None:
+        with suppress(OSError):
+            settle(self)
+
+    patch.setattr(Durability, "settle", settled)
+
+
+# -- snapshots and starts -------------------------------------------------------------------------
+
+
+def snapshot_not_synced(patch: Patch) -> None:
+    finish = snapshots._Run._finish
+
+    def finished(self: Any, writes: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(type(self._file), "sync", lambda file: None)
+            finish(self, writes)
+
+    patch.setattr(snapshots._Run, "_finish", finished)
+
+
+def log_goes_before_the_snapshot(patch: Patch) -> None:
+    begin = Snapshots.begin
+
+    def begun(self: Snapshots, storage: Any, contents: Any) -> None:
+        begin(self, storage, contents)
+        self._on_finished(contents.position)
+
+    patch.setattr(Snapshots, "begin", begun)
+
+
+def state_forgotten_at_once(patch: Patch) -> None:
+    join = RegionLocal.join
+
+    def joined(self: RegionLocal, vector: Any, *, partial: bool) -> None:
+        join(self, vector, partial=partial)
+        RegionLocal.forget_states(self, 1 << 62)
+
+    patch.setattr(RegionLocal, "join", joined)
+
+
+def recovered_not_secured(patch: Patch) -> None:
+    patch.setattr(OpLog, "secure", lambda self: None)
+
+
+def newcomer_writes_at_once(patch: Patch) -> None:
+    patch.setattr(exchange, "is_newcomer", lambda storage: False)
+
+
+def newcomer_writes_when_admitted(patch: Patch) -> None:
+    def judge(self: Exchange) -> None:
+        if self.is_newcomer and self.cluster_id:
+            self.is_newcomer = False
+            self._region.dispatcher.allow_writes("newcomer")
+
+    patch.setattr(Exchange, "_judge_newcomer", judge)
+
+
+def newcomer_forgotten_by_a_restart(patch: Patch) -> None:
+    noted: list[Any] = []
+
+    def is_newcomer(storage: Any) -> bool:
+        return noted.pop() is storage if noted else False
+
+    patch.setattr(exchange, "note_newcomer", noted.append)
+    patch.setattr(exchange, "is_newcomer", is_newcomer)
+
+
+OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]], ...]] = (
+    # held replies
+    ("nobody waits for the log", nobody_waits, 100, ("power",)),
+    ("what is written counts as synced", written_is_safe, 100, ("power",)),
+    (
+        "replies made before the trouble go out",
+        earlier_replies_go_out,
+        200,
+        ("disk", "crash"),
+    ),
+    (
+        "reads are not refused in trouble",
+        reads_not_withheld,
+        100,
+        ("disk", "crash"),
+    ),
+    (
+        "an end is in order although the disk is full",
+        end_is_always_clean,
+        100,
+        ("disk", "crash"),
+    ),
+    # snapshots and starts
+    (
+        "a snapshot has its name before it is synced",
+        snapshot_not_synced,
+        100,
+        ("limits", "power", "crash"),
+    ),
+    (
+        "the log goes before the snapshot is there",
+        log_goes_before_the_snapshot,
+        100,
+        ("limits", "crash"),
+    ),
+    (
+        "a state is not kept until a snapshot has it",
+        state_forgotten_at_once,
+        200,
+        ("limits", "crash", "partition", "delay"),
+    ),
+    (
+        "what a start has found is not synced",
+        recovered_not_secured,
+        100,
+        ("crash", "power"),
+    ),
+    (
+        "a newcomer takes writes at once",
+        newcomer_writes_at_once,
+        50,
+        ("membership",),
+    ),
+    (
+        "a newcomer takes writes when it is admitted",
+        newcomer_writes_when_admitted,
+        100,
+        ("membership", "delay"),
+    ),
+    (
+        "a restart makes a newcomer an old member",
+        newcomer_forgotten_by_a_restart,
+        500,
+        ("membership", "delay", "crash"),
+    ),
+)
+"""Name, how it is built in, how many seeds may be needed, and what has to go wrong."""
