@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 from anabranch.region.maintenance import RECORDS_MAX
+from anabranch.scheduling import TURN_NS
 from tests.support.streams import Streams
 
 Row = tuple[int, bytes, list[bytes]]
@@ -400,6 +401,40 @@ def test_an_entry_weighs_the_same_whichever_way_it_came(fields: int, size: int) 
     ]
     assert weights[0][0] > size // 2
     assert weights == [weights[0]] * 3
+
+
+def test_others_are_served_while_rows_are_checked_and_see_all_or_none(server: Streams) -> None:
+    """With a slice for each step: the reply comes when all rows are in."""
+    region, other = server.region, server.connect()
+    data = payload(*([b"f", b"%d" % number] for number in range(10_000)))
+    region.scheduler.drive(lambda: None)
+    server.clock.tick_ns = TURN_NS // 2  # no two steps in one turn
+    region.execute(server.session, [[b"AB.IMPORT", b"s", data]])
+    steps = 0
+    while server.session.sliced is not None:
+        steps += 1
+        assert not server.session.outbox
+        assert server.do("XLEN", "s", session=other) == 0
+        region.scheduler.run_turn()
+    assert steps >= 3
+    assert server.replies(server.session)[0][:2] == [1, 10_000]
+    assert server.do("XLEN", "s", session=other) == 10_000
+    assert offsets(server)[5] == 10_000
+    server.check()
+
+
+@pytest.mark.parametrize("at", [0, 4_000, 9_999])
+def test_one_row_that_is_none_refuses_all(server: Streams, at: int) -> None:
+    rows = [[b"f", b"%d" % number] for number in range(10_000)]
+    whole = payload(*rows)
+    begin = whole.index(part(rows[at]))
+    broken = whole[:begin] + b"-" + whole[begin + 1 :]
+    assert server.error("AB.IMPORT", "s", broken) == "ERR invalid payload"
+    ends = list(struct.unpack_from("<10000I", whole, 4))
+    ends[at], ends[5_000] = ends[5_000], ends[at]
+    broken = whole[:4] + struct.pack("<10000I", *ends) + whole[40_004:]
+    assert server.error("AB.IMPORT", "s", broken) == "ERR invalid payload"
+    assert server.do("EXISTS", "s") == 0
 
 
 def test_a_batch_is_added_once(server: Streams) -> None:
