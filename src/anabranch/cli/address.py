@@ -1,6 +1,6 @@
-"""Where a server is and how to get in: the options of redis-cli, URLs, and a plain socket.
+"""The address of a server and the login: options of redis-cli, URLs, and a plain socket.
 
-Whoever needs a Redis client builds it from an :class:`Address`; checks and full syncs use the
+A Redis client is built from an :class:`Address`; health checks and full synchronisations use the
 socket, which opens in a few milliseconds.
 """
 

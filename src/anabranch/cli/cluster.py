@@ -1,6 +1,6 @@
-"""``anabranch cluster``: several regions on this machine, to be cut off, killed and healed at will.
+"""``anabranch cluster``: several regions on this machine, to partition, kill and restart.
 
-``up`` starts them; every other sub-command acts on what the directory says, from any terminal.
+``up`` starts them; every other sub-command reads the directory and can run in any terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a cluster on this machine is made of: its regions, their ports, directories and processes.
+"""The parts of a cluster on this machine: its regions, their ports, directories and processes.
 
 ::
 
@@ -6,8 +6,8 @@
           <region>/server.log what the server has written
                    data...    its working directory
 
-Nobody has to keep account of processes: a server holds a lock in its directory, with its number in
-the file, and the system takes the lock from it when it ends, however it does.
+No list of processes is needed: a server holds a lock in its directory, with its process ID in the
+file, and the system releases the lock when the process ends for any reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starting, asking and ending the servers of a cluster on this machine."""
+"""Start, ask and stop the servers of a cluster on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch config``: the settings a start would have, and where each comes from."""
+"""``anabranch config``: the settings that a start would have, and the source of each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``anabranch inspect``: what is in the files of a log, also when the server is down.
+"""``anabranch inspect``: the contents of the files of a log, also when the server is down.
 
-Looking changes nothing and needs no lock, so a running server does not notice. Only ``inspect log
+Reading changes nothing and needs no lock, so a running server is not affected. Only ``inspect log
 --write`` changes files, and takes the directory's lock first.
 """
 

@@ -1,4 +1,4 @@
-"""Finding the directory that is meant, seeing whether a server uses it, and showing progress."""
+"""Find the directory that is meant, check whether a server uses it, and show progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a survey has found, as lines for people and as objects for programs."""
+"""The results of a survey, as lines for people and as objects for programs."""
 
 from __future__ import annotations
 

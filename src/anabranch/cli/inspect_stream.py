@@ -1,4 +1,4 @@
-"""One stream as a start would bring it back, from files that stay as they are."""
+"""One stream as a start would restore it, from files that are not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch region``: what is done about a region beside running it."""
+"""``anabranch region``: administration of a region that is not running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch restore``: files were put back from a backup; what a region must know of that."""
+"""``anabranch restore``: marks files that were put back from a backup."""
 
 from __future__ import annotations
 

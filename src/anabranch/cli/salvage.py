@@ -1,8 +1,9 @@
-"""What only a removed region had, and how others get it: a region that joins for this alone.
+"""Gives other regions what only a removed region had: a region that joins only for this.
 
-Entries keep their IDs, which lie below those of today, so they cannot be added where others write:
-within an origin IDs ascend. A new life of the removed number has written nothing yet; it adds every
-key's entries in the order of their IDs, waits until they are on a member's disk, and is removed.
+Entries keep their IDs, which are below those of today, so a region that writes cannot add them:
+within a replica ID entry IDs ascend. A new epoch of the removed region number has written nothing
+yet. It adds the entries of every key in the order of their IDs, waits until they are on a member's
+disk, and is removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``anabranch serve``: run the server, with the call forms people know from redis-server."""
+"""``anabranch serve``: runs the server; accepts the command lines of redis-server."""
 
 from __future__ import annotations
 

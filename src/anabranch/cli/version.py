@@ -1,4 +1,4 @@
-"""``anabranch version``: what is running here, for people and for bug reports."""
+"""``anabranch version``: the versions of this installation, for people and for bug reports."""
 
 from __future__ import annotations
 

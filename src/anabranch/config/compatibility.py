@@ -1,8 +1,8 @@
-"""Directives of Redis that change nothing here, and those that cannot be had.
+"""Directives of Redis that are accepted without effect, and those that are refused.
 
-The first are accepted, checked and kept, so that configuration files are read and CONFIG GET and
-SET give back what was put in; the log names those that a start was given. Of the second, the
-value that would need the missing thing is refused with a sentence that says what to do instead.
+The first are accepted, checked and stored, so that configuration files can be read and CONFIG GET
+returns what CONFIG SET has set; the log names those that a start was given. Of the second, a value
+that needs a missing feature is refused with a sentence that says what to do instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The types a setting can have: text to value, value to text, and what is allowed.
 
-``parse`` takes the words behind a directive (one for most) and raises :class:`ValueError` with
-the sentence that CONFIG SET shows; ``format`` gives the text of CONFIG GET; ``allowed`` says in
-words what a person may write.
+``parse`` takes the words after a directive (one for most) and raises :class:`ValueError` with the
+sentence that CONFIG SET shows; ``format`` gives the text of CONFIG GET; ``allowed`` describes the
+allowed values in words.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""CONFIG REWRITE: the present settings put into the text of a configuration file.
+"""CONFIG REWRITE: writes the present settings into the text of a configuration file.
 
 Comments, blank lines and the order of the file stay. A directive that is in the file gets its
-present value where it stands (further lines of the same name go, or follow it when it takes
-several); what is not in the file and differs from the default is added at the end.
+present value in its place (further lines of the same name are removed, or follow it if it may have
+several); a setting that is not in the file and differs from the default is added at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Settings while the server runs: finding them by name, and changing several or none.
+"""Settings while the server runs: find them by name, and change all of several or none.
 
-The rules and sentences are those of CONFIG GET and CONFIG SET; what a change brings about is the
-caller's business (``commands/server/config.py`` for the core, ``server/host.py`` for the process).
+The rules and sentences are those of CONFIG GET and CONFIG SET; the caller applies the effects of a
+change (``commands/server/config.py`` for the core, ``server/host.py`` for the process).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rates of the last moments, for INFO's ``instantaneous_*`` fields.
+"""Present rates, for INFO's ``instantaneous_*`` fields.
 
-A short row of samples of counters that only grow; a rate is what was added between the oldest and
-the newest sample, per second.
+A few samples of counters that only grow; a rate is the difference between the oldest and the newest
+sample, per second.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A file that comes in pieces: what :class:`~anabranch.rdb.lengths.Cursor` is for bytes at hand.
+"""Reads a file in chunks, like :class:`~anabranch.rdb.lengths.Cursor` reads bytes in memory.
 
-Values are walked over rather than read: only what was asked to be *kept* stays in memory, and only
-up to a limit. Everything that is passed goes into the running checksum.
+Values are skipped and not decoded: only bytes that the caller asked to *keep* stay in memory, up to
+a limit. All bytes that were passed are part of the running checksum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be wrong with a payload, where RESTORE has a sentence for each, and with a file."""
+"""Errors in payloads, with the texts that RESTORE answers, and errors in files."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
     REDIS0011 | (opcode ... | type byte, key, value) ... | 255 | CRC-64 of all before
 
-Opcodes tell of the keys behind them (database, deadline, sizes) or stand for themselves (fields
-about the file, function libraries, what modules keep beside their keys). The value of one key is in
+Opcodes describe the following keys (database, deadline, sizes) or stand alone (fields about the
+file, function libraries, data of modules). The value of one key is in
 memory at a time, and only if it is of a kind that was asked for and not too large.
 """
 

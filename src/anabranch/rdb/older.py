@@ -1,8 +1,8 @@
-"""What a stream loses on its way to an older version, and the stream without it.
+"""What a stream loses in an older RDB version, and the stream without it.
 
-Times of a consumer's last successful read, which Redis 7.0 does not have either, go without a word:
-every stream with consumers would have to be named for them. Late entries lose nothing: nobody was
-given them yet, and XAUTOCLAIM hands them out in either form.
+Times of a consumer's last successful read, which Redis 7.0 does not have either, are left out
+without a message: otherwise every stream with consumers would have to be named. Late entries lose
+nothing: no consumer has received them yet, and XAUTOCLAIM delivers them in either form.
 """
 
 from __future__ import annotations

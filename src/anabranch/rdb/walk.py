@@ -1,7 +1,7 @@
-"""Where each kind of value ends: walking over it without understanding it.
+"""Where the value of each kind ends: skips over a value without decoding it.
 
-What cannot be kept here has to be passed exactly, or nothing after it could be read. Most encodings
-are a string around something packed; the others are counts of strings and numbers.
+Values that cannot be kept here must be skipped exactly, otherwise nothing after them could be read.
+Most encodings are a string around packed data; the others are counts of strings and numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Whole RDB files, written: what :mod:`.file` reads, in the forms Redis writes.
+"""Writes whole RDB files: what :mod:`.file` reads, in the forms that Redis writes.
 
-Nothing is written that a server of the version would not know, so Redis loads it when it starts.
+Nothing is written that a server of the version would not know, so Redis can load the file at its
+start.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Requests out of bytes: resumable, linear, bounded.
 
-hiredis parses, in C, whatever looks like ordinary pipelined requests. But it is a parser for
-*replies*: it does not know inline commands, takes elements that are not bulk strings, and
-allocates what a hostile header declares. So a chunk is first searched for anything out of the
-ordinary, and its result checked; in doubt the same bytes go through :class:`CarefulParser`, our
-own, which knows every rule and every error text of Redis's request parser but is slower. Both
-give the same requests (``tests/unit/resp/test_parser.py`` holds them against each other).
+hiredis parses, in C, what looks like ordinary pipelined requests. But hiredis is a parser for
+*replies*: it does not know inline commands, accepts elements that are not bulk strings, and
+allocates as much as a hostile header declares. So a chunk is first searched for unusual input, and
+the result is checked. In doubt the same bytes go to :class:`CarefulParser`, which knows every rule
+and every error text of Redis's request parser but is slower. Both give the same requests
+(``tests/unit/resp/test_parser.py`` compares them).
 
 Never raises: requests before a protocol error must still run, so the error is left in ``error``
 for the caller to send before closing.

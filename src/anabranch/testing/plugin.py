@@ -1,4 +1,4 @@
-"""Fixtures for pytest; installed with the package, they cost nothing until a test asks for one.
+"""Fixtures for pytest, installed with the package; nothing is started before a test uses one.
 
 ===================== ======== ===============================================================
 fixture               scope

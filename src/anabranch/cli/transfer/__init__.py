@@ -1,6 +1,6 @@
-"""Carrying keys from one place to another: what ``anabranch import`` and ``export`` share.
+"""Copies keys from one place to another: the common part of ``anabranch import`` and ``export``.
 
 A *source* (:mod:`.file_source`, :mod:`.sync`, :mod:`.scan`) yields records, a *target*
-(:mod:`.live_target`, :mod:`.file_target`) takes them, :mod:`.carry` decides about each on the way,
-and :mod:`.summary` tells what came of it. redis-py is imported by those that need a client.
+(:mod:`.live_target`, :mod:`.file_target`) accepts them, :mod:`.carry` decides about each record,
+and :mod:`.summary` reports the result. redis-py is imported only by modules that need a client.
 """

@@ -1,4 +1,4 @@
-"""The way of each key from source to target, and what every transfer ends with."""
+"""Moves each key from source to target; the end of every transfer."""
 
 from __future__ import annotations
 

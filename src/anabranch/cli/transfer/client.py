@@ -1,4 +1,4 @@
-"""redis-py, set up for transfers: one connection, no silent second attempts, replies as bytes."""
+"""redis-py for transfers: one connection, no automatic retries, replies as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys out of an RDB file, or out of anything that delivers the bytes of one."""
+"""Reads keys from an RDB file, or from anything that delivers the bytes of one."""
 
 from __future__ import annotations
 

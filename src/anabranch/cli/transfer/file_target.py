@@ -1,4 +1,4 @@
-"""Keys into an RDB file, which appears under its name once it is whole and on the disk."""
+"""Writes keys into an RDB file, which gets its name when it is whole and on the disk."""
 
 from __future__ import annotations
 

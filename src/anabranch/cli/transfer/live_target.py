@@ -1,4 +1,4 @@
-"""Keys into a running server with RESTORE, many at a time."""
+"""Writes keys into a running server with RESTORE, many at a time."""
 
 from __future__ import annotations
 

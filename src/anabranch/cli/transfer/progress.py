@@ -1,4 +1,4 @@
-"""How far a transfer is: a bar on a terminal, elsewhere a line every few seconds."""
+"""Progress of a transfer: a bar on a terminal, elsewhere a line every few seconds."""
 
 from __future__ import annotations
 

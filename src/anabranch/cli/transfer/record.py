@@ -1,4 +1,4 @@
-"""What travels: a key with its value still encoded, and the interfaces of both ends."""
+"""A key with its value still encoded, and the interfaces of sources and targets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Keys out of a running server with SCAN and DUMP, for servers that allow no synchronisation.
+"""Reads keys from a running server with SCAN and DUMP, if it allows no synchronisation.
 
-Not a snapshot: what changes meanwhile may come in its old or its new state, each key whole. SCAN
-may name a key twice; it is carried once.
+The result is not a snapshot: a key that changes meanwhile may arrive in its old or new state, but
+always as a whole. SCAN may name a key twice; it is copied once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came of a transfer, for people as a table and for programs as JSON."""
+"""The result of a transfer, for people as a table and for programs as JSON."""
 
 from __future__ import annotations
 

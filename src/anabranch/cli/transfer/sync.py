@@ -1,10 +1,10 @@
 """A full synchronisation: the server sends its RDB file as to a new replica.
 
 After ``SYNC`` come empty lines while the server prepares, then ``$`` and the file's size, or
-``$EOF:`` and forty bytes that stand behind a file whose size nobody knows yet.
+``$EOF:`` and forty bytes, which are repeated after the file if its size is not known yet.
 
-The file is received into a temporary one before anything is done with it: restoring is slower than
-sending, and a server that has to wait keeps a child process and its memory meanwhile.
+The file is first received into a temporary file: restoring is slower than sending, and a server
+that has to wait keeps a child process and its memory meanwhile.
 """
 
 from __future__ import annotations
