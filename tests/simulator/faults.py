@@ -37,8 +37,8 @@ from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import imaging, joining, regional_id
+from anabranch.stream.group import Group, Run
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared_group import Run, SharedGroup
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
 from tests.simulator.process_mistakes import OF_A_PROCESS
@@ -181,16 +181,16 @@ def max_deleted_not_kept(patch: Patch) -> None:
 
 
 def ack_for_any_creation(patch: Patch) -> None:
-    settle = SharedGroup.settle
+    settle = Group.settle
 
-    def settled(self: SharedGroup, creations: Any, *rest: Any, **named: Any) -> None:
+    def settled(self: Group, creations: Any, *rest: Any, **named: Any) -> None:
         settle(self, list(self.creations), *rest, **named)
 
-    patch.setattr(SharedGroup, "settle", settled)
+    patch.setattr(Group, "settle", settled)
 
 
 def runs_from_the_start(patch: Patch) -> None:
-    extend = SharedGroup._extend_runs
+    extend = Group._extend_runs
 
     def extended(runs: list[Run], numbers: list[int]) -> None:
         was_empty = not runs
@@ -198,23 +198,23 @@ def runs_from_the_start(patch: Patch) -> None:
         if was_empty:
             runs[0].low = runs[0].sent = 0
 
-    patch.setattr(SharedGroup, "_extend_runs", staticmethod(extended))
+    patch.setattr(Group, "_extend_runs", staticmethod(extended))
 
 
 def given_up_is_acknowledged(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "discard_consumer", lambda self, name: self.remove_consumer(name))
+    patch.setattr(Group, "discard_consumer", lambda self, name: self.remove_consumer(name))
 
 
 def setid_leaves_runs_open(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "_close_runs", lambda self: None)
+    patch.setattr(Group, "_close_runs", lambda self: None)
 
 
 def open_entries_are_acknowledged(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "_first_open", lambda self, origin, log, run: None)
+    patch.setattr(Group, "_first_open", lambda self, origin, log, run: None)
 
 
 def acknowledged_stays_pending(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "_drop", lambda self, origin, numbers: None)
+    patch.setattr(Group, "_drop", lambda self, origin, numbers: None)
 
 
 def creation_forgets_marks(patch: Patch) -> None:
@@ -246,7 +246,7 @@ def cursor_flattened_on_export(patch: Patch) -> None:
 
 
 def cursor_flattened_by_copies(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "late", lambda self, logs: iter(()))
+    patch.setattr(Group, "late", lambda self, logs: iter(()))
 
 
 def open_entries_settled_by_copies(patch: Patch) -> None:
@@ -260,7 +260,7 @@ def open_entries_settled_by_copies(patch: Patch) -> None:
 
 
 def given_up_settled_by_copies(patch: Patch) -> None:
-    patch.setattr(SharedGroup, "passed_over", lambda self, logs: iter(()))
+    patch.setattr(Group, "passed_over", lambda self, logs: iter(()))
 
 
 # -- IDs ------------------------------------------------------------------------------------------

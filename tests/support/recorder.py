@@ -133,7 +133,7 @@ def _log(log: RegionLog) -> Any:
 
 def _group(group: Group) -> Any:
     return {
-        "cursors": dict(group.cursors),
+        "cursor": group.last_delivered_id,
         "read": group.entries_read,
         "consumers": [(c.name, c.seen_ms, c.active_ms) for c in group.consumers.values()],
         "released": [entry.entry_id for entry in group.released],

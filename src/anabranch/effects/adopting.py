@@ -14,13 +14,12 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.stream.counters import entries_read
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.group import NO_ORIGIN, Group
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.shared import Dot
-from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["groups_again"]
@@ -91,7 +90,6 @@ class _Standing:
     def creations(self, name: bytes) -> list[Dot]:
         """Those of the group that was made for it."""
         made = self._target.groups[name]
-        assert isinstance(made, SharedGroup)
         return list(made.creations)
 
     def _given(self, last_id: int) -> Iterator[tuple[int, int]]:

@@ -26,13 +26,13 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     assert effect.last_id is not None
-    group.move_to(effect.last_id)
+    group.last_delivered_id = effect.last_id
     group.entries_read = effect.entries_read
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """See :class:`kinds.AdvanceGroup`."""
-    group_of(keyspace, effect.db, effect.key, effect.group).move_to(effect.last_id)
+    group_of(keyspace, effect.db, effect.key, effect.group).see(effect.last_id)
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
@@ -69,7 +69,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     if effect.pending:
         consumer.active_ms = effect.now_ms
         group.deliver(effect.region, effect.ids, consumer, effect.now_ms)
-    group.cursors[effect.region] = effect.ids[-1]
+    group.see(effect.ids[-1])
     group.entries_read = effect.entries_read
 
 

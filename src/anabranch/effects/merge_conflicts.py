@@ -9,7 +9,6 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica
 from anabranch.stream.shared import Dot, Tag, forget_covered
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["note_processed"]
@@ -89,11 +88,9 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     if effect.removed and number:
         log = stream.log_of(origin)
         for group in stream.groups.values():
-            assert isinstance(group, SharedGroup)
             group.keep_place(origin, log, number)
         log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
-            assert isinstance(group, SharedGroup)
             group.drop_between(origin, number - 1, number)
         stream.recount()
     keyspace.databases[effect.db].touch(effect.key)
@@ -123,7 +120,6 @@ def note_processed(
     if not goes[1] or not stays[1]:
         return
     for name, group in stream.groups.items():
-        assert isinstance(group, SharedGroup)
         where = *place, name
         if (
             (where, goes) in replica.conflicts.processed

@@ -7,24 +7,18 @@ they arrive: it leaves a mark until all members have it.
 from __future__ import annotations
 
 from anabranch.effects import kinds
+from anabranch.effects.apply_group import group_of
 from anabranch.effects.apply_stream import stream_of
 from anabranch.effects.merge_stream import known_stream, parts, replica_of, settle, shared_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.counters import counted_read
+from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
 from anabranch.stream.shared import ALL_GROUPS
-from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
-__all__ = ["is_beaten", "shared_group"]
-
-
-def shared_group(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> SharedGroup:
-    """The group that an effect of this region alone is about."""
-    group = stream_of(keyspace, db, key).groups[name]
-    assert isinstance(group, SharedGroup)
-    return group
+__all__ = ["is_beaten"]
 
 
 def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
@@ -49,8 +43,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     group = stream.groups.get(effect.group)
     if group is None:
         start = stream.last_id if effect.start is None else effect.start
-        group = stream.groups[effect.group] = SharedGroup(start)
-    assert isinstance(group, SharedGroup)
+        group = stream.groups[effect.group] = Group(start)
     group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
     group.place(stream.logs, anew=True)
     settle(keyspace, effect.db, effect.key, stream)
@@ -77,9 +70,9 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.set_start(stream.logs, replica_of(keyspace).vector, effect.last_id)
-    group.move_to(stream.last_id if effect.last_id is None else effect.last_id)
+    group.last_delivered_id = stream.last_id if effect.last_id is None else effect.last_id
     group.offset = 0
     _begin_to_count(stream, group, effect.entries_read)
 
@@ -87,13 +80,13 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """See :class:`kinds.AdvanceGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.jump_to(stream.logs, effect.last_id)
 
 
 def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     """See :class:`kinds.AdoptGroup`."""
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.adopt(effect.last_id, effect.delivered, effect.open)
     owners: list[Consumer | None] = []
     for name, seen_ms, active_ms in effect.consumers:
@@ -106,7 +99,7 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     _begin_to_count(stream, group, effect.entries_read)
 
 
-def _begin_to_count(stream: Stream, group: SharedGroup, entries_read: int | None) -> None:
+def _begin_to_count(stream: Stream, group: Group, entries_read: int | None) -> None:
     """A group begins elsewhere; entries-read goes on from a number, if one is given."""
     group.place(stream.logs, anew=True)
     if entries_read is not None:
@@ -115,13 +108,13 @@ def _begin_to_count(stream: Stream, group: SharedGroup, entries_read: int | None
 
 def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
     """See :class:`kinds.DeleteConsumer`."""
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     group.discard_consumer(effect.consumer)
 
 
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     """See :class:`kinds.Deliver`."""
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     consumer = group.consumers[effect.consumer]
     consumer.seen_ms = effect.now_ms
     if effect.pending:
@@ -142,7 +135,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     """See :class:`kinds.Assign`. Releasing may serve readers that claim."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     owner = None if effect.consumer is None else group.consumers[effect.consumer]
     for entry_id, origin, delivery_ms, count in effect.rows:
         entry = group.assign(origin, entry_id, owner, delivery_ms, count)
@@ -157,7 +150,7 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     """See :class:`kinds.Acknowledge`."""
-    group = shared_group(keyspace, effect.db, effect.key, effect.group)
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
     conflicts = replica_of(keyspace).conflicts
     if conflicts.held:
         where = effect.db, effect.key, effect.group
@@ -174,7 +167,6 @@ def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None:
-        assert isinstance(group, SharedGroup)
         group.settle(
             effect.creations,
             effect.ranges,

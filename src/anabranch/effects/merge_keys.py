@@ -12,9 +12,8 @@ from anabranch.effects.merge_stream import (
 )
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, region_of
-from anabranch.stream.group import MAX_DELIVERIES
+from anabranch.stream.group import MAX_DELIVERIES, NO_ORIGIN
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, forget_covered
-from anabranch.stream.shared_group import NO_ORIGIN, SharedGroup
 
 __all__: list[str] = []
 
@@ -34,7 +33,6 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared = parts(stream)
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
-        assert isinstance(group, SharedGroup)
         for dot in list(group.creations):
             if not effect.expired or replica.knows(dot):
                 group.forget_creation(dot)

@@ -17,7 +17,6 @@ from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, forget_covered
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = [
@@ -182,12 +181,10 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
             for group in stream.groups.values():
-                assert isinstance(group, SharedGroup)
                 group.keep_place(origin, log, high)
             keyspace.rubbish.add(log.remove_numbered(low, high))
             if effect.dereferenced:
                 for group in stream.groups.values():
-                    assert isinstance(group, SharedGroup)
                     group.drop_between(origin, low, high)
     for origin, number, entry_id in effect.deleted:
         stream.log_of(origin).note_deleted(number, entry_id)

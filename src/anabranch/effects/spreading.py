@@ -22,9 +22,9 @@ from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
 from anabranch.stream.counters import counted_read
+from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
-from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -173,7 +173,6 @@ def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     yield effect
     stream = _stream(writer, effect.db, effect.key)
     group = stream.groups[effect.group]
-    assert isinstance(group, SharedGroup)
     ranges = group.grown_runs(stream.logs)
     if ranges:
         logs = stream.logs
@@ -199,7 +198,7 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
         assert writer.replica is not None
-        group = SharedGroup(0)
+        group = Group(0)
         group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
         group.place(stream.logs)
         effect.offset = effect.entries_read - counted_read(stream, group)

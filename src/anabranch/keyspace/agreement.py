@@ -21,8 +21,8 @@ from xxhash import xxh3_128_intdigest
 
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block
+from anabranch.stream.group import Group
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["agreement_digest", "prepared", "preparing"]
@@ -39,8 +39,7 @@ def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
     total += _hash("deadline", deadline_ms)
     for name, group in stream.groups.items():
         total += _hash("group", name)
-        if isinstance(group, SharedGroup):
-            total += sum(_creations(name, group))
+        total += sum(_creations(name, group))
     return total % _MODULUS
 
 
@@ -99,7 +98,7 @@ def _block(origin: int, block: Block) -> int:
     return total % _MODULUS
 
 
-def _creations(name: bytes, group: SharedGroup) -> Iterator[int]:
+def _creations(name: bytes, group: Group) -> Iterator[int]:
     for dot, (context, start, offset) in group.creations.items():
         known = sorted(each for each in context.items() if each[1])
         yield _hash("creation", name, dot, start, known, *([offset] if offset else ()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import Group
+from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _feed_inside(digest: _Hash, stream: Stream) -> None:
                 _feed(digest, *block.ids[low:high], *map(block.position, range(low, high)))
     for name in sorted(stream.groups):
         group = stream.groups[name]
-        _feed(digest, *(part for cursor in sorted(group.cursors.items()) for part in cursor))
+        _feed(digest, LOCAL_REGION, group.last_delivered_id)
         for consumer in group.consumers.values():
             _feed(digest, consumer.name, consumer.seen_ms, consumer.active_ms)
         pending = list(group.between(MIN_ID, MAX_ID))

@@ -14,7 +14,7 @@ from typing import Any
 
 from anabranch.keyspace.values import ListValue, StringValue, Value
 from anabranch.stream.block import Block
-from anabranch.stream.group import Group
+from anabranch.stream.group import Group, Run
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import Consumer, PendingEntry, PendingList
@@ -22,7 +22,6 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Shared, Tag
-from anabranch.stream.shared_group import Run, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["KEY_BYTES", "key_bytes", "value_bytes"]
@@ -136,21 +135,18 @@ def _block_bytes(block: Block) -> int:
 
 def _group_bytes(item: tuple[bytes, Group], samples: int) -> int:
     name, group = item
-    size = (
-        getsizeof(name) + getsizeof(group) + getsizeof(group.cursors) + getsizeof(group.consumers)
-    )
-    size += _DICT_SLOT_BYTES + getsizeof(group.pending) + len(group.cursors) * _ID_BYTES
+    size = getsizeof(name) + getsizeof(group) + getsizeof(group.consumers)
+    size += _DICT_SLOT_BYTES + getsizeof(group.pending) + _ID_BYTES
     size += sum(_pending_bytes(pending) for pending in group.pending.values())
     size += group.pending_count * _PENDING_BYTES
     size += getsizeof(group.released)
     if group.by_age is not None:
         size += len(group.by_age) * (_SORTED_SLOT_BYTES + getsizeof((0, 0, 0)))
-    if isinstance(group, SharedGroup):
-        size += _shared_group_bytes(group)
+    size += _progress_bytes(group)
     return size + _scaled(group.consumers.values(), _consumer_bytes, samples)
 
 
-def _shared_group_bytes(group: SharedGroup) -> int:
+def _progress_bytes(group: Group) -> int:
     tables = (group.creations, group.acknowledged, group.delivered, group.hidden, group.rewound,
               group.discarded, group.runs)  # fmt: skip
     size = sum(map(getsizeof, tables))

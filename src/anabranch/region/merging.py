@@ -18,7 +18,6 @@ from anabranch.region.sent import SentUnit
 from anabranch.region.sent_state import check_state
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
-from anabranch.stream.shared_group import SharedGroup
 
 if TYPE_CHECKING:
     from anabranch.region.state import RegionState
@@ -179,6 +178,6 @@ class Merging:
         for db, key, name, (origin, number), entry_id in processed:
             stream = known_stream(keyspace, db, key)
             group = None if stream is None else stream.groups.get(name)
-            if isinstance(group, SharedGroup) and not group.is_settled(origin, number):
+            if group is not None and not group.is_settled(origin, number):
                 ranges = [(origin, number - 1, number)]
                 emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))

@@ -20,12 +20,12 @@ from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.group import Creation
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import check_fragments
 from anabranch.stream.shared import Limits, Shared, Tag
-from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["check_state"]
@@ -138,7 +138,7 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert told <= replica.vector.get(origin, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
-        assert isinstance(group, SharedGroup)
+        assert group.creations
         msgspec.convert(_plain(group.creations), dict[_Dot, Creation])
         for by_origin in (group.delivered, group.hidden, *group.acknowledged.values()):
             for ranges in by_origin.values():

@@ -14,8 +14,9 @@ from anabranch.simulator.formulas import Shown
 from anabranch.simulator.process import Process
 from anabranch.simulator.record import Dot, Record, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
+from anabranch.stream.counters import exact_lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
 __all__ = ["GroupChecks"]
@@ -44,13 +45,13 @@ class GroupChecks:
         number: int,
         stream: Stream,
         name: bytes,
-        group: SharedGroup,
+        group: Group,
         entries: list[looking.Entry],
     ) -> None:
         """Look at a group of region ``number``, whose stream has these entries."""
         where = f"group {name!r} of region {number}"
         due = sum(_is_due(group, entry) for entry in entries)
-        lag = stream.count_for(group)
+        lag = sum(exact_lag(stream, group).values())
         if lag != due:
             raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
         held = Counter(
@@ -84,7 +85,7 @@ class GroupChecks:
             for entry in looking.entries(stream):
                 by_id[entry.entry_id, entry.token].append(entry.dot)
             group = stream.groups.get(name)
-            if isinstance(group, SharedGroup):
+            if group is not None:
                 creations = set(group.creations)
         reply = process.do(words)
         if isinstance(reply, Exception) or not reply or words[-1] != b">":
@@ -106,7 +107,7 @@ class GroupChecks:
         group = None if stream is None else stream.groups.get(name)
         dots: list[Dot] = []
         creations: set[Dot] = set()
-        if isinstance(group, SharedGroup):
+        if group is not None:
             creations = set(group.creations)
             dots = [
                 (origin, entry.number)
@@ -158,7 +159,7 @@ class GroupChecks:
         """Of a group that was read to its end."""
         stream = self._work.stream(process, key)
         group = None if stream is None else stream.groups.get(name)
-        if stream is None or not isinstance(group, SharedGroup):
+        if stream is None or group is None:
             return
         delivered = self._delivered[process.machine.number, key, name]
         rows = process.inspect([b"XINFO", b"GROUPS", key])
@@ -186,7 +187,7 @@ class GroupChecks:
                 )
 
 
-def _is_due(group: SharedGroup, entry: looking.Entry) -> bool:
+def _is_due(group: Group, entry: looking.Entry) -> bool:
     """Whether a group would still deliver an entry, one condition after the other."""
     origin, number = entry.dot
     if number in group.delivered.get(origin, ()):

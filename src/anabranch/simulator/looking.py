@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.group import Group
 from anabranch.stream.ranges import Ranges
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = [
@@ -71,13 +71,13 @@ def token_of(fragment: bytes) -> bytes:
     return fragment.rstrip(b"\r\n").rpartition(b"\r\n")[2]
 
 
-def groups(stream: Stream) -> Iterator[tuple[bytes, SharedGroup]]:
+def groups(stream: Stream) -> Iterator[tuple[bytes, Group]]:
     """By name."""
     for name in sorted(stream.groups):
-        yield name, cast("SharedGroup", stream.groups[name])
+        yield name, stream.groups[name]
 
 
-def acknowledged(group: SharedGroup, origin: int) -> Ranges:
+def acknowledged(group: Group, origin: int) -> Ranges:
     """Numbers of an origin that were acknowledged under any creation."""
     found = Ranges()
     for by_origin in group.acknowledged.values():
@@ -130,7 +130,7 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
     }
 
 
-def _local(group: SharedGroup) -> dict[str, Any]:
+def _local(group: Group) -> dict[str, Any]:
     return {
         "consumers": sorted(group.consumers),
         "pending": sorted(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anabranch.simulator import looking
 from anabranch.simulator.process import Process
-from anabranch.stream.shared_group import SharedGroup
+from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
 
 __all__ = ["Workload", "id_text", "parsed_entries", "parsed_id"]
@@ -141,7 +141,7 @@ class Workload:
 
     def group(
         self, process: Process, *, pending: bool = False
-    ) -> tuple[bytes, bytes, SharedGroup] | None:
+    ) -> tuple[bytes, bytes, Group] | None:
         """A key and a group that are there."""
         found = [
             (key, name, group)
@@ -151,7 +151,7 @@ class Workload:
         ]
         return self.chance.choice(found) if found else None
 
-    def pending(self, group: SharedGroup) -> list[bytes]:
+    def pending(self, group: Group) -> list[bytes]:
         """Some IDs that are pending: all, the newest, or any."""
         ids = sorted({entry_id for each in group.pending.values() for entry_id in each.entries})
         dice = self.chance.random()

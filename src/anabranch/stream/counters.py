@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["counted_read", "entries_read", "entries_read_after", "estimate", "exact_lag", "lag"]
@@ -51,7 +49,7 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
 
     Never more than was added, although XSETID may have lowered that: lag is not negative.
     """
-    if isinstance(group, SharedGroup):
+    if group.creations:
         return None
     read = group.entries_read
     cursor = group.last_delivered_id
@@ -68,13 +66,13 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
 
 def entries_read(stream: Stream, group: Group) -> int | None:
     """How many of the entries ever added the group has behind it, None where that is unknown."""
-    if isinstance(group, SharedGroup):
+    if group.creations:
         read = counted_read(stream, group) + group.read_offset()
         return min(max(read, 0), stream.entries_added)
     return group.entries_read
 
 
-def counted_read(stream: Stream, group: SharedGroup) -> int:
+def counted_read(stream: Stream, group: Group) -> int:
     """How many entries of all regions a group has behind it, whatever ENTRIESREAD said."""
     logs = stream.logs
     return stream.entries_added - sum(group.unread(origin, log) for origin, log in logs.items())
@@ -85,8 +83,8 @@ def lag(stream: Stream, group: Group) -> int | None:
 
     Where several regions write it is counted, and so always known.
     """
-    if isinstance(group, SharedGroup):
-        return stream.count_for(group)
+    if group.creations:
+        return sum(exact_lag(stream, group).values())
     added = stream.entries_added
     if not added or not stream.length:
         return 0
@@ -102,9 +100,4 @@ def lag(stream: Stream, group: Group) -> int | None:
 
 def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
     """By origin, the live entries that the group was not given yet: counted, whatever went."""
-    if isinstance(group, SharedGroup):
-        return {origin: group.count(origin, log) for origin, log in stream.logs.items()}
-    return {
-        region: log.count(group.cursors.get(region, 0) + 1, MAX_ID)
-        for region, log in stream.logs.items()
-    }
+    return {origin: group.count(origin, log) for origin, log in stream.logs.items()}

@@ -26,14 +26,13 @@ from typing import Any, Final
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.frozen_pending import FrozenPending
-from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.group import LOCAL_REGION, Creation, Group, Place, Run
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, Shared, Tag
-from anabranch.stream.shared_group import Creation, Place, Run, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenStream", "StreamBuilder"]
@@ -152,8 +151,9 @@ class StreamBuilder:
                 log.deleted_id = _join(deleted)
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
-            group = Group(0, entries_read) if shared is None else _shared_group_of(rest)
-            group.cursors = {region: _join(pair) for region, pair in cursors}
+            group = Group(max(_join(pair) for _, pair in cursors), entries_read)
+            if rest:  # formerly a region alone did not write it
+                _restore_progress(group, rest)
             group.stamp = stamp
             group.consumers = {row[0]: Consumer(*row) for row in consumers}
             stream.groups[name] = group
@@ -214,12 +214,12 @@ def _join(pair: list[int]) -> int:
 def _group_head(name: bytes, group: Group) -> list[Any]:
     return [
         name,
-        [[region, _split(cursor)] for region, cursor in group.cursors.items()],
+        [[LOCAL_REGION, _split(group.last_delivered_id)]],
         group.entries_read,
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
         [_split(entry.entry_id) for entry in group.released],  # stamps tell as much, and which
-        *(_shared_group_parts(group) if isinstance(group, SharedGroup) else ()),
+        *_progress_parts(group),
     ]
 
 
@@ -286,7 +286,7 @@ def _shared_of(array: list[Any]) -> Shared:
     return shared
 
 
-def _shared_group_parts(group: SharedGroup) -> list[Any]:
+def _progress_parts(group: Group) -> list[Any]:
     return [
         [
             [*dot, list(context.items()), None if start is None else _split(start), offset]
@@ -311,9 +311,8 @@ def _shared_group_parts(group: SharedGroup) -> list[Any]:
     ]
 
 
-def _shared_group_of(parts: list[Any]) -> SharedGroup:
+def _restore_progress(group: Group, parts: list[Any]) -> None:
     creations, acknowledged, delivered, hidden, rewound, discarded, runs, *more = parts
-    group = SharedGroup(0)
     for origin, number, context, start, *offset in creations:
         group.creations[origin, number] = Creation(
             dict(context), None if start is None else _join(start), *offset
@@ -330,7 +329,6 @@ def _shared_group_of(parts: list[Any]) -> SharedGroup:
     if more:
         places, group.offset = more
         group.places = {origin: Place(*place) for origin, *place in places}
-    return group
 
 
 # -- blocks -----------------------------------------------------------------------------------

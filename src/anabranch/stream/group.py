@@ -1,265 +1,327 @@
-"""A consumer group: cursors and pending entries per writing region, consumers by name.
+"""A consumer group, which regions create, read and acknowledge anywhere.
 
-Progress is a cursor *per writing region*, never one ID: entries of another region may arrive
-later with lower IDs, and a group must not miss them. What clients see as ``last-delivered-id`` is
-the greatest cursor. With one region this is exactly Redis.
+Shared by all regions are the *creations* of the group (concurrent ones are one group, as wide as
+the widest) and what was acknowledged under each. Everything else is this region's: what was
+delivered here, who holds what.
 
-Released (NACKed) entries are pending without an owner; ``released`` keeps their FIFO order.
-``by_age`` orders owned pending entries by (delivery time, last update); it is built on the first
-``XREADGROUP ... CLAIM`` of a group and kept up to date from then on, so groups that never claim
-pay nothing for it.
+An acknowledgement travels only as a *run*: a stretch of consecutive deliveries of one origin's
+entries from which nothing is open any more. Entries given up without being processed (their
+consumer was deleted, the group was moved) end a run, and never count as acknowledged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
-
-from sortedcontainers import SortedList
+from typing import Final
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.pending import Consumer, PendingEntry, PendingList, walk
+from anabranch.stream.group_pending import MAX_DELIVERIES
+from anabranch.stream.group_progress import Creation, GroupProgress, Place
+from anabranch.stream.pending import Consumer
+from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Dot
 
-__all__ = ["LOCAL_REGION", "MAX_DELIVERIES", "Group"]
+__all__ = [
+    "LOCAL_REGION",
+    "MAX_DELIVERIES",
+    "NO_ORIGIN",
+    "Creation",
+    "Group",
+    "Place",
+    "Run",
+]
 
 LOCAL_REGION = 0
 """Region number of a server without Active-Active."""
 
-MAX_DELIVERIES = (1 << 63) - 1
-"""Delivery counts saturate here; XNACK FATAL sets it."""
+NO_ORIGIN: Final = 0
+"""Under which entries are pending that had gone before their stream came here: RESTORE and COPY
+bring them along, and number them for this group alone."""
 
 
-_CONSUMER = attrgetter("consumer")
-_ENTRY_ID = attrgetter("entry_id")
+class Run:
+    """Consecutive deliveries of one origin's entries: the numbers ``(low, last]``."""
+
+    __slots__ = ("closed", "last", "low", "sent")
+
+    def __init__(self, low: int, sent: int, last: int, *, closed: bool = False) -> None:
+        self.low = low
+        self.sent = sent  # acknowledged in other regions' eyes up to here
+        self.last = last
+        self.closed = closed  # nothing is added any more
 
 
-class Group:
+class Group(GroupProgress):
     """One consumer group of one stream."""
 
-    __slots__ = ("by_age", "consumers", "cursors", "entries_read", "pending", "released", "stamp")
+    __slots__ = ("discarded", "runs")
 
-    def __init__(self, start: int, entries_read: int | None) -> None:
-        self.cursors: dict[int, int] = {LOCAL_REGION: start}
-        self.entries_read = entries_read  # None: unknown
-        self.pending: dict[int, PendingList] = {LOCAL_REGION: PendingList()}
-        self.consumers: dict[bytes, Consumer] = {}
-        self.released: dict[PendingEntry, None] = {}
-        self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
-        self.stamp = 0
+    def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
+        super().__init__(last_delivered_id, entries_read)
+        # this region's own part, by origin
+        self.discarded: dict[int, dict[int, None]] = {}  # given up by XGROUP DELCONSUMER
+        self.runs: dict[int, list[Run]] = {}
 
-    # -- progress -----------------------------------------------------------------------------
-
-    @property
-    def last_delivered_id(self) -> int:
-        """The greatest cursor: what XINFO reports."""
-        return max(self.cursors.values())
-
-    def move_to(self, entry_id: int) -> None:
-        """Set every cursor (XGROUP SETID, XCLAIM LASTID)."""
-        for region in self.cursors:
-            self.cursors[region] = entry_id
-
-    def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of live entries to be delivered that are not above the last ID.
-
-        Not in the order of their IDs.
-        """
-        del logs  # one region's entries come in the order of their IDs
-        return iter(())
+    # -- where a copy of the stream goes on -------------------------------------------------------
 
     def passed_over(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
-        """The same of live entries that only other regions deliver.
+        """``(region, span)`` of live entries that only other regions deliver.
 
-        Nobody has processed them, but here they were given up, or the group was moved behind them.
+        Nobody has processed them, but here they were given up (XGROUP DELCONSUMER), or jumped over
+        (SETID, LASTID).
         """
-        del logs
-        return iter(())
+        for origin, log in logs.items():
+            done = Ranges((run.low, run.last) for run in self.runs.get(origin, ()))
+            for ranges in self.acknowledged.values():
+                done.update(ranges.get(origin, Ranges()))
+            done = done.without(Ranges((n - 1, n) for n in self.discarded.get(origin, ())))
+            begin = self._begin(origin, log)
+            for low, high in self.delivered.get(origin, Ranges()).without(done):
+                for span in log.spans_numbered(max(low, begin), high):
+                    yield origin, span
 
-    # -- consumers ----------------------------------------------------------------------------
+    def adopt(
+        self,
+        last_id: int,
+        delivered: Iterable[tuple[int, list[int]]],
+        given_up: Iterable[tuple[int, int]],
+    ) -> None:
+        """Go on where another stream's group was: the entries that it had been given.
 
-    def consumer(self, name: bytes, now_ms: int) -> Consumer:
-        """The consumer of this name, created if missing."""
-        consumer = self.consumers.get(name)
-        if consumer is None:
-            consumer = self.consumers[name] = Consumer(name, now_ms)
-        return consumer
-
-    def remove_consumer(self, name: bytes) -> int:
-        """Forget a consumer and discard its pending entries; returns how many."""
-        consumer = self.consumers.pop(name, None)
-        if consumer is None:
-            return 0
-        # By region: where several write, another consumer may hold an entry with the same ID.
-        count = 0
-        for region, own in consumer.pending.items():
-            gone = self.pending[region].pop_all(own.entries)
-            count += len(gone)
-            if self.by_age is not None:
-                for entry in gone:
-                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
-        consumer.pending.clear()
-        return count
-
-    # -- the pending entries ------------------------------------------------------------------
-
-    @property
-    def pending_count(self) -> int:
-        """All pending entries, released ones included."""
-        return sum(map(len, self.pending.values()))
-
-    def find(self, entry_id: int) -> PendingEntry | None:
-        """The pending entry with this ID, or None."""
-        for pending in self.pending.values():
-            entry = pending.entries.get(entry_id)
-            if entry is not None:
-                return entry
-        return None
-
-    def pending_among(self, ids: Iterable[int]) -> list[int]:
-        """Which of these IDs are pending, each once, in the order given."""
-        lists = list(self.pending.values())
-        if len(lists) == 1:
-            known = lists[0].entries
-            return [entry_id for entry_id in dict.fromkeys(ids) if entry_id in known]
-        return [
-            entry_id
-            for entry_id in dict.fromkeys(ids)
-            if any(entry_id in pending.entries for pending in lists)
-        ]
-
-    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
-        """Pending entries by ID, released ones included."""
-        return walk(self.pending, start, end)
-
-    def first_pending(self) -> PendingEntry | None:
-        """The pending entry with the smallest ID."""
-        found = [entry for entry in (p.first() for p in self.pending.values()) if entry]
-        return min(found, key=lambda entry: entry.entry_id, default=None)
-
-    def last_pending(self) -> PendingEntry | None:
-        """The pending entry with the greatest ID."""
-        found = [entry for entry in (p.last() for p in self.pending.values()) if entry]
-        return max(found, key=lambda entry: entry.entry_id, default=None)
-
-    def deliver(self, region: int, ids: Sequence[int], consumer: Consumer, now_ms: int) -> None:
-        """Make entries pending for a consumer, delivered once, now.
-
-        An entry that was pending already (after SETID backwards) changes hands and starts again
-        at one delivery.
+        ``given_up`` are those of them, as ``(origin, number)``, that are open for other regions.
         """
-        pending = self.pending[region]
-        known = pending.entries
-        if known and not known.keys().isdisjoint(ids):
-            self._acknowledge_of(region, [entry_id for entry_id in ids if entry_id in known])
-        own = consumer.pending.get(region)
-        if own is None:
-            own = consumer.pending[region] = PendingList()
-        stamp = self.stamp
-        fresh = {
-            entry_id: PendingEntry(entry_id, consumer, now_ms, 1, stamp + offset)
-            for offset, entry_id in enumerate(ids)
-        }
-        self.stamp = stamp + len(ids)
-        pending.extend(fresh)
-        own.extend(fresh)
-        if self.by_age is not None:
-            self.by_age.update((now_ms, entry.stamp, entry) for entry in fresh.values())
+        self.last_delivered_id = last_id
+        for origin, edges in delivered:
+            ranges = self.delivered[origin] = Ranges.of_flat(edges)
+            self.runs[origin] = [Run(low, low, high) for low, high in ranges]
+        for origin, number in given_up:
+            self.discarded.setdefault(origin, {})[number] = None
 
-    def acknowledge(self, ids: Sequence[int]) -> int:
-        """Remove pending entries, owned or released; returns how many there were."""
-        return sum(self._acknowledge_of(region, ids) for region in self.pending)
+    # -- deliveries ---------------------------------------------------------------------------
 
-    def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
-        """The same for entries of one region."""
-        if len(ids) == 1:
-            entry = self.pending[region].pop(ids[0])
-            if entry is None:
-                return 0
-            self._detach(region, entry)
-            return 1
-        gone = self.pending[region].pop_all(ids)
-        if self.by_age is None and not self.released:
-            _leave_consumers(region, gone)
-        else:
-            for entry in gone:
-                self._detach(region, entry)
-        return len(gone)
+    def hand_out(
+        self,
+        origin: int,
+        ids: Sequence[int],
+        numbers: list[int],
+        consumer: Consumer,
+        now_ms: int,
+        *,
+        pending: bool,
+    ) -> None:
+        """Entries of an origin were delivered here, ascending; ``pending`` is False for NOACK.
 
-    def assign(
-        self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
-    ) -> PendingEntry:
-        """Give a pending entry an owner (None releases it), time and count; creates it if new."""
-        pending = self.pending[region]
-        entry = pending.get(entry_id)
-        stamp = self.stamp
-        self.stamp = stamp + 1
-        if entry is None:
-            entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
-            pending.add(entry)
-        else:
-            pending.will_change(entry)
-            stays = entry.consumer is consumer and consumer is not None and self.by_age is None
-            if stays:
-                entry.consumer.pending[region].will_change(entry)  # type: ignore[union-attr]
-            else:
-                self._detach(region, entry)
-            entry.delivery_ms = delivery_ms
-            entry.delivery_count = count
-            entry.stamp = stamp
-            if stays:  # in both lists at its place, as when a consumer reads its history
-                return entry
-        entry.consumer = consumer
-        if consumer is None:
-            self.released[entry] = None
-        else:
-            own = consumer.pending.get(region)
-            if own is None:
-                own = consumer.pending[region] = PendingList()
-            own.add(entry)
-            if self.by_age is not None:
-                self.by_age.add((delivery_ms, stamp, entry))
-        return entry
-
-    def _detach(self, region: int, entry: PendingEntry) -> None:
-        """Take an entry out of everything but the group's own list."""
-        consumer = entry.consumer
-        if consumer is None:
-            del self.released[entry]
+        A region alone need not note their numbers.
+        """
+        self.see(ids[-1])
+        if pending:
+            self.deliver(origin, ids, consumer, now_ms)
+        if not numbers:
             return
-        consumer.pending[region].pop(entry.entry_id)
-        if self.by_age is not None:
-            self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+        self.delivered.setdefault(origin, Ranges()).add_numbers(numbers)
+        self._extend_runs(self.runs.setdefault(origin, []), numbers)
+        if pending:
+            entries = self.pending[origin].entries
+            for entry_id, number in zip(ids, numbers, strict=True):
+                entries[entry_id].number = number
+        if discarded := self.discarded.get(origin):
+            for number in numbers:
+                discarded.pop(number, None)
 
-    def oldest_first(self) -> SortedList[tuple[int, int, PendingEntry]]:
-        """Owned pending entries with (delivery ms, stamp), the longest untouched first."""
-        if self.by_age is None:
-            self.by_age = SortedList(
-                (entry.delivery_ms, entry.stamp, entry)
-                for entry in self.between(MIN_ID, MAX_ID)
-                if entry.consumer is not None
-            )
-        return self.by_age
+    @staticmethod
+    def _extend_runs(runs: list[Run], numbers: list[int]) -> None:
+        for number in numbers:
+            before = [run for run in runs if not run.closed and run.last < number]
+            if before:
+                max(before, key=_last).last = number
+                if len(runs) == 1:  # and so on for the rest, which ascends
+                    runs[0].last = numbers[-1]
+                    return
+            else:
+                runs.append(Run(number - 1, number - 1, number))
 
-    def region_of(self, entry: PendingEntry) -> int:
-        """The region in whose list an entry is pending."""
-        entry_id = entry.entry_id
-        return next(
-            region
-            for region, pending in self.pending.items()
-            if pending.entries.get(entry_id) is entry
-        )
+    def discard_consumer(self, name: bytes) -> None:
+        """A consumer is deleted: what it held was not processed, and stays open for others."""
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            for origin, pending in consumer.pending.items():
+                for entry in pending.entries.values():
+                    if entry.number:
+                        self.discarded.setdefault(origin, {})[entry.number] = None
+            self.remove_consumer(name)
+
+    def set_start(
+        self, logs: Mapping[int, RegionLog], seen: Mapping[int, int], last_id: int | None
+    ) -> None:
+        """XGROUP SETID: this region begins again behind an ID, or (None) behind all it has seen.
+
+        What others acknowledge from now on counts again.
+        """
+        self._close_runs()
+        for origin in set(seen) | set(self.delivered):
+            top = seen.get(origin, 0)
+            if last_id is None:
+                place = top
+            else:
+                log = logs.get(origin)
+                place = 0 if log is None else log.number_upto(last_id)
+            self.delivered[origin] = Ranges([(0, place)])
+            self.hidden[origin] = Ranges([(0, top)])
+            self.rewound[origin] = None
+
+    def jump_to(self, logs: Mapping[int, RegionLog], last_id: int) -> None:
+        """XCLAIM LASTID: entries up to an ID count as delivered here."""
+        self._close_runs()
+        for origin, log in logs.items():
+            if place := log.number_upto(last_id):
+                self.delivered.setdefault(origin, Ranges()).add(0, place)
+        self.see(last_id)
+
+    def _close_runs(self) -> None:
+        for runs in self.runs.values():
+            for run in runs:
+                run.closed = True
+
+    # -- acknowledgements ---------------------------------------------------------------------
+
+    def grown_runs(self, logs: Mapping[int, RegionLog]) -> list[tuple[int, int, int]]:
+        """``(origin, low, high)`` of what is acknowledged by now and other regions do not know."""
+        grown = []
+        for origin, runs in self.runs.items():
+            log = logs.get(origin)
+            for run in runs:
+                opened = self._first_open(origin, log, run)
+                high = run.last if opened is None else opened - 1
+                if high > run.sent:
+                    grown.append((origin, max(run.low, run.sent), high))
+        return grown
+
+    def _first_open(self, origin: int, log: RegionLog | None, run: Run) -> int | None:
+        """The lowest number of a run that is pending, or was given up, and still exists."""
+        if log is None:
+            return None
+        opened = None
+        pending = self.pending.get(origin)
+        if pending is not None:
+            for entry in pending.between(log.id_upto(run.low), MAX_ID):
+                if entry.number > run.last:
+                    break
+                if entry.number > run.low and log.find_number(entry.number) is not None:
+                    opened = entry.number
+                    break
+        for number in self.discarded.get(origin, ()):
+            if (
+                run.low < number <= run.last
+                and (opened is None or number < opened)
+                and log.find_number(number) is not None
+            ):
+                opened = number
+        return opened
+
+    def settle(
+        self,
+        creations: list[Dot],
+        ranges: list[tuple[int, int, int]],
+        greatest_id: int,
+        *,
+        ours: bool,
+    ) -> None:
+        """Entries were acknowledged, under creations of which some may be gone.
+
+        ``ours`` tells that this region did it, and need not say so again.
+        """
+        alive = [dot for dot in creations if dot in self.creations]
+        if not alive:
+            return
+        settled: dict[int, Ranges] = {}
+        for origin, low, high in ranges:
+            settled.setdefault(origin, Ranges()).add(low, high)
+            if ours:
+                for run in self.runs.get(origin, ()):
+                    if max(run.low, run.sent) == low and high <= run.last:
+                        run.sent = high
+        for origin, numbers in settled.items():
+            for dot in alive:
+                known = self.acknowledged.setdefault(dot, {})
+                known.setdefault(origin, Ranges()).update(numbers)
+            self.note_settled(origin, numbers)
+        self.see(greatest_id)
+        if ours:
+            self._sweep_runs()
+
+    def note_settled(self, origin: int, numbers: Ranges) -> None:
+        """Others need not be given these entries, nor hold them, even if SETID went behind them."""
+        if (hidden := self.hidden.get(origin)) is not None:
+            self.hidden[origin] = hidden.without(numbers)
+        self._drop(origin, numbers)
+
+    def _sweep_runs(self) -> None:
+        """Forget runs that nothing can be added to and of which everything is known."""
+        for origin, runs in self.runs.items():
+            if any(run.closed and run.sent >= run.last for run in runs):
+                self.runs[origin] = [r for r in runs if not (r.closed and r.sent >= r.last)]
+
+    def drop_between(self, origin: int, low: int, high: int) -> None:
+        """Entries with numbers in ``(low, high]`` are neither pending nor given up any more."""
+        self._drop(origin, Ranges([(low, high)]))
+
+    def _drop(self, origin: int, numbers: Ranges) -> None:
+        """The same of several intervals, in one walk."""
+        if not numbers:
+            return
+        top = numbers.highs[-1]
+        pending = self.pending.get(origin)
+        if pending is not None and pending.entries:
+            gone = []
+            for entry in pending.between(MIN_ID, MAX_ID):
+                if entry.number > top:
+                    break
+                if entry.number in numbers:
+                    gone.append(entry.entry_id)
+            for entry in pending.pop_all(gone):
+                self._detach(origin, entry)
+        discarded = self.discarded.get(origin)
+        if discarded:
+            for number in [number for number in discarded if number in numbers]:
+                del discarded[number]
+
+    def drop_dots(self, dots: list[tuple[int, int]]) -> None:
+        """Single entries, named by origin and number, are not pending any more."""
+        for origin, number in dots:
+            self.drop_between(origin, number - 1, number)
+
+    def has_processed(self, origin: int, number: int) -> bool:
+        """Whether this region has handed an entry out, and nobody has it open any more.
+
+        What was jumped over or given up does not count.
+        """
+        delivered = self.delivered.get(origin)
+        if delivered is None or number not in delivered:
+            return False
+        if number in self.discarded.get(origin, ()):
+            return False
+        if not any(run.low < number <= run.last for run in self.runs.get(origin, ())) and (
+            number not in self._settled(origin)
+        ):
+            return False
+        pending = self.pending.get(origin)
+        return pending is None or all(entry.number != number for entry in pending.entries.values())
+
+    def is_settled(self, origin: int, number: int) -> bool:
+        """Whether an entry counts as acknowledged."""
+        return number in self._settled(origin)
 
     def copy(self) -> Group:
-        """An independent copy with consumers and pending entries."""
-        other = Group(0, self.entries_read)
-        other.cursors = self.cursors.copy()
+        """An independent copy with consumers and pending entries, for a region alone.
+
+        Others are given the group of a copy in effects (commands/adopting.py).
+        """
+        other = Group(self.last_delivered_id, self.entries_read)
         for name, consumer in self.consumers.items():
             other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
         released = set(self.released)
         for region, pending in self.pending.items():
-            other.pending[region] = PendingList()
             owned = [entry for entry in pending.entries.values() if entry not in released]
             for entry in sorted(owned, key=lambda entry: entry.stamp):
                 assert entry.consumer is not None
@@ -275,29 +337,23 @@ class Group:
             other.assign(region, entry.entry_id, None, entry.delivery_ms, entry.delivery_count)
         return other
 
+    def check_shared(self) -> None:
+        """Assert what must hold of what regions share."""
+        assert set(self.acknowledged) <= set(self.creations)
+        for by_origin in (self.delivered, self.hidden, *self.acknowledged.values()):
+            for ranges in by_origin.values():
+                ranges.check()
+
     def check(self) -> None:
-        """Assert every invariant of a group."""
-        for pending in self.pending.values():
-            pending.check()
-        owned: dict[bytes, set[PendingEntry]] = {name: set() for name in self.consumers}
-        released = set()
-        for entry in self.between(MIN_ID, MAX_ID):
-            if entry.consumer is None:
-                released.add(entry)
-            else:
-                assert self.consumers[entry.consumer.name] is entry.consumer
-                owned[entry.consumer.name].add(entry)
-        assert released == set(self.released)
-        for name, consumer in self.consumers.items():
-            for own in consumer.pending.values():
-                own.check()
-            assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
-        if self.by_age is not None:
-            assert len(self.by_age) == self.pending_count - len(self.released)
+        """Assert every invariant."""
+        super().check()
+        self.check_shared()
+        for origin, pending in self.pending.items():
+            settled = self._settled(origin)
+            for entry in pending.entries.values():
+                assert bool(entry.number) == bool(self.creations)
+                assert entry.number not in settled
 
 
-def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
-    """Take owned entries out of their owners' lists, a run of one owner at a time."""
-    for owner, run in groupby(gone, _CONSUMER):
-        assert owner is not None
-        owner.pending[region].pop_all(map(_ENTRY_ID, run))
+def _last(run: Run) -> int:
+    return run.last

@@ -150,7 +150,7 @@ class _FrozenGroup:
         self._logs = logs
         self._renumbering = renumbering
         self._lists = {origin: FrozenPending(each) for origin, each in group.pending.items()}
-        self._is_plain = len(logs) == len(self._lists) == 1 and not self._late
+        self._is_plain = len(logs) == 1 >= len(self._lists) and not self._late
         if self._is_plain:
             self.image.nacked = [entry.entry_id for entry in group.released]
         else:

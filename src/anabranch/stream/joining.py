@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import ALL_GROUPS, Dot, Mark, Shared
-from anabranch.stream.shared_group import Creation, SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["join_dots", "join_streams", "replace_shared"]
@@ -60,7 +60,6 @@ def join_streams(
     _join_groups(ours, theirs, our, their, our_marks, their_marks)
     _join_shared(mine, other, our, their)
     for group in ours.groups.values():
-        assert isinstance(group, SharedGroup)
         for origin, log in ours.logs.items():
             group.drop_between(origin, 0, log.floor)
 
@@ -81,8 +80,6 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     ours.groups = fresh.groups
     for name, group in fresh.groups.items():
         known = groups.get(name)
-        assert isinstance(group, SharedGroup)
-        assert known is None or isinstance(known, SharedGroup)
         if known is None or group.creations.keys().isdisjoint(known.creations):
             continue
         for dot, by_origin in group.acknowledged.items():
@@ -98,11 +95,10 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
 def _keep_places(stream: Stream) -> None:
     """Entries are about to go."""
     for group in stream.groups.values():
-        assert isinstance(group, SharedGroup)
         group.place(stream.logs)
 
 
-def _note_settled(group: SharedGroup, log: RegionLog, origin: int, news: Ranges) -> None:
+def _note_settled(group: Group, log: RegionLog, origin: int, news: Ranges) -> None:
     """Numbers of an origin were acknowledged somewhere."""
     if news:
         group.note_settled(origin, news)
@@ -162,8 +158,6 @@ def _join_groups(
 ) -> None:
     for name in set(ours.groups) | set(theirs.groups):
         mine, other = ours.groups.get(name), theirs.groups.get(name)
-        assert mine is None or isinstance(mine, SharedGroup)
-        assert other is None or isinstance(other, SharedGroup)
         my_creations = {} if mine is None else mine.creations
         other_creations = {} if other is None else other.creations
         alive = {
@@ -176,7 +170,7 @@ def _join_groups(
         if mine is None or alive.keys().isdisjoint(mine.creations):
             # Nothing of ours is left: what was delivered here was delivered for another group.
             assert other is not None
-            mine = ours.groups[name] = SharedGroup(other.last_delivered_id)
+            mine = ours.groups[name] = Group(other.last_delivered_id)
         mine.creations = alive
         for dot in [dot for dot in mine.acknowledged if dot not in alive]:
             del mine.acknowledged[dot]

@@ -45,7 +45,7 @@ class PendingEntry:
         self.delivery_ms = delivery_ms
         self.delivery_count = count
         self.stamp = stamp
-        self.number = number  # of the effect that added the entry, with several regions
+        self.number = number  # of the entry; 0: it is known by its ID, as in a region alone
 
     def copy(self) -> PendingEntry:
         """The entry as it is now."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 __all__ = ["Policy", "References"]
@@ -50,7 +49,6 @@ class References:
         stream = self._stream
         for origin, block, index in stream.find_all(entry_id):
             for group in self._groups:
-                assert isinstance(group, SharedGroup)
                 log = stream.log_of(origin)
                 if group.would_deliver(origin, log, block.number(index)):
                     return True

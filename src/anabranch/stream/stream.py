@@ -24,7 +24,6 @@ from anabranch.stream.pending import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot, Shared, Tag, age_rank, winner
-from anabranch.stream.shared_group import SharedGroup
 
 __all__ = ["MAX_ENTRIES_ADDED", "Stream"]
 
@@ -149,9 +148,10 @@ class Stream:
         sources = [self.logs[each].spans(start, end) for each in self.ranked()]
         return limited(merge_spans(sources), limit)
 
-    def spans_by_region(self) -> Iterator[tuple[int, Span]]:
+    def spans_by_region(self, limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of all live entries, ascending."""
-        return merge_labelled({each: self.logs[each].spans(0, MAX_ID) for each in self.ranked()})
+        spans = merge_labelled({each: self.logs[each].spans(0, MAX_ID) for each in self.ranked()})
+        return limited_labelled(spans, limit)
 
     def spans_reversed(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
         """The same entries from the newest; each span is still ascending inside."""
@@ -162,42 +162,21 @@ class Stream:
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
-        if not isinstance(group, SharedGroup):
-            yield from self.spans_beyond(group.cursors, limit)
+        if not group.creations:  # of a region alone: one log, and one ID says how far it was read
+            origin = LOCAL_REGION
+            for span in self.local.spans(group.last_delivered_id + 1, MAX_ID, limit):
+                yield origin, span
             return
-        sources = {}
-        for origin in self.ranked():
-            log = self.log_of(origin)
-            if log.length:
-                sources[origin] = group.spans(origin, log)
+        sources = {
+            origin: group.spans(origin, log)
+            for origin in self.ranked()
+            if (log := self.logs[origin]).length
+        }
         yield from limited_labelled(merge_labelled(sources), limit)
 
     def has_for(self, group: Group) -> bool:
         """Whether :meth:`spans_for` would give anything."""
-        if not isinstance(group, SharedGroup):
-            return self.has_beyond(group.cursors)
-        return any(group.has(origin, log) for origin, log in self.logs.items())
-
-    def count_for(self, group: SharedGroup) -> int:
-        """How many live entries a group was not given yet."""
-        return sum(group.count(origin, log) for origin, log in self.logs.items())
-
-    def spans_beyond(self, cursors: dict[int, int], limit: int = -1) -> Iterator[tuple[int, Span]]:
-        """``(region, span)`` of live entries above each region's cursor, ascending over all."""
-        if len(self.logs) == 1:
-            region = next(iter(self.logs))
-            for span in self.local.spans(cursors[region] + 1, MAX_ID, limit):
-                yield region, span
-            return
-        sources = {
-            region: self.logs[region].spans(cursors.get(region, 0) + 1, MAX_ID)
-            for region in self.ranked()
-        }
-        yield from limited_labelled(merge_labelled(sources), limit)
-
-    def has_beyond(self, cursors: dict[int, int]) -> bool:
-        """Whether :meth:`spans_beyond` would give anything; O(regions)."""
-        return any(log.last_id > cursors.get(region, 0) for region, log in self.logs.items())
+        return next(self.spans_for(group, 1), None) is not None
 
     def find(self, entry_id: int) -> tuple[int, Block, int] | None:
         """``(region, block, index)`` of the live entry with this ID, or None."""
@@ -223,21 +202,20 @@ class Stream:
 
     def find_pending(self, group: Group, entry: PendingEntry) -> tuple[int, Block, int] | None:
         """The live entry that a pending one stands for, or None."""
-        if not isinstance(group, SharedGroup):
+        if not entry.number:
             return self.find(entry.entry_id)
-        for origin, pending in group.pending_of(entry.entry_id):
-            if pending is entry:
-                log = self.logs.get(origin)
-                found = None if log is None else log.find_number(entry.number)
-                return None if found is None else (origin, *found)
-        return None
+        origin = group.region_of(entry)
+        log = self.logs.get(origin)
+        found = None if log is None else log.find_number(entry.number)
+        return None if found is None else (origin, *found)
 
     def claimable(
         self, group: Group, entry_id: int
     ) -> list[tuple[tuple[int, Block, int] | None, PendingEntry | None]]:
         """``(live entry, pending entry)`` of all that have an ID, either being None if missing."""
-        if not isinstance(group, SharedGroup):
-            return [(self.find(entry_id), group.find(entry_id))]
+        first = group.find(entry_id)
+        if len(self.logs) == 1 and (first is None or not first.number):
+            return [(self.find(entry_id), first)]
         live = {found[0]: found for found in self.find_all(entry_id)}
         known = dict(group.pending_of(entry_id))
         pairs: list[tuple[tuple[int, Block, int] | None, PendingEntry | None]] = []

@@ -73,12 +73,11 @@ def _plan_prefix(stream: Stream, rule: TrimRule) -> list[tuple[int, int]]:
 def _oldest(stream: Stream, end: int, limit: int) -> list[tuple[int, Block, int]]:
     """The last span of each region among the oldest entries up to ``end``."""
     found: list[tuple[int, Block, int]] = []
-    cursors = dict.fromkeys(stream.logs, -1)
     if len(stream.logs) == 1:
         region = next(iter(stream.logs))
         newest = deque(stream.local.spans(0, end, limit), maxlen=1)
         return [(region, block, high) for block, _, high in newest]
-    for region, (block, low, high) in stream.spans_beyond(cursors, limit):
+    for region, (block, low, high) in stream.spans_by_region(limit):
         if block.ids[low] > end:
             break
         found.append((region, block, min(high, block.index_after(end))))

@@ -143,7 +143,7 @@ def _act(group: Group, model: _Model, step: tuple[str, int, int, str, int], regi
         old, group = group, group.copy()
         old.acknowledge([entry.entry_id for entry in old.between(0, MAX_ID)])
         old.remove_consumer(name.encode())
-        old.move_to(999)
+        old.see(999)
     else:
         group.oldest_first()
     return group
@@ -179,9 +179,6 @@ def test_a_group_agrees_with_a_dictionary(
 ) -> None:
     """Owned and released entries, their order, and who holds what."""
     group = Group(7, 3)
-    for region in range(1, regions):
-        group.pending[region] = PendingList()
-        group.cursors[region] = 7
     model = _Model()
     for step in steps:
         group = _act(group, model, step, regions)
@@ -200,7 +197,6 @@ def test_a_group_agrees_with_a_dictionary(
 def test_entries_of_two_regions_may_have_one_id() -> None:
     group = Group(0, None)
     for region, name in ((1, b"a"), (2, b"b")):
-        group.pending[region] = PendingList()
         group.deliver(region, [7], group.consumer(name, 0), 0)
     group.remove_consumer(b"a")
     assert [entry.consumer for entry in group.between(0, MAX_ID)] == [group.consumers[b"b"]]
@@ -213,11 +209,3 @@ def test_entries_of_two_regions_may_have_one_id() -> None:
     group.assign(2, 7, group.consumers[b"a"], 0, 2)
     assert [group.region_of(entry) for entry in group.released] == [1]
     group.check()
-
-
-def test_the_greatest_cursor_is_the_last_delivered_id() -> None:
-    group = Group(5, None)
-    group.cursors[3] = 9
-    assert group.last_delivered_id == 9
-    group.move_to(2)
-    assert group.cursors == {0: 2, 3: 2}

@@ -68,23 +68,16 @@ def _whole(entries: list[tuple[int, bytes]], limit: int) -> list[tuple[int, byte
 
 
 @settings(max_examples=400, deadline=None)
-@given(
-    made=streams(),
-    cursors=st.dictionaries(st.sampled_from([1, 2, 3, 7]), st.integers(0, 41)),
-    local=st.integers(0, 41),
-    limit=limits,
-)
-def test_what_lies_beyond_a_cursor_per_region(
-    made: tuple[Stream, dict[int, ModelledLog]], cursors: dict[int, int], local: int, limit: int
+@given(made=streams(), limit=limits)
+def test_entries_come_with_their_regions(
+    made: tuple[Stream, dict[int, ModelledLog]], limit: int
 ) -> None:
-    """A region without a cursor is read from its beginning."""
     stream, regions = made
-    above = cursors | {0: local}
-    rows = _expected(regions, above, MAX_ID)
+    rows = _expected(regions, {}, MAX_ID)
     cut = len(rows) if limit < 0 else limit
     found = [
         (entry_id, region, data)
-        for region, span in stream.spans_beyond(above, limit)
+        for region, span in stream.spans_by_region(limit)
         for entry_id, data in contents([span])
     ]
     assert found == rows[:cut]

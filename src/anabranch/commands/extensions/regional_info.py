@@ -21,7 +21,6 @@ from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, Dot, Mark
-from anabranch.stream.shared_group import SharedGroup
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -168,24 +167,19 @@ def _mark(dot: Dot, mark: Mark) -> list[Any]:
 
 
 def _group(name: bytes, group: Group) -> Map:
-    creations: list[list[Any]] = []
+    creations = [
+        [*_origin(origin), number, b"$" if start is None else text(start)]
+        for (origin, number), (_, start, _) in sorted(group.creations.items())
+    ]
     acknowledged: dict[int, Ranges] = defaultdict(Ranges)
-    delivered: Mapping[int, Ranges] = {}
-    runs: list[list[int]] = []
-    if isinstance(group, SharedGroup):
-        creations = [
-            [*_origin(origin), number, b"$" if start is None else text(start)]
-            for (origin, number), (_, start, _) in sorted(group.creations.items())
-        ]
-        for by_origin in group.acknowledged.values():
-            for origin, ranges in by_origin.items():
-                acknowledged[origin].update(ranges)
-        delivered = group.delivered
-        runs = [
-            [*_origin(origin), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
-            for origin, some in sorted(group.runs.items())
-            for run in some
-        ]
+    for by_origin in group.acknowledged.values():
+        for origin, ranges in by_origin.items():
+            acknowledged[origin].update(ranges)
+    runs = [
+        [*_origin(origin), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
+        for origin, some in sorted(group.runs.items())
+        for run in some
+    ]
     return Map(
         [
             ("name", name),
@@ -193,7 +187,7 @@ def _group(name: bytes, group: Group) -> Map:
             ("creations", creations),
             ("ack-ranges", sum(map(len, acknowledged.values()))),
             ("acknowledged", _intervals(acknowledged)),
-            ("delivered", _intervals(delivered)),
+            ("delivered", _intervals(group.delivered)),
             ("runs", runs),
         ]
     )

@@ -1,0 +1,249 @@
+"""The pending entries of one consumer group: who holds what, and since when.
+
+Released (NACKed) entries are pending without an owner; ``released`` keeps their FIFO order.
+``by_age`` orders owned pending entries by (delivery time, last update); it is built on the first
+``XREADGROUP ... CLAIM`` of a group and kept up to date from then on, so groups that never claim
+pay nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from sortedcontainers import SortedList
+
+from anabranch.stream.entry_id import MAX_ID, MIN_ID
+from anabranch.stream.pending import Consumer, PendingEntry, PendingList, walk
+
+__all__ = ["MAX_DELIVERIES", "GroupPending"]
+
+MAX_DELIVERIES = (1 << 63) - 1
+"""Delivery counts saturate here; XNACK FATAL sets it."""
+
+_CONSUMER = attrgetter("consumer")
+_ENTRY_ID = attrgetter("entry_id")
+
+
+class GroupPending:
+    """Pending entries by origin, and consumers by name."""
+
+    __slots__ = ("by_age", "consumers", "pending", "released", "stamp")
+
+    def __init__(self) -> None:
+        self.pending: dict[int, PendingList] = defaultdict(PendingList)
+        self.consumers: dict[bytes, Consumer] = {}
+        self.released: dict[PendingEntry, None] = {}
+        self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
+        self.stamp = 0
+
+    # -- consumers ----------------------------------------------------------------------------
+
+    def consumer(self, name: bytes, now_ms: int) -> Consumer:
+        """The consumer of this name, created if missing."""
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            consumer = self.consumers[name] = Consumer(name, now_ms)
+        return consumer
+
+    def remove_consumer(self, name: bytes) -> int:
+        """Forget a consumer and discard its pending entries; returns how many."""
+        consumer = self.consumers.pop(name, None)
+        if consumer is None:
+            return 0
+        # By region: where several write, another consumer may hold an entry with the same ID.
+        count = 0
+        for region, own in consumer.pending.items():
+            gone = self.pending[region].pop_all(own.entries)
+            count += len(gone)
+            if self.by_age is not None:
+                for entry in gone:
+                    self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+        consumer.pending.clear()
+        return count
+
+    # -- the pending entries ------------------------------------------------------------------
+
+    @property
+    def pending_count(self) -> int:
+        """All pending entries, released ones included."""
+        return sum(map(len, self.pending.values()))
+
+    def find(self, entry_id: int) -> PendingEntry | None:
+        """The pending entry with this ID, or None."""
+        for pending in self.pending.values():
+            entry = pending.entries.get(entry_id)
+            if entry is not None:
+                return entry
+        return None
+
+    def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
+        """``(origin, pending entry)`` of all with this ID: concurrent writers may share one."""
+        return [
+            (origin, entry)
+            for origin, pending in self.pending.items()
+            if (entry := pending.entries.get(entry_id)) is not None
+        ]
+
+    def pending_among(self, ids: Iterable[int]) -> list[int]:
+        """Which of these IDs are pending, each once, in the order given."""
+        lists = list(self.pending.values())
+        if len(lists) == 1:
+            known = lists[0].entries
+            return [entry_id for entry_id in dict.fromkeys(ids) if entry_id in known]
+        return [
+            entry_id
+            for entry_id in dict.fromkeys(ids)
+            if any(entry_id in pending.entries for pending in lists)
+        ]
+
+    def between(self, start: int, end: int) -> Iterator[PendingEntry]:
+        """Pending entries by ID, released ones included."""
+        return walk(self.pending, start, end)
+
+    def first_pending(self) -> PendingEntry | None:
+        """The pending entry with the smallest ID."""
+        found = [entry for entry in (p.first() for p in self.pending.values()) if entry]
+        return min(found, key=lambda entry: entry.entry_id, default=None)
+
+    def last_pending(self) -> PendingEntry | None:
+        """The pending entry with the greatest ID."""
+        found = [entry for entry in (p.last() for p in self.pending.values()) if entry]
+        return max(found, key=lambda entry: entry.entry_id, default=None)
+
+    def deliver(self, region: int, ids: Sequence[int], consumer: Consumer, now_ms: int) -> None:
+        """Make entries pending for a consumer, delivered once, now.
+
+        An entry that was pending already (after SETID backwards) changes hands and starts again
+        at one delivery.
+        """
+        pending = self.pending[region]
+        known = pending.entries
+        if known and not known.keys().isdisjoint(ids):
+            self._acknowledge_of(region, [entry_id for entry_id in ids if entry_id in known])
+        own = consumer.pending.get(region)
+        if own is None:
+            own = consumer.pending[region] = PendingList()
+        stamp = self.stamp
+        fresh = {
+            entry_id: PendingEntry(entry_id, consumer, now_ms, 1, stamp + offset)
+            for offset, entry_id in enumerate(ids)
+        }
+        self.stamp = stamp + len(ids)
+        pending.extend(fresh)
+        own.extend(fresh)
+        if self.by_age is not None:
+            self.by_age.update((now_ms, entry.stamp, entry) for entry in fresh.values())
+
+    def acknowledge(self, ids: Sequence[int]) -> int:
+        """Remove pending entries, owned or released; returns how many there were."""
+        return sum(self._acknowledge_of(region, ids) for region in self.pending)
+
+    def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
+        """The same for entries of one region."""
+        if len(ids) == 1:
+            entry = self.pending[region].pop(ids[0])
+            if entry is None:
+                return 0
+            self._detach(region, entry)
+            return 1
+        gone = self.pending[region].pop_all(ids)
+        if self.by_age is None and not self.released:
+            _leave_consumers(region, gone)
+        else:
+            for entry in gone:
+                self._detach(region, entry)
+        return len(gone)
+
+    def assign(
+        self, region: int, entry_id: int, consumer: Consumer | None, delivery_ms: int, count: int
+    ) -> PendingEntry:
+        """Give a pending entry an owner (None releases it), time and count; creates it if new."""
+        pending = self.pending[region]
+        entry = pending.get(entry_id)
+        stamp = self.stamp
+        self.stamp = stamp + 1
+        if entry is None:
+            entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
+            pending.add(entry)
+        else:
+            pending.will_change(entry)
+            stays = entry.consumer is consumer and consumer is not None and self.by_age is None
+            if stays:
+                entry.consumer.pending[region].will_change(entry)  # type: ignore[union-attr]
+            else:
+                self._detach(region, entry)
+            entry.delivery_ms = delivery_ms
+            entry.delivery_count = count
+            entry.stamp = stamp
+            if stays:  # in both lists at its place, as when a consumer reads its history
+                return entry
+        entry.consumer = consumer
+        if consumer is None:
+            self.released[entry] = None
+        else:
+            own = consumer.pending.get(region)
+            if own is None:
+                own = consumer.pending[region] = PendingList()
+            own.add(entry)
+            if self.by_age is not None:
+                self.by_age.add((delivery_ms, stamp, entry))
+        return entry
+
+    def _detach(self, region: int, entry: PendingEntry) -> None:
+        """Take an entry out of everything but the group's own list."""
+        consumer = entry.consumer
+        if consumer is None:
+            del self.released[entry]
+            return
+        consumer.pending[region].pop(entry.entry_id)
+        if self.by_age is not None:
+            self.by_age.remove((entry.delivery_ms, entry.stamp, entry))
+
+    def oldest_first(self) -> SortedList[tuple[int, int, PendingEntry]]:
+        """Owned pending entries with (delivery ms, stamp), the longest untouched first."""
+        if self.by_age is None:
+            self.by_age = SortedList(
+                (entry.delivery_ms, entry.stamp, entry)
+                for entry in self.between(MIN_ID, MAX_ID)
+                if entry.consumer is not None
+            )
+        return self.by_age
+
+    def region_of(self, entry: PendingEntry) -> int:
+        """The region in whose list an entry is pending."""
+        entry_id = entry.entry_id
+        return next(
+            region
+            for region, pending in self.pending.items()
+            if pending.entries.get(entry_id) is entry
+        )
+
+    def check(self) -> None:
+        """Assert every invariant of the pending entries."""
+        for pending in self.pending.values():
+            pending.check()
+        owned: dict[bytes, set[PendingEntry]] = {name: set() for name in self.consumers}
+        released = set()
+        for entry in self.between(MIN_ID, MAX_ID):
+            if entry.consumer is None:
+                released.add(entry)
+            else:
+                assert self.consumers[entry.consumer.name] is entry.consumer
+                owned[entry.consumer.name].add(entry)
+        assert released == set(self.released)
+        for name, consumer in self.consumers.items():
+            for own in consumer.pending.values():
+                own.check()
+            assert set(consumer.between(MIN_ID, MAX_ID)) == owned[name]
+        if self.by_age is not None:
+            assert len(self.by_age) == self.pending_count - len(self.released)
+
+
+def _leave_consumers(region: int, gone: list[PendingEntry]) -> None:
+    """Take owned entries out of their owners' lists, a run of one owner at a time."""
+    for owner, run in groupby(gone, _CONSUMER):
+        assert owner is not None
+        owner.pending[region].pop_all(map(_ENTRY_ID, run))

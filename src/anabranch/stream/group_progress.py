@@ -1,0 +1,209 @@
+"""How far a consumer group has come: what is left to deliver to it, and what it has passed.
+
+Progress is never one ID where several regions write: entries of another region may arrive later
+with lower IDs, and a group must not miss them. So each region hands out what was neither delivered
+here nor acknowledged anywhere, by the numbers of the entries.
+
+In a region alone there are no creations, as nobody else makes the same group, and nobody else
+acknowledges: the group has been given what is not above its last-delivered-id. That is exactly
+Redis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from anabranch.stream.group_pending import GroupPending
+from anabranch.stream.ranges import Ranges
+from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Dot
+
+__all__ = ["Creation", "GroupProgress", "Place"]
+
+
+class Creation(NamedTuple):
+    """One XGROUP CREATE."""
+
+    context: Mapping[int, int]
+    """What its region had applied."""
+    start: int | None
+    """Entries above this ID are the group's; None: those beyond the context (``$``)."""
+    offset: int = 0
+    """By how much ENTRIESREAD differed from what was counted."""
+
+
+class Place(NamedTuple):
+    """How far a group had come in an origin's log when it last moved there."""
+
+    number: int
+    """Of the last entry that the group was given, or had to be given no more."""
+    position: int
+    """Of the first live entry behind that; where the next one goes if there was none."""
+
+
+class GroupProgress(GroupPending):
+    """What regions share of a group, and what of it was delivered here."""
+
+    __slots__ = (
+        "acknowledged",
+        "creations",
+        "delivered",
+        "entries_read",
+        "hidden",
+        "last_delivered_id",
+        "offset",
+        "places",
+        "rewound",
+    )
+
+    def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
+        super().__init__()
+        self.last_delivered_id = last_delivered_id
+        self.entries_read = entries_read  # of a region alone; None: unknown
+        self.creations: dict[Dot, Creation] = {}
+        self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> origin -> numbers
+        # this region's own part, by origin
+        self.delivered: dict[int, Ranges] = {}
+        self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID goes behind
+        self.rewound: dict[int, None] = {}  # origins of which SETID, not a creation, is the start
+        self.places: dict[int, Place] = {}
+        self.offset: int | None = None  # of XGROUP SETID: instead of that of the creations
+
+    def see(self, entry_id: int) -> None:
+        """An entry was delivered here, or acknowledged somewhere: for last-delivered-id."""
+        self.last_delivered_id = max(self.last_delivered_id, entry_id)
+
+    def forget_creation(self, dot: Dot) -> None:
+        """A creation was removed, and what was acknowledged under it with it."""
+        del self.creations[dot]
+        self.acknowledged.pop(dot, None)
+
+    # -- what is left to deliver --------------------------------------------------------------
+
+    def gaps(self, origin: int, log: RegionLog) -> Iterator[tuple[int, int]]:
+        """Intervals of numbers ``(low, high]`` of an origin that this region may hand out."""
+        top = log.newest_number
+        begin = 0 if origin in self.rewound else self._begin(origin, log)
+        if begin >= top:
+            return
+        blocked = self.delivered.get(origin)
+        settled = self._settled(origin)
+        if settled:
+            if blocked:
+                settled.update(blocked)
+            blocked = settled
+        if blocked:
+            yield from blocked.gaps(begin, top)
+        else:
+            yield begin, top
+
+    def _begin(self, origin: int, log: RegionLog) -> int:
+        """The number behind which the widest creation begins."""
+        begins = []
+        for context, start, _ in self.creations.values():
+            if start is None:
+                begins.append(context.get(origin, 0))
+            else:
+                begins.append(log.number_upto(start) if start else 0)
+        return min(begins) if begins else log.number_upto(self.last_delivered_id)
+
+    def _settled(self, origin: int) -> Ranges:
+        """Numbers of an origin that were acknowledged anywhere and are not hidden here."""
+        settled = Ranges()
+        for ranges in self.acknowledged.values():
+            if (some := ranges.get(origin)) is not None:
+                if settled:
+                    settled.update(some)
+                else:
+                    settled = some.copy()
+        return settled.without(self.hidden.get(origin))
+
+    def spans(self, origin: int, log: RegionLog) -> Iterator[Span]:
+        """Live entries of an origin to hand out, ascending."""
+        for low, high in self.gaps(origin, log):
+            yield from log.spans_numbered(low, high)
+
+    def count(self, origin: int, log: RegionLog) -> int:
+        """How many there are; O(intervals x log n)."""
+        return sum(log.count_numbered(low, high) for low, high in self.gaps(origin, log))
+
+    def has(self, origin: int, log: RegionLog) -> bool:
+        """Whether there are any."""
+        return any(
+            next(log.spans_numbered(low, high), None) is not None
+            for low, high in self.gaps(origin, log)
+        )
+
+    def would_deliver(self, origin: int, log: RegionLog, number: int) -> bool:
+        """Whether an entry is among them."""
+        return any(low < number <= high for low, high in self.gaps(origin, log))
+
+    # -- entries-read -------------------------------------------------------------------------
+
+    def _cursor(self, origin: int, log: RegionLog) -> int:
+        """The greatest number of an origin that need not be handed out any more."""
+        cursor = 0 if origin in self.rewound else self._begin(origin, log)
+        if delivered := self.delivered.get(origin):
+            cursor = max(cursor, delivered.highs[-1])
+        for by_origin in self.acknowledged.values():
+            if (some := by_origin.get(origin)) is not None and (
+                settled := some.without(self.hidden.get(origin))
+            ):
+                cursor = max(cursor, settled.highs[-1])
+        return cursor
+
+    def place(self, logs: Mapping[int, RegionLog], *, anew: bool = False) -> None:
+        """Note how far the group has come in these logs; ``anew`` if it may have gone back.
+
+        Entries that were deleted right behind that count as read. Until entries are removed the
+        same can be found out later, so a delivery need not do this.
+        """
+        for origin, log in logs.items():
+            cursor = self._cursor(origin, log)
+            known = self.places.get(origin)
+            if known is None or cursor > known.number or anew:
+                self.places[origin] = Place(cursor, log.position_above(cursor))
+
+    def keep_place(self, origin: int, log: RegionLog, high: int) -> None:
+        """Entries up to a number are about to go."""
+        known = self.places.get(origin)
+        if known is None or high > known.number:
+            self.place({origin: log})
+
+    def unread(self, origin: int, log: RegionLog) -> int:
+        """How many entries of an origin the group has not passed, whether or not they still live.
+
+        Below its place those that live count.
+        """
+        known = self.places.get(origin)
+        cursor = self._cursor(origin, log)
+        if known is None or cursor > known.number:
+            position = log.position_above(cursor)
+        else:
+            cursor, position = known
+        position = max(position, log.base)
+        below = sum(
+            log.count_numbered(low, min(high, cursor))
+            for low, high in self.gaps(origin, log)
+            if low < cursor
+        )
+        return log.next_position - position + below
+
+    def read_offset(self) -> int:
+        """What ENTRIESREAD of XGROUP adds: of several creations' the greatest."""
+        if self.offset is not None:
+            return self.offset
+        return max(creation.offset for creation in self.creations.values())
+
+    def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+        """``(region, span)`` of live entries to be delivered that are not above the last ID.
+
+        Not in the order of their IDs.
+        """
+        last_id = self.last_delivered_id
+        for origin, log in logs.items():
+            top = log.number_upto(last_id)
+            for low, high in self.gaps(origin, log):
+                for span in log.spans_numbered(low, min(high, top)):
+                    yield origin, span
