@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from anabranch.spark.client import ServerRefused, connect
+from anabranch.spark.columns import ColumnError
 from anabranch.spark.jobs.windows import Windowing, windows
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.reading import stream_reader
@@ -134,6 +135,14 @@ def test_a_region_that_is_not_there_is_refused(both, name):
             with pytest.raises(OptionError, match=said):
                 reader.initialOffset()
             reader.stop()
+
+
+def test_a_value_that_cannot_be_cast_is_named_with_its_region(both):
+    with talking(both) as client:
+        client.xadd("s", {"n": "many"})
+    said = "stream s, region 1: entry .*: 'many' in column n is no int64"
+    with pytest.raises(ColumnError, match=said):
+        read(both, mode="FAILFAST")
 
 
 def test_a_member_that_has_written_nothing_yet_may_be_named(regions):

@@ -119,8 +119,8 @@ class Projection:
             if not column.nullable and columns[column.name].null_count:
                 row = int(np.asarray(columns[column.name].is_null()).argmax())
                 raise ColumnError(
-                    f"column {column.name} is declared NOT NULL, but entry {_id(entries, row)} of "
-                    f"stream {stream} has no value for it"
+                    f"column {column.name} is declared NOT NULL, but entry {_id(entries, row)} "
+                    "has no value for it"
                 )
         batch = pa.RecordBatch.from_arrays(
             [columns[name] for name in self.schema.names], schema=self.schema

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anabranch.spark.blocks import Block, Parsed, join
 from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect, stream_key
-from anabranch.spark.columns import Projection
+from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.exports import Export, PayloadError, parse_export
 from anabranch.spark.heads import PAGE, head_of
 from anabranch.spark.losses import (
@@ -47,7 +47,7 @@ def read_range(
                 yield from projection.batches(
                     entries, piece.stream, piece.region, options.max_batch_bytes
                 )
-        except (ServerRefused, ServerUnreachable, PayloadError) as error:
+        except (ColumnError, ServerRefused, ServerUnreachable, PayloadError) as error:
             where = place_of(piece.stream, piece.region)
             raise type(error)(f"{where}: {error}") from None
 

@@ -181,5 +181,5 @@ def test_schemas_that_cannot_be_filled_are_refused(schema, settings, text):
 
 def test_a_value_that_must_be_there_and_is_not_is_named():
     projection = Projection(pa.schema([pa.field("x", pa.string(), nullable=False)]))
-    with pytest.raises(ColumnError, match="NOT NULL, but entry 1001-1 of stream s"):
+    with pytest.raises(ColumnError, match="NOT NULL, but entry 1001-1 has no value"):
         projection.batch(entries([(b"x", b"")], [(b"y", b"")]), "s", "")
