@@ -5,11 +5,14 @@ from __future__ import annotations
 from benchmarks.shared.goals import Goal
 
 GOALS = {
-    "batch read, typed columns": Goal(5.0, is_lowest=True),
-    "batch read, fields as they are": Goal(3.5, is_lowest=True),
+    "batch read, typed, 1 partition": Goal(6.0, is_lowest=True),
+    "batch read, typed, 2 partitions": Goal(8.0, is_lowest=True),
+    "batch read, fields, 1 partition": Goal(4.0, is_lowest=True),
+    "batch read, fields, 2 partitions": Goal(5.0, is_lowest=True),
     "batch read, typed, beside tuples": Goal(10.0, is_lowest=True),
     "batch read of Redis": Goal(1.0, is_lowest=True),
-    "sink with ledger": Goal(3.0, is_lowest=True),
+    "sink with ledger, 1 partition": Goal(6.9, is_lowest=True),
+    "sink with ledger, 2 partitions": Goal(8.0, is_lowest=True),
     "exactly once beside not": Goal(0.9, is_lowest=True),
     "server CPU of an exported entry": Goal(1.0),
     "longest wait of others, exporting": Goal(10.0),

@@ -71,6 +71,11 @@ def timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def counted(parts: int) -> str:
+    """``1 partition``, as figures are called."""
+    return f"{parts} partition" + "s" * (parts > 1)
+
+
 def jvm() -> int:
     """Return the process of the session's JVM; Python workers are below it."""
     from pyspark import SparkContext  # noqa: PLC0415 - heavy
@@ -109,6 +114,11 @@ def share_of_a_core(root: int, seconds: float) -> float:
         spent += sum(ticks - seen.get(pid, 0) for pid, ticks in now.items())
         seen |= now
     return spent / _TICKS / (time.monotonic() - began)
+
+
+def cpu_below(root: int) -> float:
+    """Return the seconds of processor time that a process and all below it have had."""
+    return sum(_ticks(root).values()) / _TICKS
 
 
 def _ticks(root: int) -> dict[int, int]:

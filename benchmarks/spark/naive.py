@@ -1,4 +1,4 @@
-"""Reading a stream without the source: a loop over XRANGE, and a data source that yields tuples."""
+"""Reading a stream without the source: a data source that yields tuples."""
 
 from __future__ import annotations
 
@@ -13,21 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .data import SCHEMA
-
-PAGE = 10_000
-
-Entry = tuple[bytes, dict[bytes, bytes]]
-
-
-def loop(port: int, key: str, start: str = "-", end: str = "+") -> Iterator[Entry]:
-    """Yield the entries of a stream with redis-py, whose replies hiredis parses."""
-    with redis.Redis(port=port) as client:
-        while True:
-            page: list[Entry] = client.xrange(key, start, end, count=PAGE)
-            yield from page
-            if len(page) < PAGE:
-                return
-            start = f"({page[-1][0].decode()}"
+from .loop import loop
 
 
 @dataclass

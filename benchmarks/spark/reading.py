@@ -1,13 +1,12 @@
 """Batch reads by Spark, beside a loop of redis-py and beside a source that yields tuples.
 
 Each round reads the same stream every way, one right after the other; ratios are taken within a
-round. Of Spark's ways the better of one and two partitions counts.
+round. Of tuples the better of one and two partitions counts.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, redis_recipe
 
 from .data import SCHEMA, WARM_UP, fill, fill_by_xadd
-from .local import drained, serving, spark, timed, url
-from .naive import loop
+from .local import counted, cpu_below, drained, jvm, serving, spark, url
+from .loop import PAGE, looped
 from .plain import PlainSpark
 
 if TYPE_CHECKING:
@@ -27,38 +26,52 @@ KEY = "bench:read"
 ENTRIES, QUICK_ENTRIES = 1_000_000, 100_000
 ROUNDS, QUICK_ROUNDS = 5, 2
 PARTITIONS = (1, 2)
+WAYS: dict[str, Callable[[DataFrameReader], DataFrame]] = {
+    "typed": lambda reader: reader.schema(SCHEMA).load(),
+    "fields": lambda reader: reader.load().select("ts", "seq", "fields"),
+}
 
 
 def batch(*, quick: bool) -> list[Figure]:
     """Typed columns, whole entries, tuples and a loop, all from our server."""
     entries = QUICK_ENTRIES if quick else ENTRIES
-    rounds: list[list[float]] = []
+    loops: list[tuple[float, float]] = []
+    tuples: list[float] = []
+    reads: dict[tuple[str, int], list[tuple[float, float]]] = {
+        (name, parts): [] for name in WAYS for parts in PARTITIONS
+    }
     with serving() as server, PlainSpark() as plain:
         with Connection(server.port) as connection:
             fill(connection, KEY, entries)
         for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
-            seconds = [
-                _looped(server),
-                _best(lambda parts: _source(server, parts).schema(SCHEMA).load()),
-                _best(lambda parts: _source(server, parts).load().select("ts", "seq", "fields")),
-                min(plain.tuples(server.port, KEY, parts) for parts in PARTITIONS),
-            ]
-            if turn >= WARM_UP:
-                rounds.append(seconds)
-    note = f"{entries:,} entries of two fields"
-    made = [
-        ("batch read, typed columns", "x redis-py", [one[0] / one[1] for one in rounds]),
-        ("batch read, fields as they are", "x redis-py", [one[0] / one[2] for one in rounds]),
-        ("batch read, typed, beside tuples", "x tuples", [one[3] / one[1] for one in rounds]),
-    ]
-    figures = [of_rounds(name, values, unit, note, is_less=quick) for name, unit, values in made]
-    rates = [("typed", 1), ("fields", 2), ("tuples", 3), ("redis-py", 0)]
+            loops.append(looped(server.port, KEY))
+            for (name, parts), some in reads.items():
+                some.append(_read(WAYS[name](_source(server, parts))))
+            tuples.append(min(plain.tuples(server.port, KEY, parts) for parts in PARTITIONS))
+            if turn < WARM_UP:
+                for each in (loops, tuples, *reads.values()):
+                    each.clear()
+    note = (
+        f"{entries:,} entries of two fields, redis-py with COUNT {PAGE:,} in a process of its own"
+    )
+    figures = []
+    for (name, parts), some in reads.items():
+        title = f"batch read, {name}, {counted(parts)}"
+        ratios = [loop[0] / one[0] for loop, one in zip(loops, some, strict=True)]
+        figures.append(of_rounds(title, ratios, "x redis-py", note, is_less=quick))
+    for (name, parts), some in reads.items():
+        title = f"processor time, {name}, {counted(parts)}"
+        figures.append(of_rounds(title, [one[1] for one in some], "s", "Spark and its workers"))
+    typed = zip(*(reads["typed", parts] for parts in PARTITIONS), strict=True)
+    best = [min(one[0] for one in several) for several in typed]
+    beside = [other / one for other, one in zip(tuples, best, strict=True)]
     return [
         *figures,
-        *(
-            of_rounds(f"entries read, {name}", [entries / one[at] for one in rounds], "per second")
-            for name, at in rates
-        ),
+        of_rounds("processor time, redis-py", [each[1] for each in loops], "s"),
+        of_rounds("batch read, typed, beside tuples", beside, "x tuples", note, is_less=quick),
+        of_rounds("entries read, typed", [entries / each for each in best], "per second"),
+        of_rounds("entries read, tuples", [entries / each for each in tuples], "per second"),
+        of_rounds("entries read, redis-py", [entries / each[0] for each in loops], "per second"),
     ]
 
 
@@ -72,20 +85,19 @@ def fallback(*, quick: bool) -> list[Figure]:
         with Connection(server.port) as connection:
             fill_by_xadd(connection, KEY, entries)
         for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
-            looped = _looped(server)
-            read = drained(_source(server, 1).schema(SCHEMA).load())
+            loop = looped(server.port, KEY)
+            read = _read(_source(server, 1).schema(SCHEMA).load())
             if turn >= WARM_UP:
-                ratios.append(looped / read)
+                ratios.append(loop[0] / read[0])
     note = f"{entries:,} entries, XRANGE"
     return [of_rounds("batch read of Redis", ratios, "x redis-py", note, is_less=quick)]
 
 
-def _looped(server: Server) -> float:
-    return timed(lambda: deque(loop(server.port, KEY), maxlen=0))
-
-
-def _best(frame: Callable[[int], DataFrame]) -> float:
-    return min(drained(frame(parts)) for parts in PARTITIONS)
+def _read(frame: DataFrame) -> tuple[float, float]:
+    """Read all and drop it; return the seconds that it took, and the processor's."""
+    before = cpu_below(jvm())
+    seconds = drained(frame)
+    return seconds, cpu_below(jvm()) - before
 
 
 def _source(server: Server, parts: int) -> DataFrameReader:

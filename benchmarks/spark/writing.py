@@ -17,7 +17,7 @@ from benchmarks.versus_redis.load import Connection
 from benchmarks.versus_redis.servers import Server, cpu_between
 
 from .data import ROWS, WARM_UP, rows
-from .local import serving, spark, timed, url
+from .local import counted, serving, spark, timed, url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,35 +31,35 @@ IMPORTS, QUICK_IMPORTS = 60, 20
 
 
 def batch(*, quick: bool) -> list[Figure]:
-    """The same rows by AB.IMPORT with a ledger and by pipelined XADD without any identity.
-
-    Of each the better of one and two partitions counts.
-    """
+    """The same rows by AB.IMPORT with a ledger and by pipelined XADD without any identity."""
     entries = QUICK_ENTRIES if quick else ENTRIES
-    ratios, costs = [], []
+    ratios: dict[int, list[float]] = {parts: [] for parts in PARTITIONS}
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    costs = []
     with serving() as server, Connection(server.port) as connection:
-        frames = [_rows(entries, parts) for parts in PARTITIONS]
+        frames = {parts: _rows(entries, parts) for parts in PARTITIONS}
         for turn in range(WARM_UP + (QUICK_ROUNDS if quick else ROUNDS)):
-            seconds, cpu = {}, {}
-            for way in WAYS:
-                taken, ran = [], []
-                for frame in frames:
+            for parts, frame in frames.items():
+                seconds, cpu = {}, {}
+                for way in WAYS:
                     before = server.cpu()
-                    taken.append(_write(frame, server, way))
-                    ran.append(cpu_between(before, server.cpu()))
+                    seconds[way] = _write(frame, server, way)
+                    cpu[way] = cpu_between(before, server.cpu())
                     connection.ask("DEL", KEY)
-                seconds[way], cpu[way] = min(taken), min(ran)
-            if turn >= WARM_UP:
-                ratios.append(seconds["none"] / seconds["ledger"])
+                if turn < WARM_UP:
+                    continue
+                ratios[parts].append(seconds["none"] / seconds["ledger"])
                 costs.append(cpu["ledger"] / cpu["none"])
                 for way in WAYS:
                     rates[way].append(entries / seconds[way])
-        for frame in frames:
+        for frame in frames.values():
             frame.unpersist()
     note = f"{entries:,} rows of two columns"
     return [
-        of_rounds("sink with ledger", ratios, "x XADD", note, is_less=quick),
+        *(
+            of_rounds(f"sink with ledger, {counted(parts)}", some, "x XADD", note, is_less=quick)
+            for parts, some in ratios.items()
+        ),
         of_rounds("server CPU of a row by AB.IMPORT", costs, "of XADD", note),
         of_rounds("rows written, ledger", rates["ledger"], "per second"),
         of_rounds("rows written, XADD", rates["none"], "per second"),
