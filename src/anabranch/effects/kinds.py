@@ -118,9 +118,9 @@ class Add(Effect, tag=2):
 
 
 class AddRun(Effect, tag=7, dict=True, gc=True):
-    """Neighbouring :class:`Add` effects of one key as columns: what logs and peers get.
+    """Neighbouring :class:`Add` effects of one key as columns, in the log and on the wire.
 
-    ``data`` holds the fragments one behind the other, ``sizes`` their lengths; ``opens`` are the
+    ``data`` contains the fragments one after the other, ``sizes`` their lengths; ``opens`` are the
     indexes of entries that open a node.
     """
 
@@ -145,11 +145,11 @@ class AddRun(Effect, tag=7, dict=True, gc=True):
 
 
 class RemoveNumbers(Effect, tag=8):
-    """Entries are gone, named by the numbers of the effects that added them.
+    """Removes entries by the numbers of the effects that added them.
 
     ``ranges`` are ``(origin, [low, high, low, high, ...])``, numbers above low and up to high;
-    ``deleted`` the newest per origin, ``(origin, number, entry ID)``, where the removal raises
-    max-deleted-entry-id. The rest as in :class:`Remove`.
+    ``deleted`` is the newest for each origin, ``(origin, number, entry ID)``, if the removal raises
+    max-deleted-entry-id. The rest is as in :class:`Remove`.
     """
 
     db: int
@@ -161,7 +161,7 @@ class RemoveNumbers(Effect, tag=8):
 
 
 class Trim(Effect, tag=3):
-    """Entries below a position are gone, per region: ``[(region, position)]``."""
+    """Removes the entries below a position of each region: ``[(region, position)]``."""
 
     db: int
     key: bytes
@@ -169,10 +169,10 @@ class Trim(Effect, tag=3):
 
 
 class Remove(Effect, tag=4):
-    """Single entries are gone.
+    """Removes single entries.
 
-    ``counted`` raises max-deleted-entry-id (XDEL and kin, not trimming); ``dereferenced`` drops
-    them from every group's pending list; ``trimmed`` tells which keyspace event this is.
+    ``counted`` raises max-deleted-entry-id (XDEL and similar, not trimming); ``dereferenced`` drops
+    them from every group's pending list; ``trimmed`` selects the keyspace event.
     """
 
     db: int
@@ -194,7 +194,7 @@ class Dereference(Effect, tag=5):
 class SetLastId(Effect, tag=6):
     """XSETID; None leaves a counter alone.
 
-    With several regions counters only rise: ``entries_added`` is by how much.
+    With several regions counters only rise: ``entries_added`` is the difference.
     """
 
     db: int
@@ -210,8 +210,8 @@ class SetLastId(Effect, tag=6):
 class Remember(Effect, tag=10):
     """A producer's idempotent ID now stands for an entry.
 
-    ``yields``: the entry goes if another region turns out to have accepted the same ID for a
-    smaller one.
+    ``yields``: the entry is removed if another region has accepted the same idempotent ID for an
+    entry with a smaller ID.
     """
 
     db: int
@@ -224,10 +224,10 @@ class Remember(Effect, tag=10):
 
 
 class CountDuplicate(Effect, tag=11):
-    """A producer repeated itself, ``count`` times; nothing was added.
+    """A producer sent ``count`` retries; nothing was added.
 
-    ``accepted`` are idempotent IDs that were counted where the stream came from, and forgotten
-    there since.
+    ``accepted`` is the number of idempotent IDs that the stream's former place had counted and
+    forgotten.
     """
 
     local = True
@@ -239,7 +239,7 @@ class CountDuplicate(Effect, tag=11):
 
 
 class ConfigureProducers(Effect, tag=12):
-    """XCFGSET: new limits, all pairs forgotten. Of concurrent ones the latest stamp counts."""
+    """XCFGSET: new limits, all IDs forgotten. Of concurrent ones the latest stamp counts."""
 
     db: int
     key: bytes
@@ -249,7 +249,7 @@ class ConfigureProducers(Effect, tag=12):
 
 
 class ForgetProducers(Effect, tag=13):
-    """The oldest ``count`` pairs of a producer came of age."""
+    """The oldest ``count`` idempotent IDs of a producer have expired."""
 
     local = True
 
@@ -260,7 +260,7 @@ class ForgetProducers(Effect, tag=13):
 
 
 class Accept(Effect, tag=14):
-    """A bulk producer's batch: how many of its rows are in, and the CRC-32 of their bytes."""
+    """A bulk producer's batch: the number of its rows in the stream, and their CRC-32."""
 
     db: int
     key: bytes
@@ -272,9 +272,9 @@ class Accept(Effect, tag=14):
 
 
 class DropRecords(Effect, tag=15):
-    """What is known of these bulk producers was not used for long.
+    """Removes records of bulk producers that were not used for long.
 
-    Other regions may know of younger records of the same producers; those stay.
+    Concurrent newer records of the same producers stay.
     """
 
     db: int
@@ -283,11 +283,11 @@ class DropRecords(Effect, tag=15):
 
 
 class ResolveConflict(Effect, tag=16):
-    """An idempotent ID that several regions accepted stands for one entry, ``entry_id``.
+    """Resolves a conflict: an idempotent ID of several regions stands for one entry, ``entry_id``.
 
-    ``origin`` and ``number`` name the :class:`Remember` that loses, ``winner`` the one that wins;
-    ``goes`` and ``stays`` the effects that added their entries, (0, 0) if that is not known. With
-    ``removed`` the entry that goes is removed. ``counted``: the tag had not lost before.
+    ``origin`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
+    ``goes`` and ``stays`` are the effects that added their entries, (0, 0) if unknown. With
+    ``removed`` the losing entry is removed. ``counted``: the tag had not lost before.
     """
 
     db: int
@@ -310,8 +310,8 @@ class ResolveConflict(Effect, tag=16):
 class CreateGroup(Effect, tag=20):
     """XGROUP CREATE; entries_read None is unknown.
 
-    With several regions ``start`` None is everything that its region had not seen, and ``offset``
-    by how much ``entries_read`` differs from what is counted.
+    With several regions ``start`` None means everything that its region had not seen, and
+    ``offset`` is the difference between ``entries_read`` and the count.
     """
 
     db: int
@@ -323,7 +323,7 @@ class CreateGroup(Effect, tag=20):
 
 
 class SetGroup(Effect, tag=21):
-    """XGROUP SETID. ``last_id`` None, with several regions: behind all that was seen."""
+    """XGROUP SETID. ``last_id`` None, with several regions: after everything seen."""
 
     local = True
 
@@ -354,7 +354,7 @@ class DestroyGroup(Effect, tag=23):
 
 
 class CreateConsumer(Effect, tag=24):
-    """A consumer appeared, explicitly or by its first read."""
+    """Creates a consumer, by XGROUP CREATECONSUMER or its first read."""
 
     local = True
 
@@ -366,7 +366,7 @@ class CreateConsumer(Effect, tag=24):
 
 
 class DeleteConsumer(Effect, tag=25):
-    """XGROUP DELCONSUMER: its pending entries go with it."""
+    """XGROUP DELCONSUMER: also removes its pending entries."""
 
     local = True
 
@@ -377,7 +377,7 @@ class DeleteConsumer(Effect, tag=25):
 
 
 class SeeConsumer(Effect, tag=26):
-    """A consumer called; ``active`` when it got something to work on."""
+    """A consumer has read; ``active`` if it got entries."""
 
     local = True
 
@@ -390,7 +390,7 @@ class SeeConsumer(Effect, tag=26):
 
 
 class Deliver(Effect, tag=27):
-    """XREADGROUP ``>``: new entries of one region were handed out.
+    """XREADGROUP ``>``: new entries of one region were delivered.
 
     ``pending`` is False for NOACK. ``entries_read`` is the group's counter afterwards. With several
     regions ``numbers`` are those of the effects that added the entries.
@@ -411,10 +411,10 @@ class Deliver(Effect, tag=27):
 
 
 class Assign(Effect, tag=28):
-    """Pending entries got an owner (None: released), a delivery time and a count.
+    """Pending entries get a consumer (None: released), a delivery time and a count.
 
     ``rows`` are ``(entry ID, region, delivery ms, delivery count)``; entries that were not
-    pending become so.
+    pending become pending.
     """
 
     local = True
@@ -427,10 +427,10 @@ class Assign(Effect, tag=28):
 
 
 class Acknowledge(Effect, tag=29):
-    """Pending entries are done with.
+    """Removes pending entries (XACK).
 
-    ``dots``, with several regions, are entries that do not exist any more, ``(origin, number)``: an
-    ID may be that of another entry as well.
+    ``dots``, with several regions, are entries that do not exist any more, ``(origin, number)``,
+    because another entry may have the same ID.
     """
 
     local = True
@@ -458,14 +458,14 @@ class Settle(Effect, tag=30):
 
 
 class AdoptGroup(Effect, tag=31):
-    """What a group had done where its stream came from (RESTORE, COPY), with several regions.
+    """The progress of a group in its former stream (RESTORE, COPY), with several regions.
 
-    ``last_id`` is its last-delivered-id, ``delivered`` are ``(origin, [low, high, ...])``, numbers
-    of entries that it was given, above low and up to high, ``open`` those among them that nobody
-    holds and nobody has processed. ``consumers`` are name, last seen and last active time;
+    ``last_id`` is its last-delivered-id; ``delivered`` are ``(origin, [low, high, ...])``, numbers
+    of delivered entries, above low and up to high; ``open`` are those among them that are neither
+    pending nor processed. ``consumers`` are name, last seen and last active time;
     ``pending`` are ``(entry ID, origin, number, consumer or -1, delivery ms, delivery count)``, the
-    consumer by its place in ``consumers``, -1 for entries that were released, in that order.
-    ``entries_read`` is the counter where that was known.
+    consumer by its index in ``consumers``, -1 for released entries, in that order.
+    ``entries_read`` is the counter if it was known.
     """
 
     local = True
@@ -485,10 +485,10 @@ class AdoptGroup(Effect, tag=31):
 
 
 class Delete(Effect, tag=40):
-    """A key is gone; ``expired`` tells which keyspace event this is.
+    """Removes a key; ``expired`` selects the keyspace event.
 
-    With several regions ``positions`` tell, as ``(origin, position)``, how far each log had come:
-    counting begins there.
+    With several regions ``positions`` are the ends of the logs as ``(origin, position)``; counting
+    begins there.
     """
 
     db: int
@@ -543,17 +543,17 @@ class Restore(Effect, tag=44):
 
 
 class Flush(Effect, tag=45):
-    """A database, or all (None), is empty.
+    """Empties a database, or all (None).
 
-    With several regions every key that was known is deleted before; what is left to this effect
-    are groups that were created concurrently.
+    With several regions every known key is deleted before by its own effect; this effect removes
+    groups that were created concurrently.
     """
 
     db: int | None
 
 
 class Swap(Effect, tag=46):
-    """Two databases exchanged contents."""
+    """Exchanges the contents of two databases."""
 
     db: int
     other: int
@@ -563,7 +563,7 @@ class Swap(Effect, tag=46):
 
 
 class SetString(Effect, tag=50):
-    """A key bound to a string, whatever it held.
+    """Binds a key to a string and replaces its value.
 
     ``keeps_deadline`` is SET KEEPTTL. ``event`` is the keyspace event of a string that was changed,
     and not replaced: ``append``, ``incrby``; ``counted`` is how earlier versions wrote ``incrby``.
@@ -587,7 +587,7 @@ class Push(Effect, tag=51):
 
 
 class Pop(Effect, tag=52):
-    """Items taken off a list's head (or ``tail``); an emptied list's key goes."""
+    """Items taken off a list's head (or ``tail``); an empty list's key is removed."""
 
     db: int
     key: bytes
@@ -596,7 +596,7 @@ class Pop(Effect, tag=52):
 
 
 class Splice(Effect, tag=54):
-    """Of a list, ``removed`` items from an index on replaced by others; an emptied list's key goes.
+    """Replaces ``removed`` items of a list from an index on; an empty list's key is removed.
 
     ``event`` is the keyspace event; none if it is empty.
     """
@@ -612,7 +612,7 @@ class Splice(Effect, tag=54):
 class RemoveItems(Effect, tag=55):
     """The first ``count`` equal items of a list taken out, the last ones if it is negative.
 
-    An emptied list's key goes.
+    An empty list's key is removed.
     """
 
     db: int
@@ -622,7 +622,7 @@ class RemoveItems(Effect, tag=55):
 
 
 class AddMembers(Effect, tag=53):
-    """Members of a set."""
+    """Adds members to a set."""
 
     db: int
     key: bytes
@@ -630,7 +630,7 @@ class AddMembers(Effect, tag=53):
 
 
 class RemoveMembers(Effect, tag=56):
-    """Members taken out of a set; an emptied set's key goes. ``event`` is the keyspace event."""
+    """Removes members; an empty set's key is removed. ``event`` is the keyspace event."""
 
     db: int
     key: bytes
@@ -651,7 +651,7 @@ class SetUser(Effect, tag=60):
 
 
 class DropUser(Effect, tag=61):
-    """An ACL user is gone."""
+    """Removes an ACL user."""
 
     local = True
 
@@ -662,7 +662,7 @@ class DropUser(Effect, tag=61):
 
 
 class AddRegion(Effect, tag=70):
-    """A region belongs to the cluster, and is reached there."""
+    """Admits a region to the cluster, with its address."""
 
     region: int
     name: str
@@ -671,16 +671,16 @@ class AddRegion(Effect, tag=70):
 
 
 class RemoveRegion(Effect, tag=71):
-    """A region does not belong to the cluster any more; ``epoch`` was its last."""
+    """Removes a region from the cluster; ``epoch`` was its last."""
 
     region: int
     epoch: int
 
 
 class JoinState(Effect, tag=73):
-    """The state of another region was joined to ours; it stands in a file beside the log.
+    """A full sync was joined; its snapshot is in a file beside the log.
 
-    If it is ``partial`` keys that do not stand in it are left as they are.
+    If it is ``partial``, keys that are not in it stay as they are.
     """
 
     local = True
@@ -690,9 +690,9 @@ class JoinState(Effect, tag=73):
 
 
 class TakeKey(Effect, tag=75):
-    """What all regions share of a key was taken over from another one, from a file beside the log.
+    """Repair: the shared state of a key was taken over from a file beside the log.
 
-    That mends a key which differs although both had applied the same.
+    It repairs a key that differs although both regions had applied the same effects.
     """
 
     local = True
@@ -716,7 +716,7 @@ class EnterCluster(Effect, tag=74):
 
 
 class Synced(Effect, tag=76):
-    """The log was on the disk up to a position when this was written."""
+    """A note: the log was on the disk up to this position."""
 
     local = True
 
@@ -724,6 +724,6 @@ class Synced(Effect, tag=76):
 
 
 class OpenEpoch(Effect, tag=72):
-    """The first effect of a region that begins to number anew, as it may have lost some."""
+    """The first effect of a new epoch, of a region that may have lost effects."""
 
     previous: int
