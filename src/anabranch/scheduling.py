@@ -55,6 +55,9 @@ MUCH_NS: Final = TURN_NS // 2
 LEAST_NS: Final = 50_000
 """For somebody who is served at once when others have used up the turn."""
 
+NOT_BEGUN: Final = -1
+"""The deadline of a slice that begins with the first request."""
+
 NEVER: Final = 1 << 63
 """A deadline that does not come."""
 
@@ -100,12 +103,22 @@ class Scheduler:
         Without :meth:`end` it does not count, and lasts until somebody else has a slice.
         """
         now = self.ticks_ns()
-        if self._newcomers_end_ns:
-            end = self._newcomers_end_ns
-            self.deadline_ns = max(min(now + SLICE_NS, end), now + LEAST_NS)
-        elif not self._outside_ns:
-            self.deadline_ns = now + SLICE_NS
+        if not self._outside_ns:
+            self.begin_at(now)
         return now
+
+    def begin_at(self, now: int) -> int:
+        """Begin a slice at a time that was read from the clock already; returns the deadline."""
+        deadline = now + SLICE_NS
+        end = self._newcomers_end_ns
+        if end and end < deadline:
+            deadline = max(end, now + LEAST_NS)
+        self.deadline_ns = deadline
+        return deadline
+
+    def begin_with_request(self) -> None:
+        """Somebody is served who has little to do: the slice begins with the first request."""
+        self.deadline_ns = self._outside_ns or NOT_BEGUN
 
     def end(self, began_ns: int) -> None:
         """Whoever :meth:`begin` was called for was served."""

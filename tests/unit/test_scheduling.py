@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.scheduling import LEAST_NS, SLICE_NS, TURN_NS, Scheduler
+from anabranch.scheduling import LEAST_NS, NEVER, NOT_BEGUN, SLICE_NS, TURN_NS, Scheduler
 
 STEP_NS = 100_000
 
@@ -133,3 +133,20 @@ def test_removed_work_is_not_done(loop: Loop) -> None:
     loop.scheduler.remove(one)
     loop.turn()
     assert set(loop.did) == {"other"}
+
+
+def test_a_slice_may_begin_with_the_first_request(loop: Loop) -> None:
+    scheduler = loop.scheduler
+    scheduler.begin_with_request()
+    assert scheduler.deadline_ns == NOT_BEGUN
+    assert scheduler.is_over()
+    assert scheduler.begin_at(loop.now_ns) == loop.now_ns + SLICE_NS
+    assert not scheduler.is_over()
+    scheduler.begin_with_request()
+    assert scheduler.deadline_ns == NOT_BEGUN, "it is the next one's slice"
+
+
+def test_where_nobody_drives_turns_a_slice_does_not_end() -> None:
+    scheduler = Scheduler(lambda: 1)
+    scheduler.begin_with_request()
+    assert scheduler.deadline_ns == NEVER

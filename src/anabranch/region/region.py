@@ -31,6 +31,7 @@ from anabranch.region.slicing import Sliced
 from anabranch.region.state import RegionState
 from anabranch.region.waking import Waking
 from anabranch.resp.encode import QUEUED
+from anabranch.scheduling import NOT_BEGUN
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.host import Clock, Host
@@ -100,7 +101,8 @@ class Region(RegionState):
         self.waking.forget(session)
         if session.sliced is not None:
             session.sliced.cancel()
-        end_transaction(self.keyspace, session)
+        if session.watched or session.transaction is not None:
+            end_transaction(self.keyspace, session)
         session.backlog.clear()
         session.outbox.clear()
         self.context.leave(session)
@@ -154,6 +156,8 @@ class Region(RegionState):
         rest = iter(requests)
         started = ticks()
         deadline = self.scheduler.deadline_ns
+        if deadline == NOT_BEGUN:
+            deadline = self.scheduler.begin_at(started)
         for args in rest:
             try:
                 if args[0] != name or not low <= len(args) <= high:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.server.logs import emit_sparingly
 
@@ -59,7 +59,7 @@ class Acceptor:
         self._handshake_s = handshake_s
         self._on_failure = on_failure
         self.sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connecting: set[_Run] = set()
         self._accepted_at = 0.0
 
     def open(self, sockets: Iterable[socket.socket]) -> None:
@@ -81,8 +81,8 @@ class Acceptor:
 
     def cancel(self) -> None:
         """End handshakes that are not finished."""
-        for task in self._tasks:
-            task.cancel()
+        for run in list(self._connecting):
+            run.cancel()
 
     def _watch(self, sock: socket.socket) -> None:
         if sock in self.sockets:
@@ -110,15 +110,14 @@ class Acceptor:
                 connection.close()
                 emit_sparingly("warning", "listener.full", about=self._kind.value, address=address)
                 continue
-            connection.setblocking(False)
-            task = loop.create_task(self._connect(connection, address, place))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            _Run(self._connect(loop, connection, address, place), self._connecting).step()
 
-    async def _connect(self, sock: socket.socket, address: str, place: Place) -> None:
+    async def _connect(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, address: str, place: Place
+    ) -> None:
         context = self._tls()
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
+            await loop.connect_accepted_socket(
                 partial(self._protocol, place),
                 sock,
                 ssl=context,
@@ -133,3 +132,36 @@ class Acceptor:
             raise
         if context is not None and not place.is_made:  # it ended in the middle of the handshake
             place.leave()
+
+
+class _Run:
+    """A coroutine that awaits futures only. A task would cost as much as all of accepting."""
+
+    __slots__ = ("_coroutine", "_paused")
+
+    def __init__(self, coroutine: Coroutine[Any, None, None], paused: set[_Run]) -> None:
+        """It stands in ``paused`` while it waits for a future."""
+        self._coroutine = coroutine
+        self._paused = paused
+
+    def step(self) -> None:
+        """Run until the next future, or to the end."""
+        try:
+            future = self._coroutine.send(None)
+        except StopIteration:
+            return
+        self._paused.add(self)
+        future.add_done_callback(self._go_on)
+
+    def _go_on(self, future: asyncio.Future[Any]) -> None:
+        if self in self._paused:
+            self._paused.discard(self)
+            self.step()
+        elif not future.cancelled():
+            future.exception()  # so nobody says that it was not looked at
+
+    def cancel(self) -> None:
+        """End it where it waits."""
+        self._paused.discard(self)
+        with suppress(asyncio.CancelledError, StopIteration):
+            self._coroutine.throw(asyncio.CancelledError())

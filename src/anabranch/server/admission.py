@@ -50,6 +50,11 @@ class Kind(StrEnum):
     HTTP = "http"
 
 
+_CLIENT: Final = Kind.CLIENT
+_HANDSHAKE: Final = Kind.HANDSHAKE
+"""Looking into an enumeration costs more than all the rest of admitting."""
+
+
 def spare_files(files: int) -> int:
     """How many descriptors of so many are not for clients."""
     return min(SPARE_FILES, max(min(SPARE_FILES_MIN, files // 2), files // 3))
@@ -85,38 +90,43 @@ class Admission:
     """Who holds places, and whether there is another one."""
 
     def __init__(self) -> None:
-        self.files = 0
         self.held: Counter[Kind] = Counter()
         self._by_address: Counter[tuple[Kind, str]] = Counter()
+        self._limits: dict[Kind, int] = {}
         self.limit_changed()
 
     def limit_changed(self) -> None:
         """The system allows another number of descriptors."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.files = sys.maxsize if soft == resource.RLIM_INFINITY else soft
+        self.share_out(sys.maxsize if soft == resource.RLIM_INFINITY else soft)
+
+    def share_out(self, files: int) -> None:
+        """So many descriptors may be open."""
+        spare = spare_files(files)
+        clients = files - spare
+        at_the_door = max(spare // DOOR_SHARE // 2, PLACES_MIN)
+        self._limits = {
+            Kind.CLIENT: clients + min(REFUSED_AT_ONCE, spare // 4),
+            Kind.HANDSHAKE: max(clients // HANDSHAKES_SHARE, PLACES_MIN),
+            Kind.STRANGER: at_the_door,
+            Kind.PEER: sys.maxsize,
+            Kind.HTTP: at_the_door,
+        }
 
     def limit(self, kind: Kind) -> int:
         """How many places there are for connections of a kind."""
-        spare = spare_files(self.files)
-        clients = self.files - spare
-        if kind is Kind.CLIENT:
-            return clients + min(REFUSED_AT_ONCE, spare // 4)
-        if kind is Kind.HANDSHAKE:
-            return max(clients // HANDSHAKES_SHARE, PLACES_MIN)
-        if kind is Kind.PEER:
-            return sys.maxsize
-        return max(spare // DOOR_SHARE // 2, PLACES_MIN)
+        return self._limits[kind]
 
     def admit(self, kind: Kind, address: str) -> Place | None:
         """A place for a connection that has come from an address; None if there is none."""
-        limit = self.limit(kind)
-        if self.held[kind] >= limit:
+        held, limit = self.held, self._limits[kind]
+        if held[kind] >= limit:
             return None
-        is_client = kind in (Kind.CLIENT, Kind.HANDSHAKE)
-        clients = self.held[Kind.CLIENT] + self.held[Kind.HANDSHAKE]
-        if is_client and clients >= self.limit(Kind.CLIENT):
-            return None
-        if kind is not Kind.CLIENT and address:
+        if kind is _CLIENT or kind is _HANDSHAKE:
+            clients = held[_CLIENT] + held[_HANDSHAKE]
+            if clients >= self._limits[_CLIENT]:
+                return None
+        if kind is not _CLIENT and address:
             share = max(limit // ADDRESS_SHARE, PLACES_MIN)
             if self._by_address[kind, address] >= share:
                 return None
@@ -128,13 +138,13 @@ class Admission:
     def note(self, kind: Kind, address: str) -> None:
         """A place is taken."""
         self.held[kind] += 1
-        if kind is not Kind.CLIENT:
+        if kind is not _CLIENT:
             self._by_address[kind, address] += 1
 
     def forget(self, kind: Kind, address: str) -> None:
         """A place is free again."""
         self.held[kind] -= 1
-        if kind is not Kind.CLIENT:
+        if kind is not _CLIENT:
             left = self._by_address[kind, address] - 1
             if left:
                 self._by_address[kind, address] = left

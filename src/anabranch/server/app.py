@@ -27,7 +27,7 @@ from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.driver import LoopDriver
 from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
-from anabranch.server.listener import Listeners, keep_alive
+from anabranch.server.listener import Listeners
 from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
@@ -144,9 +144,6 @@ class Server:
             region.stats.connections_received -= 1
             region.stats.rejected_connections += 1
             return error
-        sock = connection.transport.get_extra_info("socket")
-        if sock is not None:
-            keep_alive(sock, self.settings.tcp_keepalive)
         self.connections.add(connection)
         if session.user is None:
             self._strangers.came(connection, self._now_ms())

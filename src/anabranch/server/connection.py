@@ -56,6 +56,31 @@ CLOSING_S = 10.0
 class ClientConnection(asyncio.Protocol):
     """The asyncio side of one session."""
 
+    __slots__ = (
+        "__weakref__",
+        "_authenticated",
+        "_buffered_bytes",
+        "_counted_bytes",
+        "_durability",
+        "_finishing",
+        "_has_turn_later",
+        "_held_bytes",
+        "_held_replies",
+        "_held_reply_bytes",
+        "_is_holding",
+        "_node",
+        "_parser",
+        "_patience",
+        "_place",
+        "_reading",
+        "_region",
+        "_server",
+        "_tls",
+        "_unread",
+        "session",
+        "transport",
+    )
+
     def __init__(self, server: Server, place: Place) -> None:
         self._server = server
         self._place = place
@@ -71,6 +96,7 @@ class ClientConnection(asyncio.Protocol):
         self._held_replies: deque[list[bytes]] = deque()  # wait until it is safe to give them
         self._held_reply_bytes = 0
         self._counted_bytes = 0  # what the server's buffers know that is held here
+        self._is_holding = False  # something is held here, or was when it was counted last
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
@@ -114,17 +140,23 @@ class ClientConnection(asyncio.Protocol):
             self._pause_reading()
             self.go_on_later()
             return
-        began_ns = scheduler.begin()
-        if is_large and self._piece_end(data, 0) < size:
-            self._unread = data
-            self._take_pieces()
+        began_ns = 0
+        if is_large:
+            began_ns = scheduler.begin()
+            if self._piece_end(data, 0) < size:
+                self._unread = data
+                self._is_holding = True
+                self._take_pieces()
+            else:
+                self._take(data)
         else:
+            scheduler.begin_with_request()
             self._take(data)
         self.flush()
         if session.backlog or self._unread:
             self._see_what_is_left()
         self._node.end_turn()
-        if is_large:  # what little the others take is not worth two readings of the clock
+        if is_large:  # what little the others take is not worth another reading of the clock
             scheduler.end(began_ns)
 
     def _take_pieces(self) -> None:
@@ -168,11 +200,14 @@ class ClientConnection(asyncio.Protocol):
         buffered = parser.buffered
         if session.backlog:
             self._held_bytes += self._buffered_bytes + len(data) - buffered
+            self._is_holding = True
         self._buffered_bytes = buffered
         unfinished_bytes = buffered + session.transaction_bytes
-        if unfinished_bytes and unfinished_bytes > self._server.settings.client_query_buffer_limit:
-            self._server.log_query_limit(self, unfinished_bytes)
-            session.closing = True
+        if unfinished_bytes:
+            self._is_holding = True
+            if unfinished_bytes > self._server.settings.client_query_buffer_limit:
+                self._server.log_query_limit(self, unfinished_bytes)
+                session.closing = True
 
     def go_on(self) -> bool:
         """Do what did not fit into the slices so far; whether something is left.
@@ -257,7 +292,8 @@ class ClientConnection(asyncio.Protocol):
         """The client is gone, by its will or ours."""
         session = self.session
         self._place.leave()
-        self._region.scheduler.remove(self.go_on)
+        if self._has_turn_later:
+            self._region.scheduler.remove(self.go_on)
         self._region.close_session(session)
         self._server.connection_closed(self)
         # What it held goes now. Session and connection name each other: without this it would all
@@ -291,6 +327,7 @@ class ClientConnection(asyncio.Protocol):
         if outbox:
             parts = self._durability.hold(self, outbox)
             if parts is not None:
+                self._is_holding = True
                 self._held_replies.append(parts)
                 self._held_reply_bytes += sum(map(len, parts))
                 if self._held_reply_bytes > HELD_REPLY_BYTES_MAX:
@@ -311,14 +348,7 @@ class ClientConnection(asyncio.Protocol):
                 self._go_on_reading()
         elif not self._reading and session.blocked:
             self._go_on_reading()
-        if (
-            self._counted_bytes
-            or self._buffered_bytes
-            or self._unread
-            or self._held_bytes
-            or self._held_reply_bytes
-            or session.transaction_bytes
-        ):
+        if self._is_holding:
             self._count()
 
     def _count(self) -> None:
@@ -333,6 +363,7 @@ class ClientConnection(asyncio.Protocol):
         if held_bytes != self._counted_bytes:
             self._server.buffers.held_bytes += held_bytes - self._counted_bytes
             self._counted_bytes = held_bytes
+        self._is_holding = held_bytes > 0
 
     def _go_on_reading(self) -> None:
         """Unless there is a reason why not."""
@@ -347,9 +378,8 @@ class ClientConnection(asyncio.Protocol):
             self._resume_reading()
 
     def _write(self, parts: list[bytes]) -> None:
-        sample = parts[len(parts) // 2]
-        if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES > len(sample):
-            data = b"".join(parts)
+        if len(parts) == 1 or len(parts[-1]) < _LARGE_REPLY_BYTES > len(parts[len(parts) // 2]):
+            data = parts[0] if len(parts) == 1 else b"".join(parts)
             self._region.stats.net_output_bytes += len(data)
             self.transport.write(data)
         else:  # not joining saves a copy; with small pieces that costs more than it saves

@@ -170,6 +170,8 @@ class ServerHost:
                     "The operating system is not able to handle the specified number of "
                     f"clients, try with {fitting}"
                 )
+        elif name == "tcp-keepalive":
+            server.listeners.keep_alive_changed()
         elif name == "proto-max-bulk-len":
             for connection in list(server.connections):
                 connection.limits_changed()

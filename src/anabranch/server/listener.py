@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.server.admission import Admission, Place
 
-__all__ = ["Listeners", "keep_alive"]
+__all__ = ["Listeners"]
 
 _FORGIVEN: Final = {
     errno.EADDRNOTAVAIL,
@@ -36,6 +36,9 @@ _FORGIVEN: Final = {
     errno.ENOPROTOOPT,
 }
 """What "-address" in ``bind`` overlooks: the machine does not have it."""
+
+_KEEP_IDLE_MAX: Final = 32_767
+"""Seconds; Linux takes no more."""
 
 _CHOICES_MAX: Final = 50
 """Free ports to try until one is free on every address of ``bind``."""
@@ -92,7 +95,7 @@ class Listeners:
             raise
         for kind, sockets in wanted:
             self.addresses += [_address(each, kind) for each in sockets]
-            self._acceptors[kind].open(sockets)
+            self._listen(kind, sockets)
 
     def move(self, kind: str, port: int) -> None:
         """Listen on another port or on other addresses from now on; connections stay.
@@ -104,7 +107,18 @@ class Listeners:
             self._tls = client_facing(settings)
         self.close(kind)  # first, since the present sockets may stand in the way of the new ones
         if port:
-            self._acceptors[kind].open(bind_all(settings.bind, port, settings.tcp_backlog))
+            self._listen(kind, bind_all(settings.bind, port, settings.tcp_backlog))
+
+    def keep_alive_changed(self) -> None:
+        """``tcp-keepalive`` was set: it is for connections to come."""
+        for acceptor in self._acceptors.values():
+            for each in acceptor.sockets:
+                _keep_alive(each, self._settings.tcp_keepalive)
+
+    def _listen(self, kind: str, sockets: list[socket.socket]) -> None:
+        for each in sockets:
+            _keep_alive(each, self._settings.tcp_keepalive)
+        self._acceptors[kind].open(sockets)
 
     def reload_tls(self) -> None:
         """Take over changed certificates for connections to come."""
@@ -245,12 +259,16 @@ def _address(sock: socket.socket, kind: str) -> str:
     return f"{host}:{name[1]}" + (" (TLS)" if kind == "tls" else "")
 
 
-def keep_alive(sock: socket.socket, seconds: int) -> None:
-    """Let the kernel find out about peers that vanished."""
-    if not seconds or sock.family == socket.AF_UNIX:
+def _keep_alive(sock: socket.socket, seconds: int) -> None:
+    """Let the kernel find out about peers that vanished; 0 is off.
+
+    What is set for a listening socket holds for the connections that it accepts from then on.
+    """
+    if sock.family == socket.AF_UNIX:
         return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, bool(seconds))
+    if seconds and hasattr(socket, "TCP_KEEPIDLE"):
+        idle = min(seconds, _KEEP_IDLE_MAX)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(idle // 3, 1))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

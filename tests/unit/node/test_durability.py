@@ -17,6 +17,7 @@ from typing import cast
 import hiredis
 import pytest
 
+from anabranch import scheduling
 from anabranch.effects import kinds
 from anabranch.node import durability, persistence
 from anabranch.oplog.batch import effects_in
@@ -92,7 +93,10 @@ async def test_turns_that_end_during_a_sync_share_the_next(world: World) -> None
     assert len([name for name in world.disk.synced if name.startswith("log-")]) == 2
 
 
-async def test_a_pipeline_is_one_turn_and_one_sync(world: World) -> None:
+async def test_a_pipeline_is_one_turn_and_one_sync(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "SLICE_NS", 1 << 40)  # however slow the machine is
     await world.start()
     (client,) = await world.clients(1)
     client.send(*(f"XADD s {number}-0 f v" for number in range(1, 101)))

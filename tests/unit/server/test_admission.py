@@ -26,7 +26,7 @@ SECONDS = 15.0
 
 def admission(files: int) -> Admission:
     made = Admission()
-    made.files = files
+    made.share_out(files)
     return made
 
 

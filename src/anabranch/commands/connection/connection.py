@@ -44,7 +44,7 @@ def ping(ctx: Context, args: list[bytes]) -> bytes:
     if len(args) > 2:
         raise texts.wrong_arity("ping")
     session = ctx.session
-    if not session.resp3 and (session.subscriptions or session.shard_channels):
+    if not session.resp3 and (session.channels or session.patterns or session.shard_channels):
         return ctx.reply([b"pong", args[1] if len(args) == 2 else b""])
     return bulk(args[1]) if len(args) == 2 else _PONG
 

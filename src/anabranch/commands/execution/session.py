@@ -33,6 +33,46 @@ class Session:
     :meth:`refresh` after changing anything it depends on.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "backlog",
+        "channels",
+        "closing",
+        "commands",
+        "connection",
+        "created_ms",
+        "db",
+        "delayed",
+        "id",
+        "last_command",
+        "last_ms",
+        "library_name",
+        "library_version",
+        "local_address",
+        "monitoring",
+        "name",
+        "no_evict",
+        "no_touch",
+        "outbox",
+        "patterns",
+        "plain",
+        "reply_mode",
+        "reply_skip",
+        "resp3",
+        "shard_channels",
+        "sliced",
+        "stalled",
+        "transaction",
+        "transaction_bytes",
+        "transaction_error",
+        "user",
+        "waiter",
+        "watch_broken",
+        "watched",
+        "written",
+    )
+
     def __init__(self, session_id: int, user: User | None, address: str, local: str) -> None:
         self.id = session_id
         self.address = address  # "ip:port" of the client, or the socket path

@@ -102,11 +102,12 @@ class Channels:
 
     def forget(self, session: Session) -> None:
         """A connection is gone."""
-        for registry, names in (
-            (self.channels, session.channels),
-            (self.patterns, session.patterns),
-            (self.shards, session.shard_channels),
-        ):
-            self.leave(registry, names, session)
-            names.clear()
+        if session.subscriptions or session.shard_channels:
+            for registry, names in (
+                (self.channels, session.channels),
+                (self.patterns, session.patterns),
+                (self.shards, session.shard_channels),
+            ):
+                self.leave(registry, names, session)
+                names.clear()
         self.pending.pop(session, None)
