@@ -26,3 +26,13 @@ def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
     run(range(cases), 1, came)
     came.check()
     assert outcomes <= set(came.counts), "some outcomes do not come about any more"
+
+
+@pytest.mark.parametrize(
+    ("seed", "case"), [(31, 49_040)], ids=["first IDs of blocks that do not ascend"]
+)
+def test_states_that_once_broke_a_promise(seed: int, case: int) -> None:
+    came = Outcomes()
+    states.run(range(case, case + 1), seed, came)
+    came.check()
+    assert came.counts == {"refused": 1}

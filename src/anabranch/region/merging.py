@@ -15,7 +15,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
 from anabranch.region.sent import SentUnit
-from anabranch.region.sent_state import check_state
+from anabranch.region.sent_state import check_order, check_state
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
 
@@ -68,6 +68,7 @@ class Merging:
         """What the state of another region holds, in short steps; nothing of ours changes.
 
         ``file`` is a snapshot, ``shown`` its name for messages. Raises :class:`CorruptLogError`.
+        The last step has looked at whether it fits ours: it is for joining at once.
         """
         replica = replica_of(self._region.keyspace)
         theirs = Keyspace(len(self._region.keyspace.databases))
@@ -75,6 +76,7 @@ class Merging:
         for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
             yield
         yield from check_state(theirs, shown)
+        check_order(self._region.keyspace, theirs, shown)
         return theirs
 
     def join(self, theirs: Keyspace, name: str, *, partial: bool = False) -> None:

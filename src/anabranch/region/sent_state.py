@@ -7,7 +7,8 @@ looked for here, part by part: types, ranges, and the promises of logs, blocks a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise, starmap
+from operator import lt
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -28,7 +29,7 @@ from anabranch.stream.rows import check_fragments
 from anabranch.stream.shared import Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["check_state"]
+__all__ = ["check_order", "check_state"]
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
@@ -90,6 +91,40 @@ def check_state(theirs: Keyspace, shown: str) -> Iterator[None]:
         raise CorruptLogError(
             shown, 0, f"a state that makes no sense ({type(problem).__name__}: {problem})"
         ) from None
+
+
+def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
+    """Look at whether what a state brings goes behind what we have, in the log of every origin.
+
+    :class:`CorruptLogError` if not. It has to be joined before anything else changes.
+    """
+    mine = ours.replica
+    assert mine is not None
+    for here, there in zip(ours.databases, theirs.databases, strict=True):
+        for table in (there.values, there.remembered):
+            for key, source in table.items():
+                stream = here.values.get(key) or here.remembered.get(key)
+                if type(stream) is not Stream or type(source) is not Stream:
+                    continue
+                for origin, log in source.logs.items():
+                    known = stream.logs.get(origin)
+                    if known is not None and not _goes_on(known, log, mine.vector.get(origin, 0)):
+                        raise CorruptLogError(
+                            shown, 0, f"entries of origin {origin} that are not above ours"
+                        )
+
+
+def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
+    """Whether the entries of another state that we have not seen go behind ours that stay."""
+    for block, low, _ in theirs.spans_numbered(seen, NUMBER_MAX):
+        for stays in reversed(ours.blocks):
+            newest = len(stays.ids) - 1
+            live = chain.from_iterable(starmap(stays.numbers_of, stays.runs(0, newest + 1)))
+            if any(map(theirs.find_number, live)):
+                first = block.ids[low], block.position(low)
+                return all(map(lt, (stays.ids[newest], stays.position(newest)), first))
+        break
+    return True
 
 
 def _check(part: object, types: dict[str, Any]) -> None:

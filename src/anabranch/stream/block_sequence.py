@@ -435,7 +435,7 @@ class BlockSequence:
         for block in self.blocks:
             assert block.is_open == (block is self.tail)
             assert block.live > 0
-            assert previous < block.ids[0]
+            assert previous < block.first_id <= block.ids[0]
             previous = block.ids[-1]
             live += block.live
         assert live == self.length

@@ -1,0 +1,58 @@
+"""A state of another region has to go behind what we have of each origin, or nothing is joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.oplog.errors import CorruptLogError
+from anabranch.region.sent_state import check_order
+from anabranch.stream.stream import Stream
+
+OURS, THEIRS = origin_of(1, 0), origin_of(2, 0)
+FRAGMENT = b"*2\r\n$3\r\n0-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
+
+
+def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
+    """A keyspace with entries of the other origin: numbers and IDs."""
+    keyspace = Keyspace(1)
+    keyspace.replica = Replica(OURS, lambda: (100, 100))
+    stream = Stream.of_regions(OURS, 100, 100)
+    log = stream.log_of(THEIRS)
+    log.open_at(first_position)
+    for number, entry_id in entries:
+        log.append(entry_id, FRAGMENT, 1, False, number)
+        keyspace.replica.vector[THEIRS] = number
+    keyspace.databases[0].put(b"s", stream)
+    return keyspace
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (state((1, 10), (2, 20)), state((1, 10), (2, 20), (3, 30))),
+        (state((1, 10), (2, 20)), state((3, 5), first_position=2)),  # all of ours was removed
+        (state((1, 10), (2, 20)), state((1, 10), (2, 20))),
+        (state(), state((1, 10))),
+        (Keyspace(1), state((1, 10))),
+    ],
+    ids=["behind ours", "after a deletion", "nothing new", "an empty log", "a new key"],
+)
+def test_states_that_go_on_are_taken(ours: Keyspace, theirs: Keyspace) -> None:
+    ours.replica = ours.replica or Replica(OURS, lambda: (100, 100))
+    check_order(ours, theirs, "state")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (state((1, 10), (2, 20)), state((1, 10), (3, 15))),
+        (state((1, 10), (2, 20)), state((1, 5), (3, 20))),
+        (state((1, 10), first_position=7), state((1, 10), (3, 30), first_position=2)),
+    ],
+    ids=["an ID below ours", "an ID of ours", "a position below ours"],
+)
+def test_states_that_do_not_go_on_are_refused(ours: Keyspace, theirs: Keyspace) -> None:
+    with pytest.raises(CorruptLogError, match="not above ours"):
+        check_order(ours, theirs, "state")
