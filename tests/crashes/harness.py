@@ -161,7 +161,7 @@ class World:
         wire = Wire(self, self._connected, told)
         place = self.server.admission.admit(Kind.CLIENT, "127.0.0.1")
         assert place is not None
-        wire.protocol = ClientConnection(self.server, place)
+        wire.protocol = ClientConnection(self.server.clients, self.server.node, place)
         wire.protocol.connection_made(wire)
         return wire
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.config.settings import Settings
-from anabranch.replication.peer import PeerFigures
+from anabranch.metrics.peers import PeerFigures
 from anabranch.simulator.machine import Machine
 from anabranch.simulator.network import Network
 from anabranch.simulator.process import HOST, Process

@@ -12,8 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
+from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
 from anabranch.keyspace.touches import Place
+from anabranch.metrics.peers import PeerFigures
 from anabranch.node.identity import (
     forget_newcomer,
     is_newcomer,
@@ -27,11 +29,9 @@ from anabranch.node.identity import (
 from anabranch.node.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
-from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.marks import MarkWatch
-from anabranch.replication.peer import PeerFigures
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
 

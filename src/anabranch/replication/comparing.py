@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from anabranch.keyspace.equality import DIGEST_BYTES, SLICE
+from anabranch.keyspace.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
 from anabranch.keyspace.touches import BUCKETS
 from anabranch.replication.frames import (
     Differing,
@@ -29,7 +30,6 @@ from anabranch.replication.frames import (
     Reason,
     Refusal,
 )
-from anabranch.replication.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
 

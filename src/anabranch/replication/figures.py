@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.keyspace.replica import epoch_of
+from anabranch.metrics.peers import PeerFigures
 from anabranch.replication.comparing import Comparer
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.mesh import Mesh
-from anabranch.replication.peer import PeerFigures
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from anabranch.errors import AnabranchError
+from anabranch.keyspace.inquiry import Inquiry
 from anabranch.replication.comparing import comparable
 from anabranch.replication.frames import Place, StateBegin, StateGet
-from anabranch.replication.inquiry import Inquiry
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session
 from anabranch.replication.vectors import covers

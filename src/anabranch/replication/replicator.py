@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
+from anabranch.keyspace.inquiry import Inquiry, Verdict
+from anabranch.metrics.peers import PeerFigures
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
 from anabranch.replication.comparing import Comparer
@@ -26,10 +28,9 @@ from anabranch.replication.frames import (
 )
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.greeting import Greeter
-from anabranch.replication.inquiry import Inquiry, Verdict
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.mesh import Mesh
-from anabranch.replication.peer import DELAY_MS_MAX, PeerFigures, Session, Stage
+from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 from anabranch.replication.vectors import covers

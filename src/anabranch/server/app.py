@@ -17,10 +17,10 @@ from anabranch.commands.server import config as config_commands
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.node.identity import recall
 from anabranch.node.node import Node
-from anabranch.server import clients, process
+from anabranch.server import process
 from anabranch.server.admission import Admission
 from anabranch.server.availability import Availability
-from anabranch.server.buffers import Buffers
+from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
 from anabranch.server.disk import DataDirectory, Directory
@@ -73,26 +73,29 @@ class Server:
         self.node = Node(settings, self.clock, self.host, driver, place)
         self.region = self.node.region
         self.admission = Admission()
+        self.clients = Clients(settings, self.node)
+        self.connections = self.clients.connections
         self.persistence = self.node.persistence
         self.durability = self.node.durability
         self.regions: Regions | None = None
         if self.region.replica is not None:
-            self.regions = Regions(self, self.region, self.durability, driver)
+            self.regions = Regions(
+                self.region,
+                self.durability,
+                driver,
+                self.admission,
+                self.clients.buffers,
+                self.host.run_id,
+            )
             self.node.take_part(self.regions)
-        self.connections: set[ClientConnection] = set()
-        self.all_closed = asyncio.Event()
-        self.all_closed.set()
         self.listeners = Listeners(
-            settings, self.admission, lambda place: ClientConnection(self, place)
+            settings, self.admission, lambda place: ClientConnection(self.clients, self.node, place)
         )
-        self.availability = Availability(self)
+        self.availability = Availability(settings, self.admission, self.region, self.regions)
         self.heap = Heap()
-        self._limits = clients.OutputLimits(settings)
-        self._strangers = clients.Strangers()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
-        self.buffers = Buffers(self.connections)
-        self.buffers.others.append(self.durability.unwritten_bytes)
+        self.clients.buffers.others.append(self.durability.unwritten_bytes)
         self.region.dispatcher.used_memory = self._used_memory
 
     # -- life ---------------------------------------------------------------------------------
@@ -128,60 +131,6 @@ class Server:
             self._cron.cancel()
         self.node.stop_timer()
 
-    # -- connections --------------------------------------------------------------------------
-
-    def connection_opened(self, connection: ClientConnection) -> bytes | None:
-        """A client came; returns the error with which it must go again, if so."""
-        region = self.region
-        session = connection.session
-        error = clients.refusal(
-            self.settings,
-            session,
-            len(self.connections),
-            open_door=region.acl.initial_user() is not None,
-        )
-        if error is not None:
-            region.stats.connections_received -= 1
-            region.stats.rejected_connections += 1
-            return error
-        self.connections.add(connection)
-        if session.user is None:
-            self._strangers.came(connection, self._now_ms())
-        self.all_closed.clear()
-        return None
-
-    def connection_closed(self, connection: ClientConnection) -> None:
-        """A client is gone."""
-        self._limits.forget(connection)
-        self._strangers.forget(connection)
-        self.connections.discard(connection)
-        if not self.connections:
-            self.all_closed.set()
-        self.node.end_turn()
-
-    def output_limit_exceeded(self, connection: ClientConnection) -> bool:
-        """Whether a client that does not read must be closed (it is logged here)."""
-        exceeded = self._limits.exceeded(connection, self._now_ms())
-        if exceeded:
-            emit_sparingly(
-                "warning",
-                "client.output_limit",
-                client=connection.session.id,
-                address=connection.session.address,
-                unread_bytes=connection.transport.get_write_buffer_size(),
-            )
-        return exceeded
-
-    def log_query_limit(self, connection: ClientConnection, unfinished_bytes: int) -> None:
-        """A client is closed for what it began and did not finish: a request, or a transaction."""
-        emit_sparingly(
-            "warning",
-            "client.query_limit",
-            client=connection.session.id,
-            address=connection.session.address,
-            unfinished_bytes=unfinished_bytes,
-        )
-
     # -- turns and time -----------------------------------------------------------------------
 
     def _ask_for_turn(self) -> None:
@@ -190,25 +139,13 @@ class Server:
     def _tick(self) -> None:
         """Background work, ``hz`` times a second."""
         settings = self.settings
-        now_ms = self._now_ms()
         loop = asyncio.get_running_loop()
         self._cron = loop.call_later(1 / min(max(settings.hz, 1), HZ_MAX), self._tick)
         self.node.tick()
-        self.region.sample_rates(now_ms)
+        self.region.sample_rates(self.clock.now_us() // 1000)
         self._sample_memory()
-        if settings.timeout:
-            for connection in clients.idle(self.connections, now_ms, settings.timeout):
-                connection.close()
-        if settings.auth_timeout:
-            for connection in self._strangers.overdue(now_ms, settings.auth_timeout):
-                connection.close()
-        for connection in self._limits.overdue(now_ms):
-            if self.output_limit_exceeded(connection):
-                connection.transport.abort()
+        self.clients.close_overdue()
         self.heap.tick()
-
-    def _now_ms(self) -> int:
-        return self.clock.now_us() // 1000
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -217,12 +154,12 @@ class Server:
 
         Not the size of the process: that stays large when what made it large is gone.
         """
-        buffers = self.buffers
+        buffers = self.clients.buffers
         keys_bytes = self.region.keyspace.account.used_bytes
         return keys_bytes + buffers.used_bytes + buffers.others_bytes
 
     def _sample_memory(self) -> None:
-        self.buffers.sample()
+        self.clients.buffers.sample()
         stats = self.region.stats
         stats.used_memory_peak = max(stats.used_memory_peak, self._used_memory())
 

@@ -31,9 +31,11 @@ from anabranch.server.listener import bind_all
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
-    from anabranch.replication.peer import PeerFigures
-    from anabranch.server.admission import Place
-    from anabranch.server.app import Server
+    from anabranch.config.settings import Settings
+    from anabranch.metrics.peers import PeerFigures
+    from anabranch.node.exchange import Exchange
+    from anabranch.region.region import Region
+    from anabranch.server.admission import Admission, Place
 
 __all__ = ["Availability", "Problem", "why_not_available"]
 
@@ -87,10 +89,13 @@ def why_not_available(
 class Availability:
     """Answers on ``http-port``."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._settings = server.settings
-        self._acceptor = Acceptor(server.admission, Kind.HTTP, self._protocol)
+    def __init__(
+        self, settings: Settings, admission: Admission, region: Region, regions: Exchange | None
+    ) -> None:
+        self._settings = settings
+        self._region = region
+        self._regions = regions
+        self._acceptor = Acceptor(admission, Kind.HTTP, self._protocol)
 
     @property
     def uid(self) -> int:
@@ -200,9 +205,8 @@ class Availability:
                     "availability_lag_tolerance_ms is a whole number of milliseconds",
                 )
             tolerance_ms = int(text)
-        server = self._server
-        regions = server.regions
-        refusal = server.region.dispatcher.write_refusal
+        regions = self._regions
+        refusal = self._region.dispatcher.write_refusal
         if regions is None:
             why = refusal
         else:
@@ -222,7 +226,7 @@ class Availability:
             "type": "redis",
             "version": REDIS_VERSION,
             "status": "active",
-            "crdt": self._server.regions is not None,
+            "crdt": self._regions is not None,
             "endpoints": [
                 {
                     "uid": f"{self.uid}:{number}",

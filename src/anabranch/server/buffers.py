@@ -7,12 +7,12 @@ second, and only where there is any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    import asyncio
+    from collections.abc import Callable, Sized
 
-    from anabranch.server.connection import ClientConnection
 
 __all__ = ["Buffers"]
 
@@ -20,14 +20,20 @@ CONNECTION_BYTES: Final = 7 * 1024
 """What an idle connection takes, as measured with ten thousand of them."""
 
 
+class Unread(Protocol):
+    """A connection whose client does not read."""
+
+    transport: asyncio.Transport
+
+
 class Buffers:
     """The sum over the connections of a server."""
 
-    def __init__(self, connections: Collection[ClientConnection]) -> None:
+    def __init__(self, connections: Sized) -> None:
         self._connections = connections
         self.held_bytes = 0
         """What connections have told of."""
-        self.stalled: set[ClientConnection] = set()
+        self.stalled: set[Unread] = set()
         """Those of clients that do not read."""
         self.others: list[Callable[[], int]] = []
         """Who else holds bytes; asked some times a second."""

@@ -6,17 +6,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
+
+from anabranch.server.buffers import Buffers
+from anabranch.server.logs import emit_sparingly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from anabranch.commands.execution.session import Session
     from anabranch.config.settings import Settings
-    from anabranch.server.connection import ClientConnection
+    from anabranch.node.node import Node
 
-__all__ = ["OutputLimits", "Strangers", "idle", "refusal"]
+__all__ = ["Clients", "Connection", "OutputLimits", "Strangers", "idle", "refusal"]
 
 STRANGERS_PER_LOOK: Final = 1000
 """Clients that are looked at in one go: less than a millisecond."""
@@ -33,6 +37,22 @@ _PROTECTED: Final = (
 )
 
 
+class Connection(Protocol):
+    """A client's connection, as far as limits and the end of the server concern it."""
+
+    session: Session
+    transport: asyncio.Transport
+
+    def close(self) -> None:
+        """Close once the outbox is written."""
+
+    def finish(self) -> None:
+        """Read no more, and close once what was read is answered."""
+
+    def limits_changed(self) -> None:
+        """Take over changed limits on requests."""
+
+
 def refusal(
     settings: Settings, session: Session, connected: int, *, open_door: bool
 ) -> bytes | None:
@@ -47,9 +67,7 @@ def refusal(
     return None
 
 
-def idle(
-    connections: Iterable[ClientConnection], now_ms: int, timeout_s: int
-) -> list[ClientConnection]:
+def idle(connections: Iterable[Connection], now_ms: int, timeout_s: int) -> list[Connection]:
     """Clients silent for longer than ``timeout``; who waits or listens is not idle."""
     return [
         each
@@ -66,17 +84,17 @@ class Strangers:
     """Clients that have to log in and have not, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._since_ms: dict[ClientConnection, int] = {}
+        self._since_ms: dict[Connection, int] = {}
 
-    def came(self, connection: ClientConnection, now_ms: int) -> None:
+    def came(self, connection: Connection, now_ms: int) -> None:
         """Somebody has come."""
         self._since_ms[connection] = now_ms
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """The client is gone."""
         self._since_ms.pop(connection, None)
 
-    def overdue(self, now_ms: int, timeout_s: int) -> list[ClientConnection]:
+    def overdue(self, now_ms: int, timeout_s: int) -> list[Connection]:
         """Those who must go; whoever logged in is not looked at again."""
         found = []
         for connection, since_ms in list(islice(self._since_ms.items(), STRANGERS_PER_LOOK)):
@@ -93,9 +111,9 @@ class OutputLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._soft_since_ms: dict[ClientConnection, int] = {}
+        self._soft_since_ms: dict[Connection, int] = {}
 
-    def exceeded(self, connection: ClientConnection, now_ms: int) -> bool:
+    def exceeded(self, connection: Connection, now_ms: int) -> bool:
         """Whether this client must be closed; a soft limit must have been passed for a while."""
         session = connection.session
         listens = session.subscriptions or session.shard_channels
@@ -110,10 +128,93 @@ class OutputLimits:
         since_ms = self._soft_since_ms.setdefault(connection, now_ms)
         return now_ms - since_ms > seconds * 1000
 
-    def overdue(self, now_ms: int) -> list[ClientConnection]:
+    def overdue(self, now_ms: int) -> list[Connection]:
         """Clients above their soft limit for too long, although nothing new was written."""
         return [each for each in list(self._soft_since_ms) if self.exceeded(each, now_ms)]
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """The client is gone."""
         self._soft_since_ms.pop(connection, None)
+
+
+class Clients:
+    """The connections of a server, and the limits on them."""
+
+    def __init__(self, settings: Settings, node: Node) -> None:
+        self.settings = settings
+        self.connections: set[Connection] = set()
+        self.buffers = Buffers(self.connections)
+        self.all_closed = asyncio.Event()
+        self.all_closed.set()
+        self._node = node
+        self._limits = OutputLimits(settings)
+        self._strangers = Strangers()
+
+    def opened(self, connection: Connection) -> bytes | None:
+        """A client came; returns the error with which it must go again, if so."""
+        region = self._node.region
+        session = connection.session
+        error = refusal(
+            self.settings,
+            session,
+            len(self.connections),
+            open_door=region.acl.initial_user() is not None,
+        )
+        if error is not None:
+            region.stats.connections_received -= 1
+            region.stats.rejected_connections += 1
+            return error
+        self.connections.add(connection)
+        if session.user is None:
+            self._strangers.came(connection, self._now_ms())
+        self.all_closed.clear()
+        return None
+
+    def closed(self, connection: Connection) -> None:
+        """A client is gone."""
+        self._limits.forget(connection)
+        self._strangers.forget(connection)
+        self.connections.discard(connection)
+        if not self.connections:
+            self.all_closed.set()
+        self._node.end_turn()
+
+    def output_limit_exceeded(self, connection: Connection) -> bool:
+        """Whether a client that does not read must be closed (it is logged here)."""
+        exceeded = self._limits.exceeded(connection, self._now_ms())
+        if exceeded:
+            emit_sparingly(
+                "warning",
+                "client.output_limit",
+                client=connection.session.id,
+                address=connection.session.address,
+                unread_bytes=connection.transport.get_write_buffer_size(),
+            )
+        return exceeded
+
+    def log_query_limit(self, connection: Connection, unfinished_bytes: int) -> None:
+        """A client is closed for what it began and did not finish: a request, or a transaction."""
+        emit_sparingly(
+            "warning",
+            "client.query_limit",
+            client=connection.session.id,
+            address=connection.session.address,
+            unfinished_bytes=unfinished_bytes,
+        )
+
+    def close_overdue(self) -> None:
+        """Close who is idle, has not logged in, or does not read, for too long."""
+        settings = self.settings
+        now_ms = self._now_ms()
+        if settings.timeout:
+            for connection in idle(self.connections, now_ms, settings.timeout):
+                connection.close()
+        if settings.auth_timeout:
+            for connection in self._strangers.overdue(now_ms, settings.auth_timeout):
+                connection.close()
+        for connection in self._limits.overdue(now_ms):
+            if self.output_limit_exceeded(connection):
+                connection.transport.abort()
+
+    def _now_ms(self) -> int:
+        return self._node.region.clock.now_us() // 1000

@@ -18,8 +18,9 @@ from anabranch.server.admission import Kind
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.node.node import Node
     from anabranch.server.admission import Place
-    from anabranch.server.app import Server
+    from anabranch.server.clients import Clients
     from anabranch.server.tls import HalfClosingTls
 
 __all__ = ["ClientConnection"]
@@ -60,6 +61,7 @@ class ClientConnection(asyncio.Protocol):
         "__weakref__",
         "_authenticated",
         "_buffered_bytes",
+        "_clients",
         "_counted_bytes",
         "_durability",
         "_finishing",
@@ -74,19 +76,18 @@ class ClientConnection(asyncio.Protocol):
         "_place",
         "_reading",
         "_region",
-        "_server",
         "_tls",
         "_unread",
         "session",
         "transport",
     )
 
-    def __init__(self, server: Server, place: Place) -> None:
-        self._server = server
+    def __init__(self, clients: Clients, node: Node, place: Place) -> None:
+        self._clients = clients
         self._place = place
-        self._node = server.node
-        self._region = server.region
-        self._durability = server.durability
+        self._node = node
+        self._region = node.region
+        self._durability = node.durability
         self._parser: RequestParser
         self._authenticated = False
         self._buffered_bytes = 0  # of an unfinished request
@@ -119,7 +120,7 @@ class ClientConnection(asyncio.Protocol):
             self._tls.on_end = self._tls_ended
         self._authenticated = self.session.user is not None
         self._parser = RequestParser(self._limits())
-        refusal = self._server.connection_opened(self)
+        refusal = self._clients.opened(self)
         if refusal is not None:
             self.transport.write(error(refusal))
             self.close()
@@ -205,8 +206,8 @@ class ClientConnection(asyncio.Protocol):
         unfinished_bytes = buffered + session.transaction_bytes
         if unfinished_bytes:
             self._is_holding = True
-            if unfinished_bytes > self._server.settings.client_query_buffer_limit:
-                self._server.log_query_limit(self, unfinished_bytes)
+            if unfinished_bytes > self._clients.settings.client_query_buffer_limit:
+                self._clients.log_query_limit(self, unfinished_bytes)
                 session.closing = True
 
     def go_on(self) -> bool:
@@ -254,14 +255,14 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read: stop reading from it, and working for it."""
         self.session.stalled = True
-        self._server.buffers.stalled.add(self)
+        self._clients.buffers.stalled.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
         session = self.session
         session.stalled = False
-        self._server.buffers.stalled.discard(self)
+        self._clients.buffers.stalled.discard(self)
         if self.has_more:
             self.go_on_later()
         else:
@@ -295,7 +296,7 @@ class ClientConnection(asyncio.Protocol):
         if self._has_turn_later:
             self._region.scheduler.remove(self.go_on)
         self._region.close_session(session)
-        self._server.connection_closed(self)
+        self._clients.closed(self)
         # What it held goes now. Session and connection name each other: without this it would all
         # wait for the cycle collector, which comes rarely.
         session.connection = None
@@ -309,7 +310,7 @@ class ClientConnection(asyncio.Protocol):
         self._unread = b""
         self._held_bytes = self._held_reply_bytes = self._buffered_bytes = 0
         self._parser = _NO_REQUESTS
-        self._server.buffers.stalled.discard(self)
+        self._clients.buffers.stalled.discard(self)
         self._count()
 
     # -- for the server -----------------------------------------------------------------------
@@ -335,7 +336,7 @@ class ClientConnection(asyncio.Protocol):
             elif outbox:
                 self._write(outbox)
             outbox.clear()
-            if session.stalled and self._server.output_limit_exceeded(self):
+            if session.stalled and self._clients.output_limit_exceeded(self):
                 self.transport.abort()
                 return
         if session.closing:
@@ -361,7 +362,7 @@ class ClientConnection(asyncio.Protocol):
             + self._held_reply_bytes
         )
         if held_bytes != self._counted_bytes:
-            self._server.buffers.held_bytes += held_bytes - self._counted_bytes
+            self._clients.buffers.held_bytes += held_bytes - self._counted_bytes
             self._counted_bytes = held_bytes
         self._is_holding = held_bytes > 0
 
@@ -436,7 +437,7 @@ class ClientConnection(asyncio.Protocol):
     def _limits(self) -> RequestLimits:
         if self.session.user is None:
             return UNAUTHENTICATED
-        bulk_max = self._server.settings.proto_max_bulk_len
+        bulk_max = self._clients.settings.proto_max_bulk_len
         if bulk_max == AUTHENTICATED.bulk_bytes_max:
             return AUTHENTICATED
         return RequestLimits(AUTHENTICATED.arguments_max, bulk_max)

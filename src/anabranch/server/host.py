@@ -8,7 +8,7 @@ import random
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
@@ -20,8 +20,15 @@ from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.config.settings import Settings
+    from anabranch.node.node import Node
     from anabranch.node.persistence import Persistence
-    from anabranch.server.app import Server
+    from anabranch.server.admission import Admission
+    from anabranch.server.availability import Availability
+    from anabranch.server.clients import Clients
+    from anabranch.server.clock import RealClock
+    from anabranch.server.heap import Heap
+    from anabranch.server.listener import Listeners
 
 __all__ = ["ServerHost"]
 
@@ -33,10 +40,29 @@ _OF_REGIONS = frozenset(
 """What the part of the cluster takes over."""
 
 
+class Parts(Protocol):
+    """The parts of the process in which wishes are granted."""
+
+    settings: Settings
+    config_file: Path | None
+    loop_name: str
+    clock: RealClock
+    node: Node
+    clients: Clients
+    admission: Admission
+    listeners: Listeners
+    availability: Availability
+    heap: Heap
+    regions: Regions | None
+
+    def request_stop(self, reason: str, *, patient: bool = True) -> None:
+        """Begin to stop; a second request changes nothing."""
+
+
 class ServerHost:
     """Wishes of the core, granted by one server."""
 
-    def __init__(self, server: Server, chance: random.Random) -> None:
+    def __init__(self, server: Parts, chance: random.Random) -> None:
         self._server = server
         self._random = chance
         self.run_id = chance.randbytes(20).hex()
@@ -45,7 +71,7 @@ class ServerHost:
     @property
     def persistence(self) -> Persistence:
         """Log and snapshots."""
-        return self._server.persistence
+        return self._server.node.persistence
 
     @property
     def regions(self) -> Regions | None:
@@ -83,11 +109,11 @@ class ServerHost:
     def close(self, session: Session) -> None:
         """Close once the outbox is written, at the end of this turn."""
         session.closing = True
-        self._server.region.channels.pending[session] = None
+        self._server.node.region.channels.pending[session] = None
 
     def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
         """Begin an orderly stop; one that has to save and cannot raises CommandError."""
-        persistence = self._server.persistence
+        persistence = self._server.node.persistence
         try:
             if persistence.must_save(asked=save):
                 persistence.save()
@@ -103,7 +129,7 @@ class ServerHost:
             **process.process_facts(),
             "run_id": self.run_id,
             "startup_rss_bytes": self.startup_rss_bytes,
-            "client_buffer_bytes": server.buffers.used_bytes,
+            "client_buffer_bytes": server.clients.buffers.used_bytes,
             "loop": server.loop_name,
             "event_loop_tasks": len(asyncio.all_tasks()),
             "tcp_port": server.settings.port or server.settings.tls_port,
@@ -173,10 +199,10 @@ class ServerHost:
         elif name == "tcp-keepalive":
             server.listeners.keep_alive_changed()
         elif name == "proto-max-bulk-len":
-            for connection in list(server.connections):
+            for connection in list(server.clients.connections):
                 connection.limits_changed()
         elif name == "appendonly":
-            server.persistence.switch(on=settings.appendonly)
+            server.node.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
             server.regions.judge_writes()
         elif name in _OF_REGIONS and server.regions is not None:
@@ -191,15 +217,15 @@ class ServerHost:
         elif name == "availability-api":
             server.availability.switch()
         elif name in {"oplog-max-bytes", "oplog-max-age"}:
-            server.persistence.retire()
+            server.node.persistence.retire()
         elif name == "oplog-segment-bytes":
-            server.persistence.segments_changed()
+            server.node.persistence.segments_changed()
         elif name == "appendfsync" and server.regions is not None:
             try:
                 server.regions.policy_changed()
             except OSError as problem:
                 raise ConfigError(f"it could not be noted on the disk: {problem}") from None
-        elif name == "dir" and server.persistence.is_open:
+        elif name == "dir" and server.node.persistence.is_open:
             raise ConfigError("the log or a snapshot is in the present directory")
         elif name == "dir":
             process.enter_directory(settings.dir)

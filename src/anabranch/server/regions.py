@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from anabranch.node.driver import Driver
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region
-    from anabranch.server.app import Server
+    from anabranch.server.admission import Admission
+    from anabranch.server.buffers import Buffers
     from anabranch.server.tls import RegionTls
 
 __all__ = ["Regions"]
@@ -25,10 +26,18 @@ class Regions(Exchange):
     """One server's part in the cluster."""
 
     def __init__(
-        self, server: Server, region: Region, durability: Durability, driver: Driver
+        self,
+        region: Region,
+        durability: Durability,
+        driver: Driver,
+        admission: Admission,
+        buffers: Buffers,
+        run_id: str,
     ) -> None:
         super().__init__(region, durability, driver, secrets.SystemRandom())
-        self._server = server
+        self._admission = admission
+        self._buffers = buffers
+        self._run_id = run_id
         self._certificates: Certificates | None = None
         self.gossip: Gossip
 
@@ -40,13 +49,13 @@ class Regions(Exchange):
         self.gossip = Gossip(
             asyncio.get_running_loop(),
             self._tls,
-            self._server.admission,
+            self._admission,
             lambda: settings.handshake_timeout,
             self._region.scheduler,
         )
         self.gossip.on_tls_refused = self._tls_refused
-        self.begin(self.gossip, self._server.host.run_id)
-        self._server.buffers.others.append(self.replicator.waiting_bytes)
+        self.begin(self.gossip, self._run_id)
+        self._buffers.others.append(self.replicator.waiting_bytes)
         self.gossip.on_heard = self.heard
         await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
         self.pulse()

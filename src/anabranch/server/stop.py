@@ -13,17 +13,39 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from anabranch.server.logs import emit
 
 if TYPE_CHECKING:
-    from anabranch.server.app import Server
+    from anabranch.config.settings import Settings
+    from anabranch.node.node import Node
+    from anabranch.server.availability import Availability
+    from anabranch.server.clients import Clients
+    from anabranch.server.listener import Listeners
+    from anabranch.server.regions import Regions
 
 __all__ = ["abandon", "install_signal_handlers", "orderly_stop"]
 
 
-def install_signal_handlers(server: Server, pid_file: str) -> None:
+class Running(Protocol):
+    """What ends when a server stops."""
+
+    settings: Settings
+    node: Node
+    clients: Clients
+    listeners: Listeners
+    availability: Availability
+    regions: Regions | None
+
+    def request_stop(self, reason: str, *, patient: bool = True) -> None:
+        """Begin to stop; a second request changes nothing."""
+
+    def stop_timers(self) -> None:
+        """No background work any more."""
+
+
+def install_signal_handlers(server: Running, pid_file: str) -> None:
     """SIGTERM and SIGINT stop, SIGHUP and SIGPIPE are ignored."""
     loop = asyncio.get_running_loop()
 
@@ -48,19 +70,19 @@ def install_signal_handlers(server: Server, pid_file: str) -> None:
         signal.signal(ignored, signal.SIG_IGN)
 
 
-async def orderly_stop(server: Server, *, patient: bool) -> None:
+async def orderly_stop(server: Running, *, patient: bool) -> None:
     """End all connections; ``patient`` waits for clients that still have to read."""
     server.listeners.close()
     server.availability.close()
     server.stop_timers()
     server.node.stop()
-    for connection in list(server.connections):
+    for connection in list(server.clients.connections):
         connection.finish()
     timeout = server.settings.shutdown_timeout if patient else 0
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
-            await server.all_closed.wait()
-    left = list(server.connections)
+            await server.clients.all_closed.wait()
+    left = list(server.clients.connections)
     if left:
         emit("warning", "server.clients_cut_off", clients=len(left), after_seconds=timeout)
         for connection in left:
@@ -69,7 +91,7 @@ async def orderly_stop(server: Server, *, patient: bool) -> None:
     server.node.settle()
 
 
-def abandon(server: Server) -> None:
+def abandon(server: Running) -> None:
     """End as a process ends that is killed: nothing more is written, and nobody is told.
 
     What was written stays, in the files and with the clients.
@@ -77,9 +99,9 @@ def abandon(server: Server) -> None:
     server.listeners.close()
     server.availability.close()
     server.stop_timers()
-    server.durability.abandon()
+    server.node.durability.abandon()
     if server.regions is not None:
         server.regions.stop(farewell=False)
-    for connection in list(server.connections):
+    for connection in list(server.clients.connections):
         connection.transport.abort()
-    server.persistence.close()
+    server.node.persistence.close()

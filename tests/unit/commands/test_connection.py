@@ -152,6 +152,12 @@ def test_reset_forgets_all_but_the_library(server):
     assert server.do("GET", "k") == b"v"
 
 
+def test_what_follows_reset_in_a_pipeline_is_answered_in_resp2(server):
+    server.do("HELLO", "3")
+    server.region.execute(server.session, [[b"RESET"], [b"GET", b"missing"]])
+    assert b"".join(server.session.outbox) == b"+RESET\r\n$-1\r\n"
+
+
 def test_reset_ends_monitoring(server):
     server.do("MONITOR")
     server.raw("RESET")

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.errors import CommandError
 from anabranch.keyspace.replica import Dot, Member, origin_of
-from anabranch.replication.peer import Counters, PeerFigures
+from anabranch.metrics.peers import Counters, PeerFigures
 from tests.support.region_harness import Harness
 
 EU = origin_of(1, 0)

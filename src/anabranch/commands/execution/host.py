@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.keyspace.inquiry import Inquiry, Verdict
     from anabranch.keyspace.replica import Dot
     from anabranch.keyspace.touches import Place
-    from anabranch.replication.inquiry import Inquiry, Verdict
-    from anabranch.replication.peer import PeerFigures
+    from anabranch.metrics.peers import PeerFigures
 
 __all__ = ["Clock", "Host", "LinkFault", "Regions"]
 

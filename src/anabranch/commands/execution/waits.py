@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
+    from anabranch.keyspace.inquiry import Inquiry
     from anabranch.keyspace.waiters import Waiter
-    from anabranch.replication.inquiry import Inquiry
 
 __all__ = ["Waits"]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anabranch.commands.execution.context import Context
     from anabranch.commands.execution.host import LinkFault
-    from anabranch.replication.peer import PeerFigures
+    from anabranch.metrics.peers import PeerFigures
 
 __all__ = ["link", "peers", "region_features", "region_list", "region_remove"]
 

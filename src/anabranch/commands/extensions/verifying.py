@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anabranch.commands.execution.context import Context
+    from anabranch.keyspace.inquiry import Inquiry
     from anabranch.keyspace.values import Value
-    from anabranch.replication.inquiry import Inquiry
 
 __all__ = ["repair", "verify"]
 

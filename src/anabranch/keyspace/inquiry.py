@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.replication.frames import Place
+from anabranch.keyspace.touches import Place
 
 __all__ = ["DIFFERS", "EQUAL", "IN_FLIGHT", "Inquiry", "Verdict"]
 

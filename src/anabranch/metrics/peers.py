@@ -1,0 +1,75 @@
+"""Figures of the other regions, as INFO, AB.PEERS and the availability API show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Counters", "PeerFigures"]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What only grows, per peer, since the start."""
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    sent_raw_bytes: int = 0
+    """The same, with batches as they were before they were compressed."""
+    received_raw_bytes: int = 0
+    connects: int = 0
+    fetches: int = 0
+    """FETCH frames sent to it."""
+    served_fetches: int = 0
+    relayed_bytes: int = 0
+    """Batches of others that it has sent us."""
+    duplicates: int = 0
+    checksum_errors: int = 0
+    full_catch_ups: int = 0
+    partial_catch_ups: int = 0
+    catch_up_cause: str = ""
+    """Of the latest catch-up."""
+
+
+@dataclass(slots=True, frozen=True)
+class PeerFigures:
+    """What is known of a peer at one moment; ``None`` is unknown."""
+
+    region: int
+    name: str
+    state: str
+    """in_sync, catching_up, connecting, alive_via, unreachable, or removed."""
+    via: list[int]
+    """Regions whose rows show it as connected with them."""
+    lag_effects: int | None
+    """Own effects it has not applied, as far as it has told."""
+    lag_bytes: int | None
+    lag_seconds: float | None
+    """Age of the oldest of them."""
+    durable_lag_effects: int | None
+    """Own effects it has not on its disk."""
+    receive_lag_effects: int | None
+    """Its effects that are not applied here."""
+    receive_lag_seconds: float | None
+    """For how long some of them have been known of."""
+    round_trip_ms: float | None
+    skew_ms: float | None
+    """By how much its clock is ahead of ours."""
+    window_used_bytes: int
+    """Own bytes sent that it has not granted again."""
+    held_count: int
+    held_bytes: int
+    held_oldest_ms: float
+    relayed_for: list[int]
+    """Origins that are fetched through it at present."""
+    feature_level: int | None
+    row_age_ms: float | None
+    connected_ms: float | None
+    differing_keys: int | None
+    """Keys that differed when digests were compared last."""
+    in_flight_keys: int | None
+    """Keys that could not be compared then, because effects on them were on their way."""
+    compared_ms: float | None
+    """How long ago that was."""
+    refusal: str
+    """Why the latest link with it was ended on purpose, and by whom; empty if none was."""
+    counters: Counters
