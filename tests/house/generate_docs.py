@@ -34,13 +34,13 @@ COMMAND_GROUPS = {
 }
 """Headings of the groups of the command table, in the order of the page."""
 
-_SMALL = "Small helpers beside the streams. A server of several regions refuses what changes them."
+_SMALL = "Small values beside streams. With several regions writes to them are refused."
 _GROUP_NOTES = {
     "string": _SMALL,
     "list": _SMALL,
     "set": _SMALL,
-    "scripting": "There is no scripting. These answer what clients and test suites ask anyway.",
-    "cluster": "There is no cluster mode. These give the error that clients expect then.",
+    "scripting": "There is no scripting. These commands answer clients and test suites.",
+    "cluster": "There is no cluster mode. These commands answer the error that clients expect.",
 }
 
 
@@ -49,10 +49,10 @@ def commands_page() -> str:
     parts = [
         _NOTICE.format(source="the command table (`src/anabranch/commands/table/`)"),
         "# Commands\n\n",
-        "Every command this server knows. What it answers follows Redis 8.10; exceptions are in\n"
-        "[compatibility.md](compatibility.md). *Since* is the Redis version that brought the\n"
-        "command (XIDMP is ours alone). The same facts come from `COMMAND INFO` and\n"
-        "`COMMAND DOCS`.\n\n",
+        "Every command of this server. Replies follow Redis 8.10; differences are in\n"
+        "[compatibility.md](compatibility.md). *Since* is the Redis version that introduced the\n"
+        "command (XIDMP and `AB.*` exist only here). `COMMAND INFO` and `COMMAND DOCS` return the\n"
+        "same facts.\n\n",
     ]
     groups: dict[str, list[Command]] = {}
     for command in COMMANDS:
@@ -115,12 +115,12 @@ def settings_page() -> str:
     parts = [
         _NOTICE.format(source="the settings table (`src/anabranch/config/settings.py`)"),
         "# Settings\n\n",
-        "Each directive may stand in a configuration file, in the environment (`timeout` as\n"
+        "Each directive may be in a configuration file, in the environment (`timeout` as\n"
         "`ANABRANCH_TIMEOUT`, dashes as underscores) and on the command line (`--timeout 60`; a\n"
-        "switch may stand alone there: `--cluster-create`).\n"
-        "Default < file < environment < command line < `CONFIG SET`. How to start with them is in\n"
-        "[operations.md](operations.md); `anabranch config` prints what is in force and where it\n"
-        "comes from.\n\n"
+        "switch needs no value there: `--cluster-create`).\n"
+        "Default < file < environment < command line < `CONFIG SET`.\n"
+        "[operations.md](operations.md) describes a start with directives; `anabranch config`\n"
+        "prints the settings in force and their sources.\n\n"
         "*Changes*: `running` by `CONFIG SET` at any time; `start` only before the start;\n"
         "`protected` by `CONFIG SET` if `enable-protected-configs` allows it.\n",
     ]

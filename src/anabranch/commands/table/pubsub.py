@@ -135,7 +135,7 @@ COMMANDS: list[Command] = [
         categories="slow",
         since="2.8.0",
         group="pubsub",
-        summary="Commands that tell who listens to what.",
+        summary="Commands that show subscriptions.",
         complexity="Depends on the sub-command.",
         subcommands=[
             _query(

@@ -83,7 +83,7 @@ COMMANDS: list[Command] = [
         keys=(KeySpec("RW delete"),),
         since="8.2.0",
         group="stream",
-        summary="Deletes entries by ID, deciding what becomes of consumer groups' references.",
+        summary="Deletes entries by ID, with a choice for consumer groups' references.",
         complexity="O(log N) for each ID, times the groups with DELREF and ACKED.",
         syntax="key [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
     ),

@@ -80,7 +80,7 @@ COMMANDS: list[Command] = [
         categories="write string slow",
         keys=(KeySpec("RW access update variable_flags"),),
         group="string",
-        summary="Binds a key to a string, whatever it held.",
+        summary="Sets a key to a string and replaces its value.",
         complexity="O(1)",
         syntax=f"key value [NX | XX] [GET] [{_EXPIRATION} | KEEPTTL]",
     ),

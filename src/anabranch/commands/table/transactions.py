@@ -19,7 +19,7 @@ COMMANDS: list[Command] = [
         categories="fast transaction",
         since="1.2.0",
         group="transactions",
-        summary="Begins a transaction: what follows is queued.",
+        summary="Begins a transaction: later commands are queued.",
         complexity="O(1)",
     ),
     Command(
