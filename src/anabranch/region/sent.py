@@ -8,6 +8,7 @@ on where the log of their region ended.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from operator import lt
 from typing import Any, ClassVar, Final
@@ -78,8 +79,8 @@ class SentUnit:
         self._context = batch.dependencies
         self._number = batch.first
         effects = []
-        for array in batch.effects:
-            effect = effect_of(array, SENT_IDS_MAX)
+        for fields in batch.effects:
+            effect = effect_of(fields, SENT_IDS_MAX)
             try:
                 self._check(effect)
             except (_Malformed, RowError) as problem:
@@ -252,12 +253,15 @@ def _check_numbers(value: Any) -> None:
         if not 0 <= value <= NUMBER_MAX:
             raise _Malformed(f"{value} is out of range")
     elif isinstance(value, list | tuple) and value:
-        if set(map(type, value)) == {int}:
-            _check_numbers(min(value))
-            _check_numbers(max(value))
-        else:
+        try:
+            array("q", value)  # has room for NUMBER_MAX and no more
+        except TypeError:
             for each in value:
                 _check_numbers(each)
+        except OverflowError:
+            raise _Malformed("a number is out of range") from None
+        else:
+            _check_numbers(min(value))
 
 
 def _ascend(numbers: Any) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise, repeat
@@ -21,7 +22,7 @@ from typing import Final
 
 from hiredis import ProtocolError, Reader, pack_command
 
-from anabranch.stream.entry_id import text
+from anabranch.stream.entry_id import SEQ_BITS, text
 
 __all__ = ["RowError", "Rows", "check_fragments", "rows_in"]
 
@@ -32,6 +33,10 @@ _LARGE_AGGREGATE: Final = re.compile(rb"[*~>|%][0-9]{6}")
 _BULK_BYTES_MIN: Final = len(b"$0\r\n\r\n")
 _FEW: Final = 4
 """So many rows are parsed one by one in less time."""
+_FRAGMENT: Final = b"*2"
+"""An entry is an ID and a row."""
+_FEW_OF_A_MS: Final = 8
+"""With fewer IDs in a millisecond, on average, nothing is shared among them."""
 _CUT: Final = _LINE_END + b"$"
 """Before the size of each word. CPython looks for so few bytes without preparing for it."""
 
@@ -60,8 +65,11 @@ class Rows:
 def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> None:
     """Whether these are the fragments of entries, one behind the other; :class:`RowError` if not.
 
-    There is at least one, and ``sizes`` are above 0 and add up to the bytes there are.
+    There is at least one, the IDs ascend, and ``sizes`` are above 0 and add up to the bytes there
+    are.
     """
+    if len(ids) > _FEW and _are_tabular(ids, sizes, data):
+        return
     rows = []
     end = 0
     for entry_id, size in zip(ids, sizes, strict=True):
@@ -77,6 +85,62 @@ def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> No
             raise RowError("an entry has no names and values")
     else:
         rows_in(array("I", accumulate(map(len, rows))), b"".join(rows))
+
+
+def _are_tabular(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> bool:
+    """Whether these are fragments whose rows have the names of the first.
+
+    False if they are not, or cannot be told apart so. As in :func:`_tabular`; before the name of
+    the first column stands another piece, the ID, and each is compared with what it has to be.
+    """
+    count = len(ids)
+    first = data[: sizes[0]]
+    begin = b"%b%b%d\r\n%b\r\n" % (_FRAGMENT, _CUT, len(text(ids[0])), text(ids[0]))
+    words = _words_in(Reader(), first[len(begin) :]) if first.startswith(begin) else 0
+    if not words or not data.endswith(_LINE_END):
+        return False
+    reader = Reader()
+    reader.feed(first[len(begin) :])
+    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
+    pieces = words + 1
+    parts = data[len(_FRAGMENT) + len(_CUT) : -len(_LINE_END)].split(_CUT)
+    if len(parts) != count * pieces:
+        return False
+    behind = b"\r\n*%d" % words
+    heads = _id_pieces(ids, behind)
+    if parts[0::pieces] != heads:
+        return False
+    if any(parts[2 * at + 1 :: pieces].count(name) != count for at, name in enumerate(names)):
+        return False
+    columns = [parts[at::pieces] for at in range(2, pieces, 2)]
+    last = columns.pop()
+    suffix = _LINE_END + _FRAGMENT
+    columns.append([*map(bytes.removesuffix, last[:-1], repeat(suffix)), last[-1]])
+    lengths = [list(map(len, column)) for column in columns]
+    same = len(_FRAGMENT) + len(_CUT) * pieces + sum(map(len, names)) + len(_LINE_END)
+    counted = list(map(add, map(len, heads), repeat(same)))
+    for each in lengths:
+        counted = list(map(add, counted, each))
+    return counted == list(sizes) and all(map(_are_sized, columns, lengths))
+
+
+def _id_pieces(ids: Sequence[int], behind: bytes) -> list[bytes]:
+    """IDs that ascend, each behind its size and before other bytes."""
+    pieces: list[bytes] = []
+    low = 0
+    if ((ids[-1] - ids[0]) >> SEQ_BITS) * _FEW_OF_A_MS > len(ids):
+        return [b"%d\r\n%b%b" % (len(each), each, behind) for each in map(text, ids)]
+    while low < len(ids):
+        ms = ids[low] >> SEQ_BITS
+        base = ms << SEQ_BITS
+        high = bisect_left(ids, base + (1 << SEQ_BITS), low)
+        front = b"%d-" % ms
+        longest = len(b"%d" % (ids[high - 1] - base))
+        begins = [b"%d\r\n%b" % (len(front) + digits, front) for digits in range(longest + 1)]
+        seqs = [b"%d" % (each - base) for each in ids[low:high]]
+        pieces += [begins[len(each)] + each + behind for each in seqs]
+        low = high
+    return pieces
 
 
 def rows_in(ends: array[int], data: bytes) -> Rows:

@@ -1,0 +1,80 @@
+"""Entries of another region are checked as a table where they are one, with the same result."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from anabranch.stream import rows
+from anabranch.stream.entry_id import SEQ_BITS, text
+from anabranch.stream.rows import RowError, check_fragments
+
+BYTES = b"\r\n$*0123456789-ax"
+
+
+def fragment(entry_id: int, *words: bytes) -> bytes:
+    shown = text(entry_id)
+    head = b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(shown), shown, len(words))
+    return head + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def entries(rng: random.Random, count: int) -> tuple[list[int], list[bytes]]:
+    """Of two fields each, in few or in many milliseconds."""
+    step = rng.choice([1, 256, 1 << SEQ_BITS, (1 << SEQ_BITS) // 3])
+    ids = [(1_700_000_000_000 << SEQ_BITS) + 7 + at * step for at in range(count)]
+    values = [b"%d" % rng.randrange(1 << rng.randrange(30)) for _ in ids]
+    return ids, [
+        fragment(each, b"f", b"on", b"v", value) for each, value in zip(ids, values, strict=True)
+    ]
+
+
+def accepts(ids: list[int], sizes: list[int], data: bytes) -> bool:
+    try:
+        check_fragments(ids, sizes, data)
+    except RowError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 100])
+def test_entries_of_a_table_are_accepted(count: int) -> None:
+    rng = random.Random(count)
+    for _ in range(20):
+        ids, found = entries(rng, count)
+        assert accepts(ids, list(map(len, found)), b"".join(found))
+
+
+def test_a_table_is_taken_as_one() -> None:
+    ids, found = entries(random.Random(1), 50)
+    assert rows._are_tabular(ids, list(map(len, found)), b"".join(found))
+
+
+def test_changed_bytes_and_sizes_are_judged_as_they_are_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = random.Random(1)
+    seen = set()
+    for _ in range(1500):
+        ids, found = entries(rng, rng.randrange(5, 12))
+        sizes, data = list(map(len, found)), bytearray(b"".join(found))
+        dice = rng.random()
+        if dice < 0.5:
+            data[rng.randrange(len(data))] = rng.choice(BYTES)
+        elif dice < 0.7:
+            at, by = rng.randrange(len(sizes) - 1), rng.randrange(-3, 4)
+            sizes[at] += by
+            sizes[at + 1] -= by
+        elif dice < 0.8:
+            ids[rng.randrange(len(ids))] += rng.choice([-1, 1, 1 << SEQ_BITS])
+            ids.sort()
+        else:
+            piece = bytes(data[rng.randrange(len(data)) :][: rng.randrange(1, 6)])
+            at = rng.randrange(len(data) - len(piece))
+            data[at : at + len(piece)] = piece
+        together = accepts(ids, sizes, bytes(data))
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "_are_tabular", lambda *_: False)
+            assert accepts(ids, sizes, bytes(data)) == together
+        seen.add(together)
+    assert seen == {True, False}
