@@ -57,7 +57,8 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     dot = replica.dot
     parts(stream).marks[dot] = effect.group
     replica.unstable_marks[dot] = None
-    # Who knew of this removal cannot have been heard before it: all creations go.
+    # Causal delivery: a creation with this removal in its context arrives after the removal. So
+    # no creation that is here knew of it, and all of them are removed.
     gone = stream.groups.pop(effect.group, None)
     if gone is not None:
         keyspace.rubbish.add(gone)

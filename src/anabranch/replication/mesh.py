@@ -100,10 +100,10 @@ class Mesh:
             self.local.note(event, **facts)
 
     def outlived(self, epoch: int) -> None:
-        """Others know our number in this epoch as somebody who is not us: open a later one.
+        """Another server uses, or has used, our region number in this epoch: open a later epoch.
 
-        Who has lost the disk, and with it every memory of former lives, draws how much later: there
-        may be a life that is remembered only by a member that is down just now.
+        A region that has lost its disk does not know its earlier epochs, so the distance to the new
+        epoch is random: only a member that is down at present may know its last epoch.
         """
         if self.local.origin == self.origin:  # or it was opened just now
             later = 0 if self.local.cluster_id else int.from_bytes(self.chance.randbytes(2))

@@ -130,9 +130,9 @@ class Sender:
     def _conflict(self, session: Session, origin: int, number: int, now_ms: float) -> None:
         """A number has two contents: nothing may follow either of them elsewhere.
 
-        The region that issued both must stop: it was set back. But if the peer had the same as we
-        while this process lived, it is the peer's disk that lies, as far as one can tell; that, and
-        what two others have issued, only people can be told.
+        The region that issued both must stop: it was set back. But if the peer had agreed on the
+        number while this process ran, the peer's disk is inconsistent. That case, and a conflict of
+        two other regions, is reported to the operator.
         """
         mesh, region = self._mesh, region_of(origin)
         agreed = mesh.peer(session.region).agreed.get(origin, 0)

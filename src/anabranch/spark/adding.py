@@ -129,7 +129,7 @@ class ByPosition:
 
 
 class ByContent:
-    """Hash of the fields, and the how-manieth row of this content it is: order does not matter.
+    """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
 
     Partitions do not matter either, as long as equal rows are in one: they are counted there.
     `contents` is for whoever sees all partitions, and can tell.

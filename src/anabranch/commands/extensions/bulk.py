@@ -55,7 +55,7 @@ IMPORT_ROWS_MAX: Final = 10_000
 """Rows of one AB.IMPORT. They are checked in slices and added in one moment of some 5 ms."""
 
 _PACKING: Final = 3
-"""Bytes of blocks that have to be packed first count so many times more: they take as long."""
+"""Bytes of blocks that are not sealed count this many times, because packing them takes longer."""
 
 _WORD_BYTES: Final = 8
 """Of an ID in :class:`PackedIds`."""
