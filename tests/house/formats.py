@@ -9,8 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
-from anabranch.effects.merge import MERGE
+from anabranch.effects.apply import EFFECTS
 from tests.support.servers import REPOSITORY
 
 _PAGE = REPOSITORY / "docs" / "formats.md"
@@ -54,7 +53,7 @@ def formats_page() -> str:
 def kinds_table() -> list[str]:
     """A row for each kind, by its tag."""
     rows = ["| Tag | Kind | Fields | |\n|---|---|---|---|\n"]
-    for kind in sorted({**APPLY, **MERGE}, key=_tag):
+    for kind in sorted(EFFECTS, key=_tag):
         fields = ", ".join(_fields(kind))
         local = " *local*" if kind.local else ""
         rows.append(f"| {_tag(kind)} | `{kind.__name__}`{local} | {fields} | {_meaning(kind)} |\n")

@@ -12,8 +12,7 @@ import msgspec
 import zstandard
 from xxhash import xxh3_64_intdigest
 
-from anabranch.effects.apply import APPLY
-from anabranch.effects.merge import MERGE
+from anabranch.effects.apply import EFFECTS
 from anabranch.oplog import batch, segment, snapshot
 from anabranch.oplog.inspection import Survey
 from anabranch.replication import frames
@@ -93,7 +92,7 @@ def records_in(file: io.BytesIO) -> Iterator[list[Any]]:
 def test_a_segment_is_as_the_page_says() -> None:
     data = files()["log-00000000000000000000.ablog"]
     found = list(effects_in(after_header(data, b"ANABRLOG", 2, 0)))
-    kinds = {kind.__struct_config__.tag: kind.__name__ for kind in {**APPLY, **MERGE}}
+    kinds = {kind.__struct_config__.tag: kind.__name__ for kind in EFFECTS}
     survey = Survey(MemoryStorage({"log-00000000000000000000.ablog": data}))
     walked = [item for _, item in survey.walk()]
     assert [kinds[effect[0]] for _, _, effect in found] == [
@@ -156,7 +155,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
 
 def test_every_kind_of_effect_is_in_the_table() -> None:
     page = formats_page()
-    for kind in {**APPLY, **MERGE}:
+    for kind in EFFECTS:
         assert f"| {kind.__struct_config__.tag} | `{kind.__name__}`" in page
 
 

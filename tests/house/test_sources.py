@@ -12,8 +12,7 @@ import pytest
 
 from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
-from anabranch.effects.merge import MERGE
+from anabranch.effects.apply import EFFECTS
 from tests.support.servers import REPOSITORY
 
 MODULES = [
@@ -53,7 +52,7 @@ def effect_kinds() -> list[type[kinds.Effect]]:
 
 
 def test_every_effect_kind_has_a_number_of_its_own_and_an_apply_function() -> None:
-    assert set(APPLY) | set(MERGE) == set(effect_kinds())
+    assert set(EFFECTS) == set(effect_kinds())
     tags = Counter(kind.__struct_config__.tag for kind in effect_kinds())
     assert [tag for tag, count in tags.items() if count > 1] == []
     assert {kind.__name__ for kind in effect_kinds()} | {"Effect", "EntryId", "EntryIds"} == set(

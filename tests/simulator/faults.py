@@ -20,7 +20,8 @@ import msgspec
 import pytest
 
 from anabranch.commands.stream import add as stream_add
-from anabranch.effects import adopting, kinds, merge, merge_conflicts, merge_stream
+from anabranch.effects import adopting, kinds, merge_conflicts, merge_stream
+from anabranch.effects.apply import EFFECTS
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
@@ -47,11 +48,19 @@ __all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
 
 Patch = pytest.MonkeyPatch
 
-MERGE: Final[dict[Any, Any]] = merge.MERGE
-
 
 MINUTES: Final = 0.1
 """Of virtual time in each run of the simulator."""
+
+
+def _function_of(kind: Any) -> Any:
+    """What applies effects of a kind."""
+    return EFFECTS[kind].shared
+
+
+def _apply_by(patch: Patch, kind: Any, function: Any) -> None:
+    """Have effects of a kind applied by another function."""
+    patch.setitem(EFFECTS, kind, EFFECTS[kind]._replace(shared=function))
 
 
 @dataclass(frozen=True)
@@ -124,18 +133,18 @@ def former_rows_count(patch: Patch) -> None:
 
 
 def del_spares_unseen_groups(patch: Patch) -> None:
-    delete = MERGE[kinds.Delete]
+    delete = _function_of(kinds.Delete)
 
     def deleted(keyspace: Keyspace, effect: Any) -> None:
         effect = copy.copy(effect)
         effect.expired = True
         delete(keyspace, effect)
 
-    patch.setitem(MERGE, kinds.Delete, deleted)
+    _apply_by(patch, kinds.Delete, deleted)
 
 
 def del_takes_whatever_is_there(patch: Patch) -> None:
-    delete = MERGE[kinds.Delete]
+    delete = _function_of(kinds.Delete)
 
     def deleted(keyspace: Keyspace, effect: Any) -> None:
         replica = keyspace.replica
@@ -143,7 +152,7 @@ def del_takes_whatever_is_there(patch: Patch) -> None:
         replica.context = dict(replica.vector)
         delete(keyspace, effect)
 
-    patch.setitem(MERGE, kinds.Delete, deleted)
+    _apply_by(patch, kinds.Delete, deleted)
 
 
 def destroy_spares_unseen(patch: Patch) -> None:
@@ -159,18 +168,18 @@ def destroy_spares_unseen(patch: Patch) -> None:
                 del stream.groups[effect.group]
         merge_stream.settle(keyspace, effect.db, effect.key, stream)
 
-    patch.setitem(MERGE, kinds.DestroyGroup, destroyed)
+    _apply_by(patch, kinds.DestroyGroup, destroyed)
 
 
 def expiry_last_wins(patch: Patch) -> None:
-    expire = MERGE[kinds.Expire]
+    expire = _function_of(kinds.Expire)
 
     def expired(keyspace: Keyspace, effect: Any) -> None:
         stream = merge_stream.shared_stream(keyspace, effect.db, effect.key)
-        merge_stream.parts(stream).deadlines.clear()
+        stream.shared.deadlines.clear()
         expire(keyspace, effect)
 
-    patch.setitem(MERGE, kinds.Expire, expired)
+    _apply_by(patch, kinds.Expire, expired)
 
 
 def max_deleted_not_kept(patch: Patch) -> None:
@@ -218,27 +227,25 @@ def acknowledged_stays_pending(patch: Patch) -> None:
 
 
 def creation_forgets_marks(patch: Patch) -> None:
-    create = MERGE[kinds.CreateGroup]
+    create = _function_of(kinds.CreateGroup)
 
     def created(keyspace: Keyspace, effect: Any) -> None:
-        merge_stream.parts(
-            merge_stream.shared_stream(keyspace, effect.db, effect.key)
-        ).marks.clear()
+        merge_stream.shared_stream(keyspace, effect.db, effect.key).shared.marks.clear()
         create(keyspace, effect)
 
-    patch.setitem(MERGE, kinds.CreateGroup, created)
+    _apply_by(patch, kinds.CreateGroup, created)
 
 
 # -- streams that move ----------------------------------------------------------------------------
 
 
 def pending_dropped_on_import(patch: Patch) -> None:
-    adopt = MERGE[kinds.AdoptGroup]
+    adopt = _function_of(kinds.AdoptGroup)
 
     def adopted(keyspace: Keyspace, effect: Any) -> None:
         adopt(keyspace, msgspec.structs.replace(effect, pending=[]))
 
-    patch.setitem(MERGE, kinds.AdoptGroup, adopted)
+    _apply_by(patch, kinds.AdoptGroup, adopted)
 
 
 def cursor_flattened_on_export(patch: Patch) -> None:

@@ -1,4 +1,4 @@
-"""The only door through which state changes: effect kind -> function.
+"""The only door through which state changes: the table of effects, and what applies one.
 
 Local execution, recovery and replication all come through here, so they cannot disagree. Apply
 functions have no clock, no options and no error replies; an exception in one is our bug.
@@ -7,65 +7,104 @@ functions have no clock, no options and no error replies; an exception in one is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from anabranch.effects import apply_group, apply_keys, apply_stream, apply_values, kinds
-from anabranch.effects.merge import MERGE
+from anabranch.effects import (
+    apply_group,
+    apply_keys,
+    apply_stream,
+    apply_values,
+    kinds,
+    merge_conflicts,
+    merge_group,
+    merge_keys,
+    merge_stream,
+)
 from anabranch.keyspace.keyspace import Keyspace
 
-__all__ = ["APPLY", "apply", "numbers_of", "total_numbers"]
+__all__ = ["EFFECTS", "Row", "apply", "numbers_of", "total_numbers"]
 
-APPLY: dict[type[kinds.Effect], Callable[[Keyspace, Any], None]] = {
-    kinds.CreateStream: apply_stream.create_stream,
-    kinds.Add: apply_stream.add,
-    kinds.AddRun: apply_stream.add_run,
-    kinds.Trim: apply_stream.trim,
-    kinds.Remove: apply_stream.remove,
-    kinds.Dereference: apply_stream.dereference,
-    kinds.SetLastId: apply_stream.set_last_id,
-    kinds.Remember: apply_stream.remember,
-    kinds.CountDuplicate: apply_stream.count_duplicate,
-    kinds.ConfigureProducers: apply_stream.configure_producers,
-    kinds.ForgetProducers: apply_stream.forget_producers,
-    kinds.Accept: apply_stream.accept,
-    kinds.DropRecords: apply_stream.drop_records,
-    kinds.CreateGroup: apply_group.create_group,
-    kinds.SetGroup: apply_group.set_group,
-    kinds.AdvanceGroup: apply_group.advance_group,
-    kinds.DestroyGroup: apply_group.destroy_group,
-    kinds.CreateConsumer: apply_group.create_consumer,
-    kinds.DeleteConsumer: apply_group.delete_consumer,
-    kinds.SeeConsumer: apply_group.see_consumer,
-    kinds.Deliver: apply_group.deliver,
-    kinds.Assign: apply_group.assign,
-    kinds.Acknowledge: apply_group.acknowledge,
-    kinds.Delete: apply_keys.delete,
-    kinds.Expire: apply_keys.expire,
-    kinds.Rename: apply_keys.rename,
-    kinds.Copy: apply_keys.copy,
-    kinds.Restore: apply_keys.restore,
-    kinds.Flush: apply_keys.flush,
-    kinds.Swap: apply_keys.swap,
-    kinds.SetString: apply_values.set_string,
-    kinds.Push: apply_values.push,
-    kinds.Pop: apply_values.pop,
-    kinds.Splice: apply_values.splice,
-    kinds.RemoveItems: apply_values.remove_items,
-    kinds.AddMembers: apply_values.add_members,
-    kinds.RemoveMembers: apply_values.remove_members,
-    kinds.SetUser: apply_keys.set_user,
-    kinds.DropUser: apply_keys.drop_user,
-    kinds.Synced: apply_keys.synced,
+_Apply = Callable[[Keyspace, Any], None]
+
+
+class Row(NamedTuple):
+    """What applies one kind of effect."""
+
+    shared: _Apply | None
+    """Where several regions write; None: the effect does not occur there, as other effects say the
+    same (:mod:`anabranch.effects.spreading`), or the command is refused."""
+    alone: _Apply | None
+    """In a region alone; None: the effect does not occur there."""
+
+
+def _both(function: _Apply) -> Row:
+    return Row(function, function)
+
+
+EFFECTS: dict[type[kinds.Effect], Row] = {
+    kinds.CreateStream: Row(None, apply_stream.create_stream),
+    kinds.Add: Row(merge_stream.add, apply_stream.add),
+    kinds.AddRun: Row(merge_stream.add_run, apply_stream.add_run),
+    kinds.Trim: Row(None, apply_stream.trim),
+    kinds.Remove: Row(None, apply_stream.remove),
+    kinds.Dereference: _both(merge_stream.dereference),
+    kinds.SetLastId: Row(merge_stream.set_last_id, apply_stream.set_last_id),
+    kinds.Remember: Row(merge_conflicts.remember, apply_stream.remember),
+    kinds.CountDuplicate: _both(merge_stream.count_duplicate),
+    kinds.ConfigureProducers: Row(
+        merge_stream.configure_producers, apply_stream.configure_producers
+    ),
+    kinds.ForgetProducers: _both(merge_stream.forget_producers),
+    kinds.Accept: Row(merge_stream.accept, apply_stream.accept),
+    kinds.DropRecords: Row(merge_stream.drop_records, apply_stream.drop_records),
+    kinds.CreateGroup: Row(merge_group.create_group, apply_group.create_group),
+    kinds.SetGroup: Row(merge_group.set_group, apply_group.set_group),
+    kinds.AdvanceGroup: Row(merge_group.advance_group, apply_group.advance_group),
+    kinds.DestroyGroup: Row(merge_group.destroy_group, apply_group.destroy_group),
+    kinds.CreateConsumer: _both(apply_group.create_consumer),
+    kinds.DeleteConsumer: _both(merge_group.delete_consumer),
+    kinds.SeeConsumer: _both(apply_group.see_consumer),
+    kinds.Deliver: Row(merge_group.deliver, apply_group.deliver),
+    kinds.Assign: Row(merge_group.assign, apply_group.assign),
+    kinds.Acknowledge: Row(merge_group.acknowledge, apply_group.acknowledge),
+    kinds.Delete: Row(merge_keys.delete, apply_keys.delete),
+    kinds.Expire: Row(merge_keys.expire, apply_keys.expire),
+    kinds.Rename: Row(None, apply_keys.rename),
+    kinds.Copy: Row(None, apply_keys.copy),
+    kinds.Restore: Row(None, apply_keys.restore),
+    kinds.Flush: Row(merge_keys.flush, apply_keys.flush),
+    kinds.Swap: Row(None, apply_keys.swap),
+    kinds.SetString: Row(None, apply_values.set_string),
+    kinds.Push: Row(None, apply_values.push),
+    kinds.Pop: Row(None, apply_values.pop),
+    kinds.Splice: Row(None, apply_values.splice),
+    kinds.RemoveItems: Row(None, apply_values.remove_items),
+    kinds.AddMembers: Row(None, apply_values.add_members),
+    kinds.RemoveMembers: Row(None, apply_values.remove_members),
+    kinds.SetUser: _both(apply_keys.set_user),
+    kinds.DropUser: _both(apply_keys.drop_user),
+    kinds.Synced: _both(apply_keys.synced),
+    kinds.RemoveNumbers: Row(merge_stream.remove_numbers, None),
+    kinds.ResolveConflict: Row(merge_conflicts.resolve_conflict, None),
+    kinds.AdoptGroup: Row(merge_group.adopt_group, None),
+    kinds.Settle: Row(merge_group.settle_entries, None),
+    kinds.AddRegion: Row(merge_keys.add_region, None),
+    kinds.RemoveRegion: Row(merge_keys.remove_region, None),
+    kinds.EnterCluster: Row(merge_keys.enter_cluster, None),
+    kinds.JoinState: Row(merge_keys.join_state, None),
+    kinds.OpenEpoch: Row(merge_keys.open_epoch, None),
+    kinds.TakeKey: Row(merge_keys.take_key, None),
 }
 
 
 def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Carry out one effect; with several regions the replica knows whose it is and when."""
     replica = keyspace.replica
+    row = EFFECTS[type(effect)]
     if replica is None:
-        APPLY[type(effect)](keyspace, effect)
+        row.alone(keyspace, effect)  # type: ignore[misc]  # it occurs, or it would not be here
         return
-    MERGE[type(effect)](keyspace, effect)
+    row.shared(keyspace, effect)  # type: ignore[misc]  # likewise
     if not effect.local and (key := getattr(effect, "key", None)) is not None:
         replica.touches.recent[effect.db, key, replica.origin] = replica.number  # type: ignore[attr-defined]
 

@@ -47,11 +47,6 @@ def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
     group.consumer(effect.consumer, effect.now_ms)
 
 
-def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
-    """See :class:`kinds.DeleteConsumer`."""
-    group_of(keyspace, effect.db, effect.key, effect.group).remove_consumer(effect.consumer)
-
-
 def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
     """See :class:`kinds.SeeConsumer`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)

@@ -147,13 +147,6 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     keyspace.databases[effect.db].touch(effect.key)
 
 
-def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
-    """See :class:`kinds.Dereference`."""
-    stream = stream_of(keyspace, effect.db, effect.key)
-    for entry_id in effect.ids:
-        stream.drop_references(entry_id)
-
-
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
     """See :class:`kinds.SetLastId`. A lowered entries-added clamps what groups have read."""
     stream = stream_of(keyspace, effect.db, effect.key)
@@ -173,22 +166,10 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     stream.producers.remember(effect.pid, effect.iid, effect.entry_id, effect.at_ms)
 
 
-def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
-    """See :class:`kinds.CountDuplicate`."""
-    producers = stream_of(keyspace, effect.db, effect.key).producers
-    producers.duplicates += effect.count
-    producers.iids_added += effect.accepted
-
-
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
     """See :class:`kinds.ConfigureProducers`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     stream.producers.configure(effect.duration_s, effect.maxsize)
-
-
-def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
-    """See :class:`kinds.ForgetProducers`."""
-    stream_of(keyspace, effect.db, effect.key).producers.forget(effect.pid, effect.count)
 
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:

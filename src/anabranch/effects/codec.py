@@ -16,8 +16,7 @@ from typing import Any, Final, cast, get_type_hints
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
-from anabranch.effects.merge import MERGE
+from anabranch.effects.apply import EFFECTS
 from anabranch.errors import AnabranchError
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.regional_id import MODULUS
@@ -182,10 +181,9 @@ def _tag(kind: type[kinds.Effect]) -> int:
     return cast(int, kind.__struct_config__.tag)
 
 
-_ALL: Final = {**APPLY, **MERGE}
-_KINDS: Final = {_tag(kind): kind for kind in _ALL}
-_SPLIT: Final = {kind: _changes(kind, 0) for kind in _ALL}
-_JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in _ALL}
+_KINDS: Final = {_tag(kind): kind for kind in EFFECTS}
+_SPLIT: Final = {kind: _changes(kind, 0) for kind in EFFECTS}
+_JOIN: Final = {_tag(kind): _changes(kind, 1) for kind in EFFECTS}
 _RUN_TAG: Final = _tag(kinds.AddRun)
 _SIZES_AT: Final = kinds.AddRun.__struct_fields__.index("sizes") + 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.merge_stream import known_stream, parts, replica_of, shared_stream
+from anabranch.effects.merge_stream import known_stream, replica_of, shared_stream
 from anabranch.keyspace.conflicts import Resolved
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
@@ -38,7 +38,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         effect.yields,
         conflicts.context_of(replica.context, is_own=is_own),
     )
-    dots = parts(stream).tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
+    dots = stream.shared.tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
     if dots:
         forget_covered(dots, replica.knows)
     dots[dot] = Tag(effect.entry_id, effect.at_ms, effect.yields)
@@ -98,7 +98,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
 
 def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
     """The tag that lost answers with the entry that stays, as long as it is remembered."""
-    dots = parts(stream).tags.get(effect.pid, {}).get(effect.iid)
+    dots = stream.shared.tags.get(effect.pid, {}).get(effect.iid)
     if dots is None:
         return
     dot = effect.origin, effect.number

@@ -9,7 +9,7 @@ from __future__ import annotations
 from anabranch.effects import kinds
 from anabranch.effects.apply_group import group_of
 from anabranch.effects.apply_stream import stream_of
-from anabranch.effects.merge_stream import known_stream, parts, replica_of, settle, shared_stream
+from anabranch.effects.merge_stream import known_stream, replica_of, settle, shared_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.counters import counted_read
@@ -30,7 +30,7 @@ def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
     stream = known_stream(keyspace, effect.db, effect.key)
     return stream is not None and any(
         (mark is ALL_GROUPS or mark == effect.group) and not replica.knows(dot)
-        for dot, mark in parts(stream).marks.items()
+        for dot, mark in stream.shared.marks.items()
     )
 
 
@@ -55,7 +55,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     replica = replica_of(keyspace)
     dot = replica.dot
-    parts(stream).marks[dot] = effect.group
+    stream.shared.marks[dot] = effect.group
     replica.unstable_marks[dot] = None
     # Causal delivery: a creation with this removal in its context arrives after the removal. So
     # no creation that is here knew of it, and all of them are removed.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from anabranch.effects import kinds
 from anabranch.effects.merge_stream import (
-    parts,
     renew_producers,
     replica_of,
     settle,
@@ -30,7 +29,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     for origin, log in stream.logs.items():
         gone = log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
         keyspace.rubbish.add(gone)
-    shared = parts(stream)
+    shared = stream.shared
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
         for dot in list(group.creations):
@@ -60,7 +59,7 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
     """See :class:`kinds.Expire`. It replaces the deadlines it has seen."""
     replica = replica_of(keyspace)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    deadlines = parts(stream).deadlines
+    deadlines = stream.shared.deadlines
     forget_covered(deadlines, replica.knows)
     deadlines[replica.dot] = effect.at_ms
     settle(keyspace, effect.db, effect.key, stream)

@@ -16,13 +16,12 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, region_of
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Limits, Shared, forget_covered
+from anabranch.stream.shared import Limits, forget_covered
 from anabranch.stream.stream import Stream
 
 __all__ = [
     "add_to",
     "known_stream",
-    "parts",
     "renew_producers",
     "replica_of",
     "settle",
@@ -60,16 +59,10 @@ def shared_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     return stream
 
 
-def parts(stream: Stream) -> Shared:
-    """The shared state of a stream."""
-    assert stream.shared is not None
-    return stream.shared
-
-
 def settle(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
     """Bind the key to the stream, or unbind it, as what happened has it."""
     database = keyspace.databases[db]
-    shared = parts(stream)
+    shared = stream.shared
     if shared.marks:
         replica_of(keyspace).marked[db, key] = None
     if stream.exists:
@@ -205,7 +198,7 @@ def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
     """See :class:`kinds.SetLastId`."""
     dot = replica_of(keyspace).dot
     stream = shared_stream(keyspace, effect.db, effect.key)
-    shared = parts(stream)
+    shared = stream.shared
     shared.last_ids[dot] = effect.last_id
     if effect.entries_added:
         shared.surpluses[dot] = effect.entries_added
@@ -230,7 +223,7 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
     replica = replica_of(keyspace)
     replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    shared = parts(stream)
+    shared = stream.shared
     forget_covered(shared.limits, replica.knows)
     shared.limits[replica.dot] = Limits(
         effect.stamp_ms, region_of(replica.origin), effect.duration_s, effect.maxsize
@@ -251,7 +244,7 @@ def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
     """See :class:`kinds.Accept`. Of concurrent records the furthest one counts."""
     replica = replica_of(keyspace)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    records = parts(stream).accepted.setdefault(effect.pid, {})
+    records = stream.shared.accepted.setdefault(effect.pid, {})
     forget_covered(records, replica.knows)
     records[replica.dot] = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
     stream.ledger.accept(effect.pid, max(records.values()))
@@ -261,7 +254,7 @@ def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
     """See :class:`kinds.DropRecords`. What was accepted without its knowledge stays."""
     replica = replica_of(keyspace)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    accepted, ledger = parts(stream).accepted, stream.ledger
+    accepted, ledger = stream.shared.accepted, stream.ledger
     for pid in effect.pids:
         records = accepted.get(pid)
         if records is None:  # another region has dropped it at the same time

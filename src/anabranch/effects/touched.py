@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
+from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
-from anabranch.effects.merge import MERGE
 
 __all__ = ["Touched", "is_ageing", "places_of"]
 
@@ -40,9 +39,7 @@ def _is_simple(kind: type[kinds.Effect]) -> bool:
     return kind.__struct_fields__[:2] == ("db", "key") and kind not in special
 
 
-SIMPLE: Final = frozenset(
-    kind.__struct_config__.tag for kind in {**APPLY, **MERGE} if _is_simple(kind)
-)
+SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_simple(kind))
 """The tags of such kinds."""
 
 

@@ -85,7 +85,7 @@ class Keyspace:
         """The marks of a key, existing or only remembered."""
         database = self.databases[db]
         stream = database.values.get(key) or database.remembered.get(key)
-        return stream.shared.marks if type(stream) is Stream and stream.shared is not None else {}
+        return stream.shared.marks if type(stream) is Stream else {}
 
     def renew_unstable_marks(self) -> None:
         """Derive which marks are not stable, after more than an effect; their order stays."""

@@ -21,7 +21,7 @@ from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Shared, Tag
+from anabranch.stream.shared import NOTHING_SHARED, Shared, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = ["KEY_BYTES", "key_bytes", "value_bytes"]
@@ -80,7 +80,7 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
     size += getsizeof(stream.ledger.records)
     size += _scaled(stream.ledger.records, getsizeof, samples)
     size += len(stream.ledger.records) * _RECORD_BYTES
-    if stream.shared is not None:
+    if stream.shared is not NOTHING_SHARED:
         size += _shared_bytes(stream.shared, samples)
     return size + _producers_bytes(stream.producers, samples)
 

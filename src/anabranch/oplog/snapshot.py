@@ -414,7 +414,7 @@ def _load(
         builder = StreamBuilder(data, 0 if replica is None else replica.own)
         value = stream = builder.stream
         if replica is not None:
-            if stream.shared is not None and stream.shared.marks:
+            if stream.shared.marks:
                 replica.marked[number, key] = None
                 replica.unstable_marks.update(dict.fromkeys(stream.shared.marks))
             if not stream.exists:

@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import numbers_of, total_numbers
+from anabranch.effects.apply import EFFECTS, numbers_of, total_numbers
 from anabranch.effects.codec import SENT_IDS_MAX, EffectFormatError, effect_of, id_fields
-from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import REGION_MAX
 from anabranch.oplog.batch import NUMBER_MAX, Batch
@@ -45,8 +44,8 @@ _PLAIN: Final = {
         for index, name in enumerate(kind.__struct_fields__)
         if index not in id_fields(kind) and (kind, name) != _SIGNED
     ]
-    for kind in MERGE
-    if not kind.local
+    for kind, row in EFFECTS.items()
+    if row.shared is not None and not kind.local
 }
 """Kinds that regions send, and their fields that are no entry IDs and not below 0."""
 

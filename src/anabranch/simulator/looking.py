@@ -45,7 +45,7 @@ def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
 
 def is_over(stream: Stream, now_ms: int) -> bool:
     """Whether a deadline has come: the key is hidden, whether or not it was removed."""
-    deadline = None if stream.shared is None else stream.shared.deadline_ms
+    deadline = stream.shared.deadline_ms
     return deadline is not None and deadline <= now_ms
 
 
@@ -93,7 +93,6 @@ def visible(keyspace: Keyspace) -> dict[bytes, Any]:
 
 def visible_stream(stream: Stream) -> dict[str, Any]:
     """The same of one key."""
-    assert stream.shared is not None
     live = entries(stream)
     shown: dict[str, Any] = {
         "entries": sorted(live),

@@ -32,7 +32,7 @@ from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import Limits, Shared, Tag
+from anabranch.stream.shared import NOTHING_SHARED, Limits, Shared, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenStream", "StreamBuilder"]
@@ -125,7 +125,7 @@ class StreamBuilder:
         """``own`` is the origin as which we add entries where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
-        if shared is None:
+        if shared is None:  # of a region alone
             stream = Stream(duration_s, maxsize)
         else:
             stream = Stream.of_regions(own, duration_s, maxsize)
@@ -249,8 +249,8 @@ def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[An
 # -- what several regions share ---------------------------------------------------------------
 
 
-def _shared_array(shared: Shared | None) -> list[Any] | None:
-    if shared is None:
+def _shared_array(shared: Shared) -> list[Any] | None:
+    if shared is NOTHING_SHARED:
         return None
     return [
         [[*dot, mark] for dot, mark in shared.marks.items()],

@@ -45,8 +45,6 @@ def join_streams(
     tables have to be derived anew.
     """
     mine, other = ours.shared, theirs.shared
-    assert mine is not None
-    assert other is not None
     our_marks: dict[Dot, Mark] = {**mine.marks, **dict.fromkeys(flushes[0], ALL_GROUPS)}
     their_marks: dict[Dot, Mark] = {**other.marks, **dict.fromkeys(flushes[1], ALL_GROUPS)}
     _keep_places(ours)
@@ -70,8 +68,6 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
     What was delivered here, and to whom, stays. So do marks: either side may have forgotten some,
     and one too many does no harm. Counters and look-up tables have to be derived anew.
     """
-    assert ours.shared is not None
-    assert fresh.shared is not None
     _keep_places(ours)
     fresh.shared.marks |= ours.shared.marks
     ours.shared = fresh.shared

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.stream.block import Block
-from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.merge import merge_labelled
 from anabranch.stream.region_log import Span
 from anabranch.stream.stream import Stream
@@ -34,14 +33,10 @@ def newest_position_number(stream: Stream) -> int:
 
 def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int, Span]]:
     """``(origin, span)`` of live entries that a vector does not cover, ascending by ID."""
-    if stream.shared is None:
-        log = stream.local
-        low = seen.get(LOCAL_REGION, 0) - stream.incarnation
-        return ((LOCAL_REGION, span) for span in log.spans_positioned(low, log.next_position))
     sources = {}
     for origin in stream.ranked():
         log = stream.logs[origin]
-        number = seen.get(origin, 0)
+        number = seen.get(origin, 0) - stream.incarnation
         if log.length and log.newest_number > number:
             sources[origin] = log.spans_numbered(number, log.newest_number)
     return merge_labelled(sources)

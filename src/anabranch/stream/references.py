@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
 __all__ = ["Policy", "References"]
@@ -37,7 +38,7 @@ class References:
         """Whether some group has not read, or not acknowledged, this entry."""
         if not self._groups:
             return False
-        if self._stream.shared is not None:
+        if self._stream.shared is not NOTHING_SHARED:
             if self._is_undelivered(entry_id):
                 return True
         elif entry_id > self._undelivered_after:

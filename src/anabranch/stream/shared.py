@@ -9,12 +9,14 @@ computed from that: so every region shows the same, whatever the order in which 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from anabranch.stream.ledger import Accepted
 
 __all__ = [
     "ALL_GROUPS",
+    "NOTHING_SHARED",
     "NO_GROUP",
     "Dot",
     "Limits",
@@ -152,6 +154,17 @@ class Shared:
         }
         other.accepted = {pid: dots.copy() for pid, dots in self.accepted.items()}
         return other
+
+
+def _nothing() -> Shared:
+    shared = Shared()
+    for name in Shared.__slots__:
+        setattr(shared, name, MappingProxyType({}))
+    return shared
+
+
+NOTHING_SHARED: Final = _nothing()
+"""Of every stream of a region alone. It cannot be changed."""
 
 
 def forget_covered(table: dict[Dot, _T], covered: Covered) -> None:

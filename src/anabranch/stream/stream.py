@@ -23,7 +23,7 @@ from anabranch.stream.merge import (
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.producer import Producers
 from anabranch.stream.region_log import RegionLog, Span
-from anabranch.stream.shared import Dot, Shared, Tag, age_rank, winner
+from anabranch.stream.shared import NOTHING_SHARED, Dot, Shared, Tag, age_rank, winner
 
 __all__ = ["MAX_ENTRIES_ADDED", "Stream"]
 
@@ -73,7 +73,7 @@ class Stream:
         self.accessed_ms = 0  # for OBJECT IDLETIME only
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
         self.is_due = False  # changed since they were counted
-        self.shared: Shared | None = None  # what several writing regions need to agree
+        self.shared = NOTHING_SHARED  # what several writing regions need to agree
 
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
@@ -294,11 +294,13 @@ class Stream:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a key: a group, or something was added since it was last deleted."""
+        """Whether there is a key: a group, or something was added since it was last deleted.
+
+        A region alone has no streams without a key.
+        """
         shared = self.shared
         return (
-            shared is None
-            or bool(self.groups)
+            bool(self.groups)
             or bool(shared.last_ids)
             or any(log.newest_number for log in self.logs.values())
         )
@@ -306,19 +308,13 @@ class Stream:
     @property
     def is_blank(self) -> bool:
         """Nothing has to be remembered of a stream that does not exist."""
-        return (
-            self.shared is not None
-            and self.shared.is_blank
-            and all(log.is_blank for log in self.logs.values())
-        )
+        return self.shared.is_blank and all(log.is_blank for log in self.logs.values())
 
     @property
     def is_forgettable(self) -> bool:
         """Whether nothing but marks has to be remembered of a stream that does not exist."""
         shared = self.shared
-        return shared is not None and not (
-            shared.deadlines or shared.limits or shared.tags or shared.accepted
-        )
+        return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
     def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
         """Drop marks that every member has, then logs that nothing is left of.
@@ -327,7 +323,6 @@ class Stream:
         read everything when the key was deleted. Whether any mark is left.
         """
         shared = self.shared
-        assert shared is not None
         for dot in [dot for dot in shared.marks if dot[1] <= stable.get(dot[0], 0)]:
             del shared.marks[dot]
         if shared.marks:
@@ -342,7 +337,6 @@ class Stream:
     def recount(self) -> None:
         """Derive the counters anew, after more than an addition."""
         shared = self.shared
-        assert shared is not None
         logs = self.logs.values()
         self.last_id = max([log.newest_id for log in logs] + list(shared.last_ids.values()))
         self.max_deleted_id = max(
@@ -353,7 +347,6 @@ class Stream:
     def renew_producers(self, duration_s: int, maxsize: int) -> None:
         """Derive limits and look-up tables anew; the limits given count if none were set."""
         shared = self.shared
-        assert shared is not None
         producers = self.producers
         if shared.limits:
             _, _, duration_s, maxsize = max(shared.limits.values())
@@ -371,7 +364,6 @@ class Stream:
         wherever they came from, so regions that have applied the same remember the same.
         """
         shared = self.shared
-        assert shared is not None
         producers = self.producers
         tags = shared.tags[pid]
         dots = tags[iid]
@@ -396,7 +388,6 @@ class Stream:
     def _insert(self, pid: bytes, iid: bytes) -> None:
         """An idempotent ID comes late, or is there already: put it where its rank has it."""
         shared = self.shared
-        assert shared is not None
         producers, tags = self.producers, shared.tags[pid]
         dots = tags[iid]
         table = producers.tables[pid]
@@ -413,7 +404,6 @@ class Stream:
     def _renew_table(self, pid: bytes) -> None:
         """Derive a producer's look-up table anew; its old one counts as gone."""
         shared = self.shared
-        assert shared is not None
         producers, tags = self.producers, shared.tags[pid]
         newest = sorted(tags, key=lambda iid: age_rank(tags[iid]))[-producers.maxsize :]
         producers.tables[pid] = {}
@@ -425,7 +415,6 @@ class Stream:
     def forget_tags(self, pid: bytes) -> None:
         """Keep of a producer's tags those that its look-up table still has."""
         shared = self.shared
-        assert shared is not None
         known = self.producers.tables.get(pid, {})
         table = shared.tags.get(pid)
         if table is not None and len(table) > len(known):
@@ -451,7 +440,7 @@ class Stream:
         """Assert every invariant of a stream."""
         for log in self.logs.values():
             log.check()
-        if self.shared is not None:
+        if self.shared is not NOTHING_SHARED:  # else XSETID may have lowered them
             counters = self.last_id, self.max_deleted_id, self.added_surplus
             self.recount()
             assert counters == (self.last_id, self.max_deleted_id, self.added_surplus)

@@ -12,7 +12,7 @@ from anabranch.cli import inspect_files
 from anabranch.cli.inspect_files import Progress
 from anabranch.cli.inspect_values import as_json, as_text, effect_fields, in_pieces, when
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY
+from anabranch.effects.apply import EFFECTS
 
 TEXTS = {
     b"plain": '"plain"',
@@ -78,7 +78,9 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("kind", APPLY, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [kind for kind, row in EFFECTS.items() if row.alone], ids=lambda kind: kind.__name__
+)
 def test_every_kind_can_be_shown(kind: type[kinds.Effect]) -> None:
     hints = get_type_hints(kind)  # without the annotations
     values = {name: SAMPLES[hints[name]] for name in kind.__struct_fields__}

@@ -11,9 +11,8 @@ import random
 import pytest
 
 from anabranch.effects import kinds
-from anabranch.effects.apply import APPLY, apply, numbers_of
+from anabranch.effects.apply import EFFECTS, apply, numbers_of
 from anabranch.effects.codec import plain
-from anabranch.effects.merge import MERGE
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.batch import decode_batch, effects_in
 from anabranch.region.turn import Turn
@@ -92,7 +91,11 @@ def everything() -> Recorder:
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in APPLY if kind not in (kinds.AddRun, kinds.Synced)],
+    [
+        kind
+        for kind, row in EFFECTS.items()
+        if row.alone and kind not in (kinds.AddRun, kinds.Synced)
+    ],
     ids=lambda kind: kind.__name__,
 )
 def test_every_kind_of_effect_comes_about(everything: Recorder, kind: type[kinds.Effect]) -> None:
@@ -109,7 +112,7 @@ def test_the_run_in_which_everything_happens_is_replayed_too(everything: Recorde
 
 def test_every_kind_has_its_way_of_being_applied_and_its_own_tag() -> None:
     found = set(kinds.Effect.__subclasses__())
-    assert found == set(APPLY) | set(MERGE)
+    assert found == set(EFFECTS)
     tags = [kind.__struct_config__.tag for kind in found]
     assert len(set(tags)) == len(tags)
     names = {kind.__name__ for kind in found}

@@ -33,15 +33,16 @@ def producers(ctx: Context, args: list[bytes]) -> bytes:
 
 def _records(stream: Stream) -> dict[bytes, dict[Dot, Accepted]]:
     """The ledger, with records beside each other that regions made without knowing of another."""
-    if stream.shared is not None:
-        return stream.shared.accepted
-    return {pid: {_ALONE: record} for pid, record in stream.ledger.records.items()}
+    accepted = stream.shared.accepted
+    return {
+        pid: accepted.get(pid, {_ALONE: record}) for pid, record in stream.ledger.records.items()
+    }
 
 
 def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> Map:
     table = stream.producers.tables.get(pid, {})
     times = [recorded_ms for _, recorded_ms in table.values()]
-    tags = {} if stream.shared is None else stream.shared.tags.get(pid, {})
+    tags = stream.shared.tags.get(pid, {})
     return Map(
         [
             ("producer", pid),

@@ -20,7 +20,7 @@ from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
-from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, Dot, Mark
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Mark
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
 
     Nothing was deleted below a floor of 0.
     """
-    if stream.shared is not None:
+    if stream.shared is not NOTHING_SHARED:
         return log.newest_id, log.newest_number, log.floor
     newest_number = stream.incarnation + log.next_position if log.next_position else 0
     return stream.last_id, newest_number, stream.incarnation
