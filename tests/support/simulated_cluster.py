@@ -119,7 +119,7 @@ class SimulatedCluster:
     def lose_entry(self, number: int, key: bytes) -> None:
         """Take the newest entry of region 1 away behind the back of everything."""
         stream = self.stream(number, key)
-        log = stream.shared_log(1)
+        log = stream.log_of(1)
         assert log.tail is not None
         log.remove(log.tail, log.tail.last_live())
         self.process(number).replica.touches.mark((0, key))
