@@ -53,7 +53,7 @@ _PENDING_SHOWN = 10
 
 
 @click.group(
-    help="""Look into the log and the snapshots of a server, also when it is down.
+    help="""Inspect the log and the snapshots of a server, also when it is down.
 
 Checksums of everything are verified. Nothing is changed but by 'log --write', so a running server
 may use the files meanwhile. Exit 0 if all is sound, 1 if something is damaged or torn, 2 for wrong
@@ -167,8 +167,8 @@ The report says what a start of the server would do. --dump prints every effect:
 time, batch in the file, number (local effects have none), kind and fields; --from and --to are
 positions. In JSON, bytes are UTF-8; other bytes are \\xHH and a backslash is doubled.
 
---write makes a damaged log usable: everything behind the last whole turn before the damage is cut
-off and kept beside the file, and later files are put aside. Copy the directory first.
+--write makes a damaged log usable: it cuts the log after the last whole turn before the damage,
+keeps the cut part beside the file, and moves later files aside. Copy the directory first.
 
 \b
 Examples:
@@ -324,11 +324,10 @@ def _record_lines(seen: SeenRecord, dump: _Dump) -> Iterator[str]:
 
 
 @command.command(
-    help="""Recover in memory what DIR holds, and show the stream KEY.
+    help="""Recover DIR in memory, and show the stream KEY.
 
-Shows what XINFO STREAM FULL shows; with --entries the entries too. This needs about the memory that
-the server needs. A torn end is left out, as a start would; damage is refused, as by a start: see
-'anabranch inspect log'.
+Shows what XINFO STREAM FULL shows; with --entries also the entries. This needs about as much memory
+as the server. Like a start, it ignores a torn end and refuses damage: see 'anabranch inspect log'.
 
 \b
 Examples:

@@ -17,15 +17,15 @@ __all__ = ["main", "server_main"]
 _SUBCOMMANDS = {
     "serve": "Run the server.",
     "cluster": "Run several regions on this machine; cut, kill and heal them.",
-    "region": "Give others what only a removed region had.",
-    "config": "Show the settings a start would have, and where each comes from.",
-    "health": "Ask a running server for a sign of life; exit 0 or 1.",
-    "import": "Restore keys of an RDB file or of a running Redis in a server.",
+    "region": "Salvage the data that only a removed region had.",
+    "config": "Show the settings that a start would have, and their sources.",
+    "health": "Check that a server answers; exit with 0 or 1.",
+    "import": "Import keys from an RDB file or a running Redis into a server.",
     "export": "Write the keys of a server to an RDB file or another server.",
-    "inspect": "Look into the files of a log, also when the server is down; cut damaged ones.",
+    "inspect": "Inspect the files of a log, also when the server is down; cut damaged ones.",
     "restore": "Mark files that were put back from a backup, for a region to start from.",
-    "simulate": "Run clusters in virtual time, with faults, and check what must hold.",
-    "spark": "Pipelines on Apache Spark, and whether it works here.",
+    "simulate": "Run clusters in virtual time with faults, and check invariants.",
+    "spark": "Pipelines on Apache Spark, and a check of the installation.",
     "version": "Show versions.",
 }
 _MODULES = {"import": "import_"}
@@ -56,7 +56,7 @@ class _Lazy(click.Group):
 @click.group(
     cls=_Lazy,
     help="A stream server that speaks the Redis protocol.",
-    epilog="'anabranch COMMAND --help' says more about a command.",
+    epilog="'anabranch COMMAND --help' describes a command.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, "-v", "--version", prog_name="anabranch")

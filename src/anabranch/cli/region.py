@@ -26,16 +26,16 @@ def command() -> None:
 
 @command.command(
     context_settings={"ignore_unknown_options": True},
-    help="""Give the others what only a removed region had.
+    help="""Salvage the data that only a removed region had.
 
-A region that was removed while it could not be reached may hold entries that no other region has.
-They are looked up in its directory, whose server must have ended, and, with --to, added again
-under their IDs: for the time being the region's number joins once more, under a new epoch and with
-an empty directory of its own, and is removed again at the end. Groups, acknowledgements and
-deletions of the removed region are not brought back; entries that it deleted itself stay deleted.
+A region that was removed while it could not be reached may have entries that no other region has.
+The command reads them from its directory (the server must be stopped) and, with --to, adds them
+under their IDs: for this the region's number joins once more, under a new epoch and with a
+temporary empty directory, and is removed again at the end. Groups, acknowledgements and deletions
+of the removed region are not restored; entries that it deleted itself stay deleted.
 
-Without --to, or with --dry-run, it is only told what there is. The directory remembers that it was
-salvaged; after an attempt that broke off the next one adds only what is missing.
+Without --to, or with --dry-run, the command only reports what there is. The directory records that
+it was salvaged; after a failed attempt the next one adds only what is missing.
 
 DIRECTIVES are those of 'anabranch serve' that are needed to join: --gossip-secret,
 --tls-replication and its files. They are taken from the environment as well.

@@ -19,12 +19,12 @@ __all__ = ["command"]
 @click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))
 @click.pass_context
 def command(ctx: click.Context, path: Path) -> None:
-    """Say that DIR was set back: to a backup, to an older state of its volume or machine.
+    """Mark DIR as set back: to a backup, or to an older state of its volume or machine.
 
-    Before a server starts from such files. What is here is taken for all there is then, whatever
-    the manifest beside it says of newer files. A region lacks what it did after the files were
-    made, and others may have that: so it begins a new epoch, in which it numbers anew, and gets
-    back what others have.
+    Run it before a server starts from such files. The next start then accepts the files as they
+    are, whatever the manifest says about newer files. A region lacks what it did after the files
+    were copied, and other regions may have it: so it opens a new epoch, in which it numbers its
+    effects from 1 again, and gets back what the others have.
     """
     with lines_of_failure(ctx):
         directory, only = locate(path)
