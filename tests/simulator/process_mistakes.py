@@ -1,4 +1,4 @@
-"""Seeded mistakes that break rules of one process: held replies, snapshots, starts, newcomers.
+"""Seeded mistakes that break rules of one process: held replies, snapshots, newcomers.
 
 See :mod:`tests.simulator.faults`, which tries them.
 """
@@ -14,10 +14,8 @@ import pytest
 from anabranch.commands.execution.withheld import Withheld
 from anabranch.node import exchange, snapshots
 from anabranch.node.durability import Durability
-from anabranch.node.exchange import Exchange
 from anabranch.node.held_replies import HeldReplies
 from anabranch.node.snapshots import Snapshots
-from anabranch.oplog.log import OpLog
 from anabranch.replication.local import RegionLocal
 
 __all__ = ["OF_A_PROCESS"]
@@ -56,7 +54,7 @@ def end_is_always_clean(patch: Patch) -> None:
     patch.setattr(Durability, "settle", settled)
 
 
-# -- snapshots and starts -------------------------------------------------------------------------
+# -- snapshots and newcomers ----------------------------------------------------------------------
 
 
 def snapshot_not_synced(patch: Patch) -> None:
@@ -90,37 +88,14 @@ def state_forgotten_at_once(patch: Patch) -> None:
     patch.setattr(RegionLocal, "join", joined)
 
 
-def recovered_not_secured(patch: Patch) -> None:
-    patch.setattr(OpLog, "secure", lambda self: None)
-
-
 def newcomer_writes_at_once(patch: Patch) -> None:
     patch.setattr(exchange, "is_newcomer", lambda storage: False)
 
 
-def newcomer_writes_when_admitted(patch: Patch) -> None:
-    def judge(self: Exchange) -> None:
-        if self.is_newcomer and self.cluster_id:
-            self.is_newcomer = False
-            self._region.dispatcher.allow_writes("newcomer")
-
-    patch.setattr(Exchange, "_judge_newcomer", judge)
-
-
-def newcomer_forgotten_by_a_restart(patch: Patch) -> None:
-    noted: list[Any] = []
-
-    def is_newcomer(storage: Any) -> bool:
-        return noted.pop() is storage if noted else False
-
-    patch.setattr(exchange, "note_newcomer", noted.append)
-    patch.setattr(exchange, "is_newcomer", is_newcomer)
-
-
 OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]], ...]] = (
     # held replies
-    ("nobody waits for the log", nobody_waits, 100, ("power",)),
-    ("what is written counts as synced", written_is_safe, 100, ("power",)),
+    ("nobody waits for the log", nobody_waits, 200, ("power",)),
+    ("what is written counts as synced", written_is_safe, 200, ("power",)),
     (
         "replies made before the trouble go out",
         earlier_replies_go_out,
@@ -130,7 +105,7 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
     (
         "reads are not refused in trouble",
         reads_not_withheld,
-        100,
+        200,
         ("disk", "crash"),
     ),
     (
@@ -139,7 +114,7 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
         100,
         ("disk", "crash"),
     ),
-    # snapshots and starts
+    # snapshots and newcomers
     (
         "a snapshot has its name before it is synced",
         snapshot_not_synced,
@@ -159,28 +134,10 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
         ("limits", "crash", "partition", "delay"),
     ),
     (
-        "what a start has found is not synced",
-        recovered_not_secured,
-        100,
-        ("crash", "power"),
-    ),
-    (
         "a newcomer takes writes at once",
         newcomer_writes_at_once,
         50,
         ("membership",),
-    ),
-    (
-        "a newcomer takes writes when it is admitted",
-        newcomer_writes_when_admitted,
-        100,
-        ("membership", "delay"),
-    ),
-    (
-        "a restart makes a newcomer an old member",
-        newcomer_forgotten_by_a_restart,
-        500,
-        ("membership", "delay", "crash"),
     ),
 )
 """Name, how it is built in, how many seeds may be needed, and what has to go wrong."""
