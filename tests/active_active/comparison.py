@@ -16,7 +16,8 @@ from anabranch.commands.table import COMMANDS
 from anabranch.rdb.payload import decode_payload
 from anabranch.simulator import looking
 from anabranch.simulator.expected import difference, due_of
-from anabranch.simulator.formulas import NEVER, Shown
+from anabranch.simulator.facts import NEVER
+from anabranch.simulator.formulas import Shown
 from anabranch.stream.counters import exact_lag
 from anabranch.stream.image import StreamImage
 from anabranch.stream.stream import Stream

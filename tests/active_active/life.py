@@ -35,7 +35,8 @@ import hiredis
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
-from anabranch.simulator.formulas import Added, Dot, Key, Shown, Vector
+from anabranch.simulator.facts import Added, Dot, Key, Vector
+from anabranch.simulator.formulas import Shown
 from anabranch.simulator.reader_checks import Reader
 from anabranch.stream.stream import Stream
 from tests.active_active.comparison import KEYS, Comparison, entries_of, id_of, pairs

@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.simulator.formulas import Added, Shown
+from anabranch.simulator.facts import Added
+from anabranch.simulator.formulas import Shown
 from tests.active_active.comparison import id_of, pairs
 from tests.active_active.readers import GroupReader
 from tests.support.mesh import Node

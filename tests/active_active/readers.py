@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from anabranch.simulator.formulas import Added, Dot, Shown, Vector
+from anabranch.simulator.facts import Added, Dot, Vector
+from anabranch.simulator.formulas import Shown
 
 __all__ = ["GroupReader", "token_of"]
 

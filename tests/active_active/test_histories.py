@@ -8,7 +8,8 @@ from itertools import product
 
 import pytest
 
-from anabranch.simulator.formulas import Added, Cleared, Created, Destroyed, Fact, History, Removed
+from anabranch.simulator.facts import Added, Cleared, Created, Destroyed, Fact, Removed
+from anabranch.simulator.formulas import History
 from tests.active_active import histories
 
 COUNT = int(os.environ.get("ANABRANCH_HISTORIES", "1000"))

@@ -40,7 +40,8 @@ from anabranch.replication.membership import Membership
 from anabranch.replication.vectors import RowTable, maximum
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage
-from anabranch.simulator.formulas import History, Vector
+from anabranch.simulator.facts import Vector
+from anabranch.simulator.formulas import History
 from tests.support.region_harness import FakeClock, FakeHost
 from tests.support.transcript import REGION_NAMES
 

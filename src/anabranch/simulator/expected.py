@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.simulator import looking
-from anabranch.simulator.formulas import NEVER, Shown
+from anabranch.simulator.facts import NEVER
+from anabranch.simulator.formulas import Shown
 
 __all__ = ["difference", "due_of"]
 

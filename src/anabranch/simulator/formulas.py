@@ -14,169 +14,41 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import region_of
+from anabranch.simulator.facts import (
+    NEVER,
+    Acknowledged,
+    Added,
+    Cleared,
+    Configured,
+    Created,
+    Deadline,
+    Destroyed,
+    Dot,
+    Fact,
+    Key,
+    Raised,
+    Removed,
+    Resolved,
+    Tagged,
+    Vector,
+    fact_of,
+    facts_of_resolution,
+    facts_of_run,
+)
 
-__all__ = [
-    "Acknowledged",
-    "Added",
-    "Cleared",
-    "Configured",
-    "Created",
-    "Deadline",
-    "Destroyed",
-    "Dot",
-    "Fact",
-    "History",
-    "Key",
-    "Raised",
-    "Removed",
-    "Resolved",
-    "Shown",
-    "Tagged",
-    "Vector",
-]
-
-Dot = tuple[int, int]
-"""An origin and a number of it."""
-
-Vector = Mapping[int, int]
-"""Per origin, the number up to which its effects are there."""
-
-Key = tuple[int, bytes]
-"""Database and name."""
-
-NEVER = float("inf")
-"""The deadline of a key that was made to have none."""
+__all__ = ["History", "Shown"]
 
 ANSWERS_KEPT: Final = 12
 """Of each key: as many as there are replicas, and some that lag behind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """An effect on one key: its dot and its context."""
-
-    origin: int
-    number: int
-    context: Vector
-
-    @property
-    def dot(self) -> Dot:
-        """What the effect is called everywhere."""
-        return self.origin, self.number
-
-    def knew(self, other: Fact) -> bool:
-        """Whether the other was applied where this one was made."""
-        return other.number <= self.context.get(other.origin, 0)
-
-
 _F = TypeVar("_F", bound=Fact)
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Added(Fact):
-    """XADD: an entry."""
-
-    entry_id: int
-    payload: object
-
-
-@dataclass(frozen=True, slots=True)
-class Removed(Fact):
-    """XDEL, XTRIM and their kin: entries that go."""
-
-    dots: frozenset[Dot]
-    deleted: tuple[tuple[int, int, int], ...]
-    """``(origin, number, ID)`` of entries that raise max-deleted-entry-id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cleared(Fact):
-    """DEL, FLUSHALL or expiry: the key as it was known."""
-
-    expired: bool
-    """By its deadline: takes the groups that were known, not those that were not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Created(Fact):
-    """XGROUP CREATE."""
-
-    group: bytes
-    start: int | None
-    """Entries above this ID; None: entries that the creation did not know."""
-    offset: int = 0
-    """Of entries-read."""
-
-    def delivers(self, entry: Added) -> bool:
-        """Whether the group begins before an entry."""
-        if self.start is None:
-            return not self.knew(entry)
-        return entry.entry_id > self.start
-
-
-@dataclass(frozen=True, slots=True)
-class Destroyed(Fact):
-    """XGROUP DESTROY."""
-
-    group: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged(Fact):
-    """Entries that are done, for creations of a group."""
-
-    group: bytes
-    creations: frozenset[Dot]
-    ranges: tuple[tuple[int, int, int], ...]
-    """``(origin, low, high)``: the numbers above low, up to high."""
-
-
-@dataclass(frozen=True, slots=True)
-class Raised(Fact):
-    """XSETID: counters."""
-
-    last_id: int
-    surplus: int
-    max_deleted_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline(Fact):
-    """EXPIRE and PERSIST."""
-
-    at_ms: float
-    """``NEVER`` for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged(Fact):
-    """An idempotent ID that was accepted."""
-
-    producer: bytes
-    idempotent_id: bytes
-    entry_id: int
-    yields: bool
-    """Whether its entry goes if another region accepted the same for a smaller ID."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved(Fact):
-    """A conflict of such IDs: the tag that lost answers with the entry that stays."""
-
-    tag: Dot
-    entry_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Configured(Fact):
-    """Forgets the tags that it knew."""
 
 
 class _once(Generic[_T]):  # noqa: N801  # used like a decorator of the standard library
@@ -432,7 +304,7 @@ class History:
         for effect in effects:
             context = {**dependencies, origin: number - 1}
             if isinstance(effect, kinds.AddRun):
-                for fact in _run(effect, origin, number, dependencies):
+                for fact in facts_of_run(effect, origin, number, dependencies):
                     self.add((effect.db, effect.key), fact)
                     number += 1
                 continue
@@ -442,9 +314,9 @@ class History:
                 stays = (effect.stays[0], effect.stays[1])
                 goes = (effect.goes[0], effect.goes[1])
                 self.stands_for[(effect.db, effect.key), stays].append(goes)
-                for each in _resolution(effect, origin, number, context):
+                for each in facts_of_resolution(effect, origin, number, context):
                     self.add((effect.db, effect.key), each)
-            elif (other := _fact(effect, origin, number, context)) is not None:
+            elif (other := fact_of(effect, origin, number, context)) is not None:
                 self.add((effect.db, effect.key), other)  # type: ignore[attr-defined]
             number += 1
 
@@ -473,72 +345,3 @@ class History:
             flushes = [fact for db, fact in self.flushes if db is None or db == key[0]]
             found = answers[place] = Shown(self._by_kind[key], flushes, vector)
         return found
-
-
-# -- from records to facts ------------------------------------------------------------------------
-
-
-def _run(effect: kinds.AddRun, origin: int, first: int, dependencies: Vector) -> Iterator[Fact]:
-    """A run has a number an entry."""
-    at = 0
-    for index, (entry_id, size) in enumerate(zip(effect.ids, effect.sizes, strict=True)):
-        context = {**dependencies, origin: first + index - 1}
-        payload = effect.data[at : at + size]
-        at += size
-        yield Added(origin, first + index, context, entry_id, payload)
-
-
-def _resolution(
-    effect: kinds.ResolveConflict, origin: int, number: int, context: Vector
-) -> Iterator[Fact]:
-    """What a conflict came to: another answer, and maybe an entry that goes."""
-    tag = effect.origin, effect.number
-    yield Resolved(origin, number, context, tag, effect.entry_id)
-    if effect.removed:
-        goes = frozenset([(effect.goes[0], effect.goes[1])])
-        yield Removed(origin, number, context, goes, ())
-
-
-def _fact(effect: kinds.Effect, origin: int, number: int, context: Vector) -> Fact | None:
-    """None for kinds of which nothing is shown here."""
-    match effect:
-        case kinds.Add():
-            return Added(origin, number, context, effect.entry_id, effect.fragment)
-        case kinds.RemoveNumbers():
-            dots = frozenset(
-                (removed_from, removed)
-                for removed_from, edges in effect.ranges
-                for low, high in zip(edges[::2], edges[1::2], strict=True)
-                for removed in range(low + 1, high + 1)
-            )
-            return Removed(origin, number, context, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
-        case kinds.Delete():
-            return Cleared(origin, number, context, effect.expired)
-        case kinds.CreateGroup():
-            return Created(origin, number, context, effect.group, effect.start, effect.offset)
-        case kinds.DestroyGroup():
-            return Destroyed(origin, number, context, effect.group)
-        case kinds.Settle():
-            creations = frozenset((region, created) for region, created in effect.creations)
-            return Acknowledged(
-                origin, number, context, effect.group, creations, tuple(effect.ranges)
-            )
-        case kinds.SetLastId():
-            return Raised(
-                origin,
-                number,
-                context,
-                effect.last_id,
-                effect.entries_added or 0,
-                effect.max_deleted_id or 0,
-            )
-        case kinds.Remember():
-            return Tagged(
-                origin, number, context, effect.pid, effect.iid, effect.entry_id, effect.yields
-            )
-        case kinds.ConfigureProducers():
-            return Configured(origin, number, context)
-        case kinds.Expire():
-            at_ms = NEVER if effect.at_ms is None else effect.at_ms
-            return Deadline(origin, number, context, at_ms)
-    return None

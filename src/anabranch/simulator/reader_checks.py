@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.simulator import looking
-from anabranch.simulator.formulas import Added
+from anabranch.simulator.facts import Added
 from anabranch.simulator.process import Process
 from anabranch.simulator.record import Record, Violation
 from anabranch.simulator.workload import Workload, parsed_entries

@@ -1,0 +1,228 @@
+"""The effects that were made, as facts on keys; nothing of the engine but its records is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from anabranch.effects import kinds
+
+__all__ = [
+    "NEVER",
+    "Acknowledged",
+    "Added",
+    "Cleared",
+    "Configured",
+    "Created",
+    "Deadline",
+    "Destroyed",
+    "Dot",
+    "Fact",
+    "Key",
+    "Raised",
+    "Removed",
+    "Resolved",
+    "Tagged",
+    "Vector",
+    "fact_of",
+    "facts_of_resolution",
+    "facts_of_run",
+]
+
+Dot = tuple[int, int]
+"""An origin and a number of it."""
+
+Vector = Mapping[int, int]
+"""Per origin, the number up to which its effects are there."""
+
+Key = tuple[int, bytes]
+"""Database and name."""
+
+NEVER = float("inf")
+"""The deadline of a key that was made to have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An effect on one key: its dot and its context."""
+
+    origin: int
+    number: int
+    context: Vector
+
+    @property
+    def dot(self) -> Dot:
+        """What the effect is called everywhere."""
+        return self.origin, self.number
+
+    def knew(self, other: Fact) -> bool:
+        """Whether the other was applied where this one was made."""
+        return other.number <= self.context.get(other.origin, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Added(Fact):
+    """XADD: an entry."""
+
+    entry_id: int
+    payload: object
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(Fact):
+    """XDEL, XTRIM and their kin: entries that go."""
+
+    dots: frozenset[Dot]
+    deleted: tuple[tuple[int, int, int], ...]
+    """``(origin, number, ID)`` of entries that raise max-deleted-entry-id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared(Fact):
+    """DEL, FLUSHALL or expiry: the key as it was known."""
+
+    expired: bool
+    """By its deadline: takes the groups that were known, not those that were not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created(Fact):
+    """XGROUP CREATE."""
+
+    group: bytes
+    start: int | None
+    """Entries above this ID; None: entries that the creation did not know."""
+    offset: int = 0
+    """Of entries-read."""
+
+    def delivers(self, entry: Added) -> bool:
+        """Whether the group begins before an entry."""
+        if self.start is None:
+            return not self.knew(entry)
+        return entry.entry_id > self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed(Fact):
+    """XGROUP DESTROY."""
+
+    group: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged(Fact):
+    """Entries that are done, for creations of a group."""
+
+    group: bytes
+    creations: frozenset[Dot]
+    ranges: tuple[tuple[int, int, int], ...]
+    """``(origin, low, high)``: the numbers above low, up to high."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raised(Fact):
+    """XSETID: counters."""
+
+    last_id: int
+    surplus: int
+    max_deleted_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline(Fact):
+    """EXPIRE and PERSIST."""
+
+    at_ms: float
+    """``NEVER`` for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged(Fact):
+    """An idempotent ID that was accepted."""
+
+    producer: bytes
+    idempotent_id: bytes
+    entry_id: int
+    yields: bool
+    """Whether its entry goes if another region accepted the same for a smaller ID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Fact):
+    """A conflict of such IDs: the tag that lost answers with the entry that stays."""
+
+    tag: Dot
+    entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configured(Fact):
+    """Forgets the tags that it knew."""
+
+
+def facts_of_run(
+    effect: kinds.AddRun, origin: int, first: int, dependencies: Vector
+) -> Iterator[Fact]:
+    """A run has a number an entry."""
+    at = 0
+    for index, (entry_id, size) in enumerate(zip(effect.ids, effect.sizes, strict=True)):
+        context = {**dependencies, origin: first + index - 1}
+        payload = effect.data[at : at + size]
+        at += size
+        yield Added(origin, first + index, context, entry_id, payload)
+
+
+def facts_of_resolution(
+    effect: kinds.ResolveConflict, origin: int, number: int, context: Vector
+) -> Iterator[Fact]:
+    """What a conflict came to: another answer, and maybe an entry that goes."""
+    tag = effect.origin, effect.number
+    yield Resolved(origin, number, context, tag, effect.entry_id)
+    if effect.removed:
+        goes = frozenset([(effect.goes[0], effect.goes[1])])
+        yield Removed(origin, number, context, goes, ())
+
+
+def fact_of(effect: kinds.Effect, origin: int, number: int, context: Vector) -> Fact | None:
+    """None for kinds of which nothing is shown here."""
+    match effect:
+        case kinds.Add():
+            return Added(origin, number, context, effect.entry_id, effect.fragment)
+        case kinds.RemoveNumbers():
+            dots = frozenset(
+                (removed_from, removed)
+                for removed_from, edges in effect.ranges
+                for low, high in zip(edges[::2], edges[1::2], strict=True)
+                for removed in range(low + 1, high + 1)
+            )
+            return Removed(origin, number, context, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
+        case kinds.Delete():
+            return Cleared(origin, number, context, effect.expired)
+        case kinds.CreateGroup():
+            return Created(origin, number, context, effect.group, effect.start, effect.offset)
+        case kinds.DestroyGroup():
+            return Destroyed(origin, number, context, effect.group)
+        case kinds.Settle():
+            creations = frozenset((region, created) for region, created in effect.creations)
+            return Acknowledged(
+                origin, number, context, effect.group, creations, tuple(effect.ranges)
+            )
+        case kinds.SetLastId():
+            return Raised(
+                origin,
+                number,
+                context,
+                effect.last_id,
+                effect.entries_added or 0,
+                effect.max_deleted_id or 0,
+            )
+        case kinds.Remember():
+            return Tagged(
+                origin, number, context, effect.pid, effect.iid, effect.entry_id, effect.yields
+            )
+        case kinds.ConfigureProducers():
+            return Configured(origin, number, context)
+        case kinds.Expire():
+            at_ms = NEVER if effect.at_ms is None else effect.at_ms
+            return Deadline(origin, number, context, at_ms)
+    return None
