@@ -392,7 +392,7 @@ def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[
     try:
         *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
     except ServerRefused as error:
-        raise WriteFailed(f"stream {shown(key)}: {error}") from None
+        raise WriteFailed(f"stream {shown(key)} at {client.address}: {error}") from None
     return {} if reply is None else facts_of(reply)
 
 
