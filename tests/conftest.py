@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
@@ -33,6 +34,11 @@ class _SparkTogether(LoadScopeScheduling):  # type: ignore[misc]  # without type
         if "Spark" in self.workqueue:
             self.workqueue.move_to_end("Spark", last=False)
         super()._assign_work_unit(node)
+
+
+# An example takes as long as the machine is slow: its time says nothing about the code.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
