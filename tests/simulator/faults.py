@@ -481,7 +481,7 @@ MISTAKES: Final = (
     ),
     Mistake("the epoch is kept after a power failure", epoch_kept, 10, "simulator", ("power",)),
     Mistake(
-        "a lost end of the log is asked for by nobody", lost_end_not_noticed, 100,
+        "a lost end of the log is asked for by nobody", lost_end_not_noticed, 200,
         "simulator", ("rot", "crash"),
     ),
     Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),
