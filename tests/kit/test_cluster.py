@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+
 import pytest
 import redis
 
-from anabranch.testing import Cluster, NotConvergedError, Server
+from anabranch.errors import ConfigError
+from anabranch.server.listener import bind_all
+from anabranch.testing import Cluster, NotConvergedError, Server, server
+from anabranch.testing.server import GOSSIP_PORT_ABOVE
 
 
 def client_of(region: Server) -> redis.Redis:
     return redis.Redis(port=region.port, decode_responses=True)
+
+
+def test_a_port_of_regions_that_is_taken_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - GOSSIP_PORT_ABOVE
+        choose = server.bind_free_port
+        choices = iter([port])
+
+        def chosen(bind: str, backlog: int) -> list[socket.socket]:
+            first = next(choices, None)
+            return choose(bind, backlog) if first is None else bind_all(bind, first, backlog)
+
+        monkeypatch.setattr(server, "bind_free_port", chosen)
+        with Cluster("eu", "us") as cluster:
+            assert port not in [region.port for region in cluster]
+        assert next(choices, None) is None
+
+
+def test_a_start_that_fails_leaves_no_socket_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        region = Server(persist=True, region_id=1, cluster_create=True, gossip_port=port)
+        with pytest.raises(ConfigError, match="already in use"):
+            region.start()
+        region.close()
+    gc.collect()  # a socket that is left open is an error of the test
 
 
 def test_regions_that_were_cut_off_converge() -> None:

@@ -12,6 +12,8 @@ import redis
 from click.testing import CliRunner
 
 from anabranch.cli.main import command
+from anabranch.oplog.manifest import read_manifest
+from anabranch.server.disk import Directory
 from tests.support.inspection import mistakes, wait_until
 from tests.support.servers import AnabranchServer, ServerFailed, regions_in, server_in
 
@@ -113,11 +115,14 @@ def test_a_damaged_log_stops_one_region_which_gets_all_back(regions: Regions, ha
         for n in range(200):
             ap.xadd("s", {"n": n, "filler": "x" * 100})
         ap.wait(2, 10_000)
+        position = int(ap.info("persistence")["oplog_position"])
+    data = regions.servers[2].directory / "data"
+    storage = Directory(data / "appendonlydir")
+    wait_until(lambda: read_manifest(storage)[0].written >= position, "the end is noted")
     if harm == "flipped":
         regions.servers[2].stop()  # or it could be what had not been written to its end
     else:
         regions.servers[2].kill()
-    data = regions.servers[2].directory / "data"
     (log,) = data.glob("appendonlydir/log-*")
     damaged = bytearray(log.read_bytes())
     if harm == "flipped":

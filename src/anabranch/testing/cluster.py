@@ -14,12 +14,11 @@ from anabranch.keyspace.replica import region_of
 from anabranch.server.app import Server as LiveServer
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import differences
-from anabranch.testing.server import Server
+from anabranch.testing.server import GOSSIP_PORT_ABOVE, Server
 from anabranch.testing.worker import Worker
 
 __all__ = ["Cluster", "NotConvergedError"]
 
-GOSSIP_PORT_ABOVE: Final = 10000
 _POLL_S: Final = 0.002
 _SHOWN_MAX: Final = 20
 

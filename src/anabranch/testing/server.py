@@ -17,10 +17,10 @@ import hiredis
 
 from anabranch.commands.execution.context import Context
 from anabranch.config.load import load
-from anabranch.errors import CommandError
+from anabranch.errors import CommandError, ConfigError
 from anabranch.server.app import Server as LiveServer
 from anabranch.server.disk import DataDirectory
-from anabranch.server.listener import bind_free_port
+from anabranch.server.listener import bind_all, bind_free_port
 from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
@@ -35,6 +35,9 @@ OURSELVES: Final = "anabranch.testing"
 
 SEEN_MAX: Final = 1000
 """So many of the newest commands are remembered."""
+
+GOSSIP_PORT_ABOVE: Final = 10_000
+"""A region listens for others on the port of its clients and so many."""
 
 Word = bytes | str | int | float
 
@@ -118,7 +121,12 @@ class Server:
         watcher.outbox = self._seen  # type: ignore[assignment]
         live.region.dispatcher.monitors[watcher] = None
         live.region.dispatcher.guarded_by.add("monitor")
-        await live.start()
+        try:
+            await live.start()
+        except BaseException:
+            live.listeners.close()
+            live.persistence.close()
+            raise
         self._live = live
         self.port = settings.port
         RUNNING[self.port] = self
@@ -136,8 +144,11 @@ class Server:
             "dir": directory or tempfile.gettempdir(),
             "appenddirname": "data" if directory else "anabranch-keeps-nothing",
         }
-        if self._unix:
+        if "region_id" in self._given:
+            given["port"] = self.port or _free_port(with_gossip=True)
+        elif self._unix:
             given["port"] = self.port or _free_port()  # with a socket, 0 means no port
+        if self._unix:
             self.unix_path = self.unix_path or f"{tempfile.mkdtemp(prefix='anabranch-')}/socket"
             given["unixsocket"] = self.unix_path
         given |= {name.replace("_", "-"): value for name, value in self._given.items()}
@@ -357,12 +368,20 @@ async def _ended(task: asyncio.Task[None]) -> None:
         await task
 
 
-def _free_port() -> int:
-    listening = bind_free_port(HOST, 1)
-    port: int = listening[0].getsockname()[1]
-    for each in listening:
-        each.close()
-    return port
+def _free_port(*, with_gossip: bool = False) -> int:
+    """A port that nobody uses; with the one on which its region would listen for others."""
+    while True:
+        listening = bind_free_port(HOST, 1)
+        port: int = listening[0].getsockname()[1]
+        try:
+            if with_gossip:
+                listening += bind_all(HOST, port + GOSSIP_PORT_ABOVE, 1)
+        except ConfigError:
+            continue
+        finally:
+            for each in listening:
+                each.close()
+        return port
 
 
 def _text(value: object) -> str:
