@@ -400,7 +400,8 @@ class ClientConnection(asyncio.Protocol):
             self._count()
             self._write(parts)
             if self.session.closing:
-                self.close()
+                if not self.session.outbox:  # else the flush that writes it closes
+                    self.close()
             elif not self._reading:
                 self._go_on_reading()
 
