@@ -176,6 +176,21 @@ async def test_quit_behind_a_write_is_answered_before_the_end(world: World) -> N
     assert await client.is_closed()
 
 
+async def test_the_last_replies_of_a_long_turn_are_written_before_the_end(world: World) -> None:
+    await world.start("everysec")
+    client = await world.client()
+    assert await client.do("PING") == b"PONG"
+    (session,) = world.server.region.sessions.values()
+    (served,) = [each for each in world.server.clients.connections if each.session is session]
+    # Two reads in one turn: what the second one does is enough to write the turn at once.
+    add, many = encode_command(["XADD", "s", "*", "f", "v"]), durability.MANY_EFFECTS
+    served.data_received(add)
+    served.data_received(add * many + encode_command(["QUIT"]))
+    replies = [await client.reply() for _ in range(1 + many + 1)]
+    assert replies[-1] == b"OK"
+    assert await client.is_closed()
+
+
 async def test_client_reply_off_and_skip_stay_silent(world: World) -> None:
     await world.start()
     (client,) = await world.clients(1)
