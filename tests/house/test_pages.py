@@ -108,7 +108,7 @@ def events() -> frozenset[str]:
 
 @cache
 def names_in_the_code() -> tuple[frozenset[str], dict[str, set[str]]]:
-    """All words of the code, and what is named inside each class and module."""
+    """All words of the code, and what is named inside each class, module and package."""
     words: set[str] = set()
     inside: dict[str, set[str]] = {}
     for path in sources("py", "toml", "Makefile"):
@@ -117,6 +117,7 @@ def names_in_the_code() -> tuple[frozenset[str], dict[str, set[str]]]:
         if path.suffix == ".py" and path.is_relative_to(REPOSITORY / "src"):
             tree = ast.parse(text)
             inside.setdefault(path.stem, set()).update(_defined(tree))
+            inside.setdefault(path.parent.stem, set()).update(_defined(tree))
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
                     inside.setdefault(node.name, set()).update(_defined(node))

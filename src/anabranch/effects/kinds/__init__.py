@@ -1,0 +1,137 @@
+"""The vocabulary of change: one small record per thing that can happen.
+
+A command *decides* (validates, picks the ID, picks what to trim) and emits effects that leave
+nothing to choose; ``apply*.py`` carries them out. ``codec.py`` turns them into the arrays a log or
+a peer gets, where ``tag`` tells the kind; a kind only ever grows at its end, with defaults. ``db``
+is a database number, times are wall-clock milliseconds. The modules are families of kinds; other
+code takes every kind from this package.
+
+A kind is *local* if it concerns this region alone: pending entries, consumers, users. Local effects
+have no number and never leave the region.
+"""
+
+from anabranch.effects.kinds.base import (
+    Effect,
+    EntryId,
+    EntryIds,
+)
+from anabranch.effects.kinds.entries import (
+    Add,
+    AddRun,
+    CreateStream,
+    Dereference,
+    Remove,
+    RemoveNumbers,
+    SetLastId,
+    Trim,
+)
+from anabranch.effects.kinds.groups import (
+    Acknowledge,
+    AdoptGroup,
+    AdvanceGroup,
+    Assign,
+    CreateConsumer,
+    CreateGroup,
+    DeleteConsumer,
+    Deliver,
+    DestroyGroup,
+    SeeConsumer,
+    SetGroup,
+    Settle,
+)
+from anabranch.effects.kinds.keys import (
+    Copy,
+    Delete,
+    Expire,
+    Flush,
+    Rename,
+    Restore,
+    Swap,
+)
+from anabranch.effects.kinds.producers import (
+    Accept,
+    ConfigureProducers,
+    CountDuplicate,
+    DropRecords,
+    ForgetProducers,
+    Remember,
+    ResolveConflict,
+)
+from anabranch.effects.kinds.regions import (
+    AddRegion,
+    EnterCluster,
+    JoinState,
+    OpenEpoch,
+    RemoveRegion,
+    Synced,
+    TakeKey,
+)
+from anabranch.effects.kinds.users import (
+    DropUser,
+    SetUser,
+)
+from anabranch.effects.kinds.values import (
+    AddMembers,
+    Pop,
+    Push,
+    RemoveItems,
+    RemoveMembers,
+    SetString,
+    Splice,
+)
+
+__all__ = [
+    "Accept",
+    "Acknowledge",
+    "Add",
+    "AddMembers",
+    "AddRegion",
+    "AddRun",
+    "AdoptGroup",
+    "AdvanceGroup",
+    "Assign",
+    "ConfigureProducers",
+    "Copy",
+    "CountDuplicate",
+    "CreateConsumer",
+    "CreateGroup",
+    "CreateStream",
+    "Delete",
+    "DeleteConsumer",
+    "Deliver",
+    "Dereference",
+    "DestroyGroup",
+    "DropRecords",
+    "DropUser",
+    "Effect",
+    "EnterCluster",
+    "EntryId",
+    "EntryIds",
+    "Expire",
+    "Flush",
+    "ForgetProducers",
+    "JoinState",
+    "OpenEpoch",
+    "Pop",
+    "Push",
+    "Remember",
+    "Remove",
+    "RemoveItems",
+    "RemoveMembers",
+    "RemoveNumbers",
+    "RemoveRegion",
+    "Rename",
+    "ResolveConflict",
+    "Restore",
+    "SeeConsumer",
+    "SetGroup",
+    "SetLastId",
+    "SetString",
+    "SetUser",
+    "Settle",
+    "Splice",
+    "Swap",
+    "Synced",
+    "TakeKey",
+    "Trim",
+]

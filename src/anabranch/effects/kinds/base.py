@@ -1,0 +1,23 @@
+"""The base of all effects, and the types that the codec treats in a special way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+__all__ = ["Effect", "EntryId", "EntryIds"]
+
+
+EntryId = Annotated[int, Meta(title="entry ID")]
+"""An ID as one integer (``stream/entry_id.py``); 128 bits, so the codec has to know of it."""
+
+EntryIds = Annotated[Sequence[int], Meta(title="entry IDs")]
+"""Several of them; a ``range`` where they ascend evenly."""
+
+
+class Effect(Struct, array_like=True, gc=False):
+    """Base of all effects."""
+
+    local: ClassVar[bool] = False

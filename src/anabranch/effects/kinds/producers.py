@@ -1,0 +1,112 @@
+"""Idempotent producers: IDs, batches, limits."""
+
+from __future__ import annotations
+
+from anabranch.effects.kinds.base import Effect, EntryId
+
+__all__ = [
+    "Accept",
+    "ConfigureProducers",
+    "CountDuplicate",
+    "DropRecords",
+    "ForgetProducers",
+    "Remember",
+    "ResolveConflict",
+]
+
+
+class Remember(Effect, tag=10):
+    """A producer's idempotent ID now stands for an entry.
+
+    ``yields``: the entry is removed if another region has accepted the same idempotent ID for an
+    entry with a smaller ID.
+    """
+
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    entry_id: EntryId
+    at_ms: int
+    yields: bool = False
+
+
+class CountDuplicate(Effect, tag=11):
+    """A producer sent ``count`` retries; nothing was added.
+
+    ``accepted`` is the number of idempotent IDs that the stream's former place had counted and
+    forgotten.
+    """
+
+    local = True
+
+    db: int
+    key: bytes
+    count: int = 1
+    accepted: int = 0
+
+
+class ConfigureProducers(Effect, tag=12):
+    """XCFGSET: new limits, all IDs forgotten. Of concurrent ones the latest stamp counts."""
+
+    db: int
+    key: bytes
+    duration_s: int
+    maxsize: int
+    stamp_ms: int = 0
+
+
+class ForgetProducers(Effect, tag=13):
+    """The oldest ``count`` idempotent IDs of a producer have expired."""
+
+    local = True
+
+    db: int
+    key: bytes
+    pid: bytes
+    count: int
+
+
+class Accept(Effect, tag=14):
+    """A bulk producer's batch: the number of its rows in the stream, and their CRC-32."""
+
+    db: int
+    key: bytes
+    pid: bytes
+    batch: int
+    rows: int
+    crc: int
+    at_ms: int
+
+
+class DropRecords(Effect, tag=15):
+    """Removes records of bulk producers that were not used for long.
+
+    Concurrent newer records of the same producers stay.
+    """
+
+    db: int
+    key: bytes
+    pids: list[bytes]
+
+
+class ResolveConflict(Effect, tag=16):
+    """Resolves a conflict: an idempotent ID of several regions stands for one entry, ``entry_id``.
+
+    ``origin`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
+    ``goes`` and ``stays`` are the effects that added their entries, (0, 0) if unknown. With
+    ``removed`` the losing entry is removed. ``counted``: the tag had not lost before.
+    """
+
+    db: int
+    key: bytes
+    pid: bytes
+    iid: bytes
+    entry_id: EntryId
+    origin: int
+    number: int
+    winner: tuple[int, int]
+    goes: tuple[int, int]
+    stays: tuple[int, int]
+    removed: bool
+    counted: bool = True
