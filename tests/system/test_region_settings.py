@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(regions_in(tmp_path, "eu", "us", extra=("--http-port", str(free_port()))))
+    made = Pair(regions_in(tmp_path, "eu", "us"))
     made.wait()
     yield made
     made.eu.close()
@@ -60,26 +61,28 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_the_availability_api_is_switched_while_the_server_runs(pair: Pair) -> None:
-    port = int(pair.eu.config_get("http-port")["http-port"])
+    port = free_port()
 
     def status() -> int:
-        connection = HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request("GET", "/v1/bdbs/1/availability")
-        return connection.getresponse().status
+        with closing(HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+            connection.request("GET", "/v1/bdbs/1/availability")
+            return connection.getresponse().status
 
     for _ in range(2):
         with pytest.raises(ConnectionRefusedError):
             status()
+        pair.eu.config_set("http-port", port)
+        assert status() == 404
         pair.eu.config_set("availability-api", "yes")
         assert status() == 200
-        pair.eu.config_set("availability-api", "no")
+        pair.eu.config_set("availability-api", "no", "http-port", 0)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", port))
         taken.listen()
         with pytest.raises(redis.ResponseError, match="already in use"):
-            pair.eu.config_set("availability-api", "yes")
-    assert pair.eu.config_get("availability-api") == {"availability-api": "no"}
+            pair.eu.config_set("http-port", port)
+    assert pair.eu.config_get("http-port") == {"http-port": "0"}
 
 
 def test_a_region_is_found_at_another_address(pair: Pair) -> None:

@@ -99,11 +99,8 @@ class RegionSettings:
     )
     availability_api: bool = row(
         YesNo(), "no", group="regions",
-        sentence="Answer the HTTP health checks of clients that fail over between regions.",
-    )
-    http_port: int = row(
-        Integer(1, 65535), "9443", group="regions", immutable=True,
-        sentence="TCP port of the availability API, at the addresses of bind.",
+        sentence="Answer the HTTP health checks of clients that fail over between regions: on "
+        "http-port, or, if that is 0, on port 9443 of the addresses of bind.",
     )
     max_clock_skew_ms: int = row(
         Integer(0, 86400000), "500", group="regions", unit="milliseconds",

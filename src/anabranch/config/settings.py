@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.config.compatibility import COMPATIBILITY
+from anabranch.config.http_settings import HttpSettings
 from anabranch.config.kinds import (
     Choice,
     EventClasses,
@@ -41,6 +42,7 @@ GROUPS = {
     "clients": "Clients and memory",
     "streams": "Streams",
     "regions": "Active-Active",
+    "http": "Page, metrics and health",
     "persistence": "Persistence",
     "watching": "Events and slow log",
     "compatibility": "Accepted without effect, so that files and tools written for Redis work",
@@ -61,7 +63,7 @@ def check_percentiles(text: str) -> str | None:
     return None
 
 
-class Settings(RegionSettings):
+class Settings(RegionSettings, HttpSettings):
     """The value of every directive, as attributes."""
 
     # A row is a paragraph here, not a column.
@@ -94,8 +96,8 @@ class Settings(RegionSettings):
     )
     handshake_timeout: int = row(
         Integer(1, 3600), "5", group="network", unit="seconds",
-        sentence="How long a TLS handshake, the handshake of a region, or a request of the "
-        "availability API may take.",
+        sentence="How long a TLS handshake or the handshake of a region may take, and an HTTP "
+        "request to arrive.",
     )
     tcp_keepalive: int = row(
         Integer(0, 2147483647), "300", group="network", unit="seconds",
@@ -411,7 +413,7 @@ class Settings(RegionSettings):
 def _collect() -> dict[str, Row]:
     """Take the declarations off the class, so that attribute reads find only the values."""
     rows: dict[str, Row] = {}
-    for declared in (Settings, RegionSettings):
+    for declared in (Settings, RegionSettings, HttpSettings):
         for attribute, each in list(vars(declared).items()):
             if isinstance(each, Row):
                 each.name = attribute.replace("_", "-")

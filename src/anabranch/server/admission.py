@@ -2,7 +2,7 @@
 
 A process may hold so many file descriptors. A share of them is kept for the server itself: its
 log, snapshots, files, and connections with known regions; a smaller one for regions that have not
-greeted yet and for the availability API; the rest is for clients. So nobody who connects, however
+greeted yet and for HTTP; the rest is for clients. So nobody who connects, however
 often and to whichever port, takes away what the server needs to write a snapshot or to reach
 another region. Whoever has not said who they are holds a place for a short while only
 (``handshake-timeout``), and one address does not get all of these places.
@@ -25,7 +25,7 @@ SPARE_FILES_MIN: Final = 32
 """The same where it allows only a few: listeners, the log and the event loop take some twenty."""
 
 DOOR_SHARE: Final = 3
-"""One in so many of these is for strangers at the gossip port and for the availability API."""
+"""One in so many of these is for strangers at the gossip port and for HTTP."""
 
 REFUSED_AT_ONCE: Final = 16
 """Clients beyond the limit that are told so at the same time; further ones are cut off."""
@@ -35,6 +35,9 @@ HANDSHAKES_SHARE: Final = 4
 
 ADDRESS_SHARE: Final = 4
 """One address may take one in so many places of those who have not said who they are."""
+
+HTTP_ADDRESS_SHARE: Final = 2
+"""The same for HTTP: a browser holds up to six connections for each page that is open."""
 
 PLACES_MIN: Final = 4
 """No share is smaller."""
@@ -127,7 +130,8 @@ class Admission:
             if clients >= self._limits[_CLIENT]:
                 return None
         if kind is not _CLIENT and address:
-            share = max(limit // ADDRESS_SHARE, PLACES_MIN)
+            part = HTTP_ADDRESS_SHARE if kind is Kind.HTTP else ADDRESS_SHARE
+            share = max(limit // part, PLACES_MIN)
             if self._by_address[kind, address] >= share:
                 return None
         self.note(kind, address)

@@ -19,7 +19,6 @@ from anabranch.node.identity import recall
 from anabranch.node.node import Node
 from anabranch.server import process
 from anabranch.server.admission import Admission
-from anabranch.server.availability import Availability
 from anabranch.server.clients import Clients
 from anabranch.server.clock import RealClock
 from anabranch.server.connection import ClientConnection
@@ -27,6 +26,7 @@ from anabranch.server.disk import DataDirectory, Directory
 from anabranch.server.driver import LoopDriver
 from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
+from anabranch.server.http import HttpServer
 from anabranch.server.listener import Listeners
 from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
@@ -91,7 +91,7 @@ class Server:
         self.listeners = Listeners(
             settings, self.admission, lambda place: ClientConnection(self.clients, self.node, place)
         )
-        self.availability = Availability(settings, self.admission, self.region, self.regions)
+        self.http = HttpServer(settings, self.admission, self.node)
         self.heap = Heap()
         self._stop_requested: asyncio.Future[bool] | None = None
         self._cron: asyncio.TimerHandle | None = None
@@ -110,8 +110,7 @@ class Server:
         await self.listeners.open()
         if self.regions is not None:
             await self.regions.start()
-        if self.settings.availability_api:
-            await self.availability.open()
+        self.http.open()
         self._tick()
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
@@ -146,6 +145,7 @@ class Server:
         self._sample_memory()
         self.clients.close_overdue()
         self.heap.tick()
+        self.http.ticked()
 
     # -- memory -------------------------------------------------------------------------------
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from anabranch.node.node import Node
     from anabranch.node.persistence import Persistence
     from anabranch.server.admission import Admission
-    from anabranch.server.availability import Availability
     from anabranch.server.clients import Clients
     from anabranch.server.clock import RealClock
     from anabranch.server.heap import Heap
+    from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
 
 __all__ = ["ServerHost"]
@@ -51,7 +51,7 @@ class Parts(Protocol):
     clients: Clients
     admission: Admission
     listeners: Listeners
-    availability: Availability
+    http: HttpServer
     heap: Heap
     regions: Regions | None
 
@@ -214,8 +214,8 @@ class ServerHost:
         elif name == "gossip-bind" and server.regions is not None:
             server.regions.listen_anew()
             warn_of_gossip(settings)
-        elif name == "availability-api":
-            server.availability.switch()
+        elif name in {"availability-api", "http-port", "http-bind"}:
+            server.http.switch()
         elif name in {"oplog-max-bytes", "oplog-max-age"}:
             server.node.persistence.retire()
         elif name == "oplog-segment-bytes":

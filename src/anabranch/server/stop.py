@@ -20,8 +20,8 @@ from anabranch.server.logs import emit
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
     from anabranch.node.node import Node
-    from anabranch.server.availability import Availability
     from anabranch.server.clients import Clients
+    from anabranch.server.http import HttpServer
     from anabranch.server.listener import Listeners
     from anabranch.server.regions import Regions
 
@@ -35,7 +35,7 @@ class Running(Protocol):
     node: Node
     clients: Clients
     listeners: Listeners
-    availability: Availability
+    http: HttpServer
     regions: Regions | None
 
     def request_stop(self, reason: str, *, patient: bool = True) -> None:
@@ -73,7 +73,7 @@ def install_signal_handlers(server: Running, pid_file: str) -> None:
 async def orderly_stop(server: Running, *, patient: bool) -> None:
     """End all connections; ``patient`` waits for clients that still have to read."""
     server.listeners.close()
-    server.availability.close()
+    server.http.close()
     server.stop_timers()
     server.node.stop()
     for connection in list(server.clients.connections):
@@ -97,7 +97,7 @@ def abandon(server: Running) -> None:
     What was written stays, in the files and with the clients.
     """
     server.listeners.close()
-    server.availability.close()
+    server.http.close()
     server.stop_timers()
     server.node.durability.abandon()
     if server.regions is not None:

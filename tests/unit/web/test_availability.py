@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.metrics.peers import Counters, PeerFigures
-from anabranch.server.availability import why_not_available
+from anabranch.web.availability import why_not_available
 
 READY: dict[str, int | float | str] = {"cluster_id": "c", "joining_from": 0, "caught_up": 1}
 

@@ -1,0 +1,113 @@
+"""The HTTP port: its sockets, the budget of connections, and the start of what answers there.
+
+What answers is the package ``web``, whose libraries only the extra ``anabranch[web]`` installs. It
+is imported when the port is opened first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import ConfigError
+from anabranch.server.acceptor import Acceptor
+from anabranch.server.admission import Kind
+from anabranch.server.listener import bind_all
+from anabranch.server.logs import emit_sparingly
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+    from anabranch.node.node import Node
+    from anabranch.server.admission import Admission, Place
+    from anabranch.web.application import Web
+
+__all__ = ["HttpServer"]
+
+AVAILABILITY_PORT: Final = 9443
+"""Where the availability API is found unless ``http-port`` is set: where official clients ask."""
+
+BACKLOG: Final = 128
+
+_NOT_INSTALLED: Final = (
+    "http-port and availability-api need the extra 'web', which is not installed: "
+    "pip install 'anabranch[web]' ({missing})"
+)
+
+
+class HttpServer:
+    """Listens while ``http-port`` or ``availability-api`` asks for it."""
+
+    def __init__(self, settings: Settings, admission: Admission, node: Node) -> None:
+        self._settings = settings
+        self._node = node
+        self._acceptor = Acceptor(admission, Kind.HTTP, self._connected)
+        self._web: Web | None = None
+        self._ticked_s = 0.0
+        self.port = 0
+        """Where it listens; 0: it does not."""
+
+    def open(self) -> None:
+        """Listen if that is wanted; raises :class:`ConfigError` if it is impossible."""
+        settings = self._settings
+        bind, port = settings.http_bind, settings.http_port
+        if not port and settings.availability_api:
+            bind, port = settings.bind, AVAILABILITY_PORT
+        if not port:
+            return
+        self.ticked()
+        web = self._started()
+        self._acceptor.open(bind_all(bind, port, BACKLOG, "--http-port"))
+        self._web, self.port = web, port
+
+    def switch(self) -> None:
+        """A setting has changed: listen as they say now; raises ConfigError."""
+        self.close()
+        self.open()
+
+    def close(self) -> None:
+        """Listen no more, and end all connections."""
+        self._acceptor.close()
+        self.port = 0
+        web, self._web = self._web, None
+        if web is not None:
+            web.close()
+
+    def ticked(self) -> None:
+        """Background work runs."""
+        self._ticked_s = asyncio.get_running_loop().time()
+
+    def _silent_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._ticked_s
+
+    def _started(self) -> Web:
+        try:
+            from anabranch.web.application import Web  # noqa: PLC0415 - only with the extra
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").startswith("anabranch"):
+                raise
+            raise ConfigError(_NOT_INSTALLED.format(missing=missing)) from None
+        return Web(self._node, _logger(), self._silent_s)
+
+    def _connected(self, place: Place) -> asyncio.BaseProtocol:
+        assert self._web is not None, "nobody is let in otherwise"
+        return self._web.connection(place.leave)
+
+
+class _ToLog(logging.Handler):
+    """What uvicorn has to say, as lines of our log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        exc = record.exc_info[1] if record.exc_info else None
+        if isinstance(exc, asyncio.CancelledError):
+            return
+        if exc is not None:
+            emit_sparingly("error", "server.internal_error", what="http", exc=exc)
+        else:
+            emit_sparingly("verbose", "http.refused", reason=record.getMessage())
+
+
+def _logger() -> logging.Logger:
+    logger = logging.Logger("anabranch.http", logging.WARNING)
+    logger.addHandler(_ToLog())
+    return logger

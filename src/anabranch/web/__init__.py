@@ -1,0 +1,1 @@
+"""HTTP: the page, metrics, health, and the availability API. Needs the extra ``anabranch[web]``."""

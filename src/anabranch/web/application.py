@@ -1,0 +1,46 @@
+"""All routes of a server as one application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+
+from anabranch.web.answers import Problem, http_problem, problem
+from anabranch.web.availability import Availability
+from anabranch.web.guard import Guard
+from anabranch.web.health import Health
+from anabranch.web.protocol import Connections, HttpConnection
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+    from anabranch.node.node import Node
+
+__all__ = ["Web"]
+
+
+class Web:
+    """The HTTP side of one server."""
+
+    def __init__(self, node: Node, logger: logging.Logger, silent_s: Callable[[], float]) -> None:
+        """``silent_s``: how long ago background work ran, in seconds."""
+        region = node.region
+        self.health = Health(node, silent_s)
+        app = Starlette(
+            routes=[*self.health.routes, *Availability(region).routes],
+            exception_handlers={Problem: problem, HTTPException: http_problem},
+        )
+        guarded = Guard(app, region.settings, lambda: region.acl.initial_user() is not None)
+        self._connections = Connections(guarded, logger, lambda: region.settings.handshake_timeout)
+
+    def connection(self, left: Callable[[], None]) -> HttpConnection:
+        """A protocol for a connection that has come; ``left`` is called when it is gone."""
+        return self._connections.new(left)
+
+    def close(self) -> None:
+        """End all connections."""
+        self.health.is_stopping = True
+        self._connections.close()

@@ -1,0 +1,159 @@
+"""The availability API: what clients that fail over between regions ask by HTTP.
+
+Two requests of the REST API of Redis Enterprise are answered, so that the lag-aware health checks
+of official clients work unchanged::
+
+    GET /v1/bdbs                                the database, and where it is found
+    GET /v1/bdbs/<uid>/availability             200 if it can be used
+        ?extend_check=lag                       and other regions are not far behind, nor this one
+        &availability_lag_tolerance_ms=<ms>     (100 unless given)
+
+``uid`` is the number of the region. What is not 200 carries ``error_code`` and ``description``.
+Nobody has to log in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from anabranch.version import REDIS_VERSION
+from anabranch.web.answers import Problem, as_json
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from anabranch.metrics.peers import PeerFigures
+    from anabranch.region.region import Region
+
+__all__ = ["Availability", "why_not_available"]
+
+TOLERANCE_MS: Final = 100
+
+_UNREACHABLE: Final = frozenset({"unreachable", "removed"})
+"""States of regions that say nothing about this one."""
+
+
+def why_not_available(
+    facts: Mapping[str, int | float | str],
+    peers: list[PeerFigures],
+    refusal: str | None,
+    tolerance_ms: int | None,
+) -> str | None:
+    """Why clients had better use another region, None if they need not.
+
+    ``refusal`` is what writing clients are told, if they are; with a tolerance the lag counts.
+    """
+    if refusal is not None:
+        return refusal
+    if not facts["cluster_id"]:
+        return "this region has not joined its cluster yet"
+    if facts["joining_from"]:
+        return f"the state of region {facts['joining_from']} is being joined"
+    reachable = [peer for peer in peers if peer.state not in _UNREACHABLE]
+    if tolerance_ms is None or not reachable:
+        return None
+    if not facts["caught_up"]:
+        return "this region is still catching up"
+    for peer in reachable:
+        for lag_s, direction in ((peer.lag_seconds, "behind"), (peer.receive_lag_seconds, "ahead")):
+            if lag_s is None:
+                return f"region {peer.region} has not told yet how far it is"
+            if lag_s * 1000 > tolerance_ms:
+                return f"region {peer.region} is {lag_s * 1000:.0f} ms {direction}"
+    return None
+
+
+class Availability:
+    """The routes of the API, while ``availability-api`` is on."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self._settings = region.settings
+        self.routes = [
+            Route("/v1/bdbs", self._databases),
+            Route("/v1/bdbs/{uid}", self._database),
+            Route("/v1/bdbs/{uid}/availability", self._availability),
+        ]
+
+    @property
+    def uid(self) -> int:
+        """Under which number the database is listed."""
+        return self._settings.region_id or 1
+
+    def _require(self, uid: str) -> None:
+        if not self._settings.availability_api:
+            raise Problem(
+                HTTPStatus.NOT_FOUND, "not_found", "the availability API is off (availability-api)"
+            )
+        if uid != str(self.uid):
+            raise Problem(
+                HTTPStatus.NOT_FOUND,
+                "bdb_not_found",
+                f"the only database here is number {self.uid}",
+            )
+
+    async def _databases(self, request: Request) -> Response:
+        self._require(str(self.uid))
+        return as_json([self._described(request)])
+
+    async def _database(self, request: Request) -> Response:
+        self._require(request.path_params["uid"])
+        return as_json(self._described(request))
+
+    async def _availability(self, request: Request) -> Response:
+        """503 unless clients may use this region."""
+        self._require(request.path_params["uid"])
+        tolerance_ms = None
+        if request.query_params.get("extend_check") == "lag":
+            text = request.query_params.get("availability_lag_tolerance_ms", str(TOLERANCE_MS))
+            if not text.isascii() or not text.isdecimal():
+                raise Problem(
+                    HTTPStatus.BAD_REQUEST,
+                    "bad_request",
+                    "availability_lag_tolerance_ms is a whole number of milliseconds",
+                )
+            tolerance_ms = int(text)
+        regions = self._region.host.regions
+        refusal = self._region.dispatcher.write_refusal
+        if regions is None:
+            why = refusal
+        else:
+            why = why_not_available(regions.facts(), regions.peers(), refusal, tolerance_ms)
+        if why is not None:
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "bdb_unavailable", why)
+        return Response(b"", media_type="application/json")
+
+    def _described(self, request: Request) -> dict[str, object]:
+        """Under every name by which a client may have found us: it looks for the one it used."""
+        settings = self._settings
+        address = str((request.scope.get("server") or ("", 0))[0])
+        try:
+            asked = urlsplit(f"//{request.headers.get('host', '')}").hostname or address
+        except ValueError as mistake:
+            raise Problem(HTTPStatus.BAD_REQUEST, "bad_request", str(mistake)) from None
+        names = dict.fromkeys([asked, settings.gossip_announce or asked])
+        port = settings.port or settings.tls_port
+        return {
+            "uid": self.uid,
+            "name": settings.region_name or f"region{settings.region_id}",
+            "type": "redis",
+            "version": REDIS_VERSION,
+            "status": "active",
+            "crdt": self._region.host.regions is not None,
+            "endpoints": [
+                {
+                    "uid": f"{self.uid}:{number}",
+                    "dns_name": name,
+                    "addr": [address],
+                    "addr_type": "external",
+                    "port": port,
+                }
+                for number, name in enumerate(names, 1)
+            ],
+        }

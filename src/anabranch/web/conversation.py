@@ -1,0 +1,151 @@
+"""A client without a socket: the commands of the page go through the door of all clients.
+
+So users, ACL rules, MONITOR, the slow log and the order of replies hold for the page as for any
+client, and a reply comes when what it tells of is as safe as ``appendfsync`` asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import hiredis
+
+if TYPE_CHECKING:
+    from anabranch.commands.acl.users import User
+    from anabranch.node.node import Node
+
+__all__ = ["REPLY_BYTES_MAX", "Conversation", "Refused"]
+
+REPLY_BYTES_MAX: Final = 4 * 1024 * 1024
+"""A larger reply is dropped: whoever asked gets an error instead."""
+
+_MORE: Final = object()
+
+
+class Refused(Exception):
+    """An error reply; the text is the reply."""
+
+
+class Conversation:
+    """One session; a :class:`anabranch.node.driver.Client`. Close it with :meth:`close`."""
+
+    def __init__(self, node: Node, address: str, local: str, user: User | None) -> None:
+        """``user`` is who asks; None has to log in by ``AUTH`` first."""
+        self._node = node
+        self._region = node.region
+        self.session = node.region.open_session(address, local)
+        self.session.connection = self
+        self.session.name = b"web"
+        self.session.resp3 = True
+        self.session.user = user
+        self.session.refresh()
+        self._held: deque[list[bytes]] = deque()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._reader = hiredis.Reader(notEnoughData=_MORE)
+        self._size = 0
+        self._works_later = False
+
+    async def call(self, *words: bytes) -> Any:
+        """The reply to one command, as hiredis decodes it; an error reply raises Refused."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        self._region.scheduler.begin_with_request()
+        self._region.execute(self.session, [list(words)])
+        self.flush()
+        if self.has_more and self._region.can_go_on(self.session):
+            self.go_on_later()
+        self._node.end_turn()
+        return await answer
+
+    def close(self) -> None:
+        """Forget the session and what it waits for."""
+        if self.session.connection is None:
+            return
+        if self._works_later:
+            self._region.scheduler.remove(self._go_on)
+        self._region.close_session(self.session)
+        self.session.connection = None
+        self._held.clear()
+        for answer in self._waiting:
+            answer.cancel()
+        self._waiting.clear()
+        self._node.end_turn()
+
+    # -- for the node -------------------------------------------------------------------------
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something was asked that is not answered."""
+        return bool(self.session.backlog)
+
+    @property
+    def waits_for_older(self) -> bool:
+        """Whether replies are held."""
+        return bool(self._held)
+
+    def go_on_later(self) -> None:
+        """Have a slice in a turn to come."""
+        self._works_later = True
+        self._region.scheduler.add(self._go_on)
+
+    def _go_on(self) -> bool:
+        self._works_later = False
+        self._region.resume(self.session)
+        self.flush()
+        self._node.durability.end_turn()
+        return self.has_more and self._region.can_go_on(self.session)
+
+    def flush(self) -> None:
+        """Hand over the replies in the outbox, or have them held."""
+        outbox = self.session.outbox
+        if outbox:
+            parts = self._node.durability.hold(self, outbox)
+            if parts is not None:
+                self._held.append(parts)
+            else:
+                self._take(outbox)
+            outbox.clear()
+        if self.session.closing and not self._held:
+            self._end("the connection was closed by the server")
+
+    def release(self, parts: list[bytes]) -> None:
+        """Hand over replies that were held, the oldest of them."""
+        self._held.popleft()
+        self._take(parts)
+        if self.session.closing and not self._held:
+            self._end("the connection was closed by the server")
+
+    def cut_off(self) -> None:
+        """Answer nothing more."""
+        self._end("the connection was closed by the server")
+
+    def _end(self, reason: str) -> None:
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(Refused(f"ERR {reason}"))
+        self._waiting.clear()
+
+    def _take(self, parts: list[bytes]) -> None:
+        for part in parts:
+            self._size += len(part)
+            if self._size > REPLY_BYTES_MAX:
+                self._end("the reply is too large for the page: ask for fewer with COUNT")
+                self.session.closing = True
+                return
+            self._reader.feed(part)
+        while self._waiting:
+            reply = self._reader.gets()
+            if reply is _MORE:
+                return
+            if isinstance(reply, hiredis.PushNotification):
+                continue
+            self._size = 0
+            answer = self._waiting.popleft()
+            if answer.done():
+                continue
+            if isinstance(reply, hiredis.HiredisError):
+                answer.set_exception(Refused(str(reply)))
+            else:
+                answer.set_result(reply)

@@ -1,0 +1,137 @@
+"""What stands before every route: where a request comes from, and what its answer may do.
+
+A page of another site must not reach this server through the browser of somebody who may. So
+``Host`` must be a name of this machine (else a site could give its own name our address), a request
+that changes something must come from our own page (``Origin``, and a header that no form can send),
+and the policy in our answers lets the page load nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from anabranch.web.answers import Problem, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from anabranch.config.settings import Settings
+
+__all__ = ["ACT_HEADER", "Guard"]
+
+ACT_HEADER: Final = "x-anabranch-act"
+"""A request that changes something carries it; a form of another site cannot."""
+
+_FOR_EVERYBODY: Final = ("/healthz", "/readyz", "/v1/")
+"""Paths that machines ask, by whatever name they know: these tell of no data."""
+
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+_PROTECTED: Final = (
+    "protected-mode is on and the default user has no password, so only this machine is answered: "
+    "set requirepass, or protected-mode no, or ask from this machine"
+)
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, is_open: Callable[[], bool]) -> None:
+        """``is_open``: whether the default user needs no password."""
+        self._app = app
+        self._settings = settings
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        assert scope["type"] == "http", "nothing else is spoken here"
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            if not scope["path"].startswith(_FOR_EVERYBODY):
+                self._check(scope)
+        except Problem as problem:
+            await explained(problem)(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _check(self, scope: Scope) -> None:
+        if not self._settings.http_port:
+            raise Problem(
+                HTTPStatus.NOT_FOUND,
+                "not_found",
+                f"there is nothing at {scope['path']}: only the availability API is on, "
+                "set http-port for the page and metrics",
+            )
+        headers = Headers(scope=scope)
+        if self._settings.protected_mode and self._is_open() and not _is_local(scope):
+            raise Problem(HTTPStatus.FORBIDDEN, "protected_mode", _PROTECTED)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            raise Problem(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "wrong_host",
+                "this name is not known here: add it to http-hosts, or ask by the IP address",
+            )
+        if scope["method"] in {"GET", "HEAD"}:
+            return
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise Problem(HTTPStatus.FORBIDDEN, "wrong_origin", "the request is of another site")
+        if ACT_HEADER not in headers:
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "no_act_header", f"the header {ACT_HEADER} is missing"
+            )
+
+    def _is_ours(self, host: str) -> bool:
+        """An IP address is: only names can be made to point at this machine."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
+        known = self._settings.http_hosts.lower().split()
+        if name == "localhost" or name in known or "*" in known:
+            return True
+        return _is_ip(name)
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_local(scope: Scope) -> bool:
+    """A client of this machine."""
+    host, _ = scope.get("client") or ("", 0)
+    if not _is_ip(host):
+        return False
+    address = ipaddress.ip_address(host)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

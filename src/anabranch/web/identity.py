@@ -1,0 +1,98 @@
+"""Who asks by HTTP, and what they may do.
+
+A request with a user and a password (basic authentication) acts as this user. A request with
+``http-token`` (bearer) acts as the default user. Without either a request reads as the default
+user if that needs no password, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.web.answers import Problem
+from anabranch.web.conversation import Conversation, Refused
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+    from anabranch.commands.acl.users import User
+    from anabranch.node.node import Node
+
+__all__ = ["Viewer", "client_address", "identify"]
+
+_CHALLENGE = {"WWW-Authenticate": 'Basic realm="anabranch", charset="UTF-8"'}
+_DEFAULT_USER = b"default"
+
+
+class Viewer(NamedTuple):
+    """Who asks. ``may_act``: they have said who they are, so commands that write may run."""
+
+    user: User
+    may_act: bool
+    address: str
+    local: str
+
+    @property
+    def name(self) -> str:
+        """The name of the user."""
+        return self.user.name.decode("utf-8", "replace")
+
+
+def client_address(request: HTTPConnection) -> str:
+    """``ip:port`` as CLIENT LIST shows it."""
+    return _shown(request.scope.get("client"))
+
+
+def _shown(pair: tuple[str, int] | None) -> str:
+    host, port = pair or ("", 0)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def identify(node: Node, request: HTTPConnection) -> Viewer:
+    """Raises :class:`Problem` (401) for wrong credentials, and if some are needed."""
+    acl = node.region.acl
+    address, local = client_address(request), _shown(request.scope.get("server"))
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        user = await _by_password(node, address, local, given)
+        return Viewer(user, True, address, local)
+    if scheme.lower() == "bearer":
+        token = node.region.settings.http_token
+        user = acl.users[_DEFAULT_USER]
+        if not token or not hmac.compare_digest(given.strip().encode(), token.encode()):
+            raise _refused("the token is not the one of http-token")
+        if not user.enabled:
+            raise _refused("the token stands for the default user, which is off")
+        return Viewer(user, True, address, local)
+    found = acl.initial_user()
+    if found is None:
+        raise _refused("a user and a password are needed, or the token of http-token")
+    return Viewer(found, False, address, local)
+
+
+async def _by_password(node: Node, address: str, local: str, given: str) -> User:
+    """By the command ``AUTH``, so that failures are counted and logged as for any client."""
+    try:
+        name, found, password = base64.b64decode(given, validate=True).partition(b":")
+    except binascii.Error:
+        found = b""
+    if not found:
+        raise _refused("the user and the password cannot be read")
+    conversation = Conversation(node, address, local, None)
+    try:
+        await conversation.call(b"AUTH", name or _DEFAULT_USER, password)
+        user = conversation.session.user
+    except Refused:
+        raise _refused("wrong user or password, or the user is off") from None
+    finally:
+        conversation.close()
+    assert user is not None, "AUTH has succeeded"
+    return user
+
+
+def _refused(why: str) -> Problem:
+    return Problem(HTTPStatus.UNAUTHORIZED, "not_authenticated", why, _CHALLENGE)
