@@ -22,7 +22,7 @@ from anabranch.keyspace.replica import Member
 from anabranch.oplog.batch import decode_batch, span
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Refusal
-from anabranch.replication.handshake import proof_of
+from anabranch.replication.handshake_checks import proof_of
 from anabranch.replication.sealing import Seal, keys_of
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program

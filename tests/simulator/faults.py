@@ -32,7 +32,7 @@ from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
 from anabranch.replication import causal, vectors
-from anabranch.replication.greeting import Greeter
+from anabranch.replication.handshake import Handshaker
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.vectors import RowTable
@@ -363,11 +363,11 @@ def former_lives_kept(patch: Patch) -> None:
 
 
 def former_life_not_told(patch: Patch) -> None:
-    patch.setattr(Greeter, "_known_epoch", lambda self, theirs, now_ms: -1)
+    patch.setattr(Handshaker, "_known_epoch", lambda self, theirs, now_ms: -1)
 
 
 def numbers_given_twice(patch: Patch) -> None:
-    patch.setattr(Greeter, "_is_used_by_another", lambda self, theirs, now_ms: False)
+    patch.setattr(Handshaker, "_is_used_by_another", lambda self, theirs, now_ms: False)
 
 
 def epoch_kept(patch: Patch) -> None:

@@ -2,5 +2,5 @@
 
 Read :mod:`interface` for what it needs, :mod:`frames` for what is said, then
 :mod:`replicator`, the face. :mod:`sending` and :mod:`receiving` move effects, :mod:`gossip` tells
-how far everybody is, :mod:`handshake` and :mod:`membership` know who everybody is.
+how far everybody is, :mod:`handshake_checks` and :mod:`membership` know who everybody is.
 """

@@ -1,138 +1,319 @@
-"""Whether two regions may talk: what each says of itself, and the proof that it knows the secret.
+"""Who may talk to us, as whom, and who is taken into the cluster.
 
-::
-
-    the side that dialled            the other side
-    HELLO facts, nonce        ──▶
-                              ◀──    WELCOME facts, nonce
-    PROOF proof               ──▶
-                              ◀──    PROOF proof, if there is a secret
-                              ◀──    MEMBERS, if the side that dialled joins
-
-A proof is an HMAC-SHA256 over both halves as they were sent, so nothing in them can be exchanged,
-and differs by side, so none can be sent back. The secret itself is never sent. The side that
-dialled proves first: who only connects to us gets nothing that a secret could be guessed from. What
-follows the proofs is sealed (:mod:`sealing`). Only the protocol version, and whether there is a
-secret, are looked at before.
-
-Version 1 proved in the WELCOME and sealed nothing. Regions without a secret still speak it, those
-with one do not.
+The frames of :mod:`handshake_checks` in their order, from both sides. A region that belongs to no cluster
+asks for admission; its number must be free, or its former life over.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+from collections.abc import Callable
+from typing import Final
 
-from anabranch.replication.frames import MODULUS, Hello, Reason, Refusal
-from anabranch.replication.interface import ReplicationConfig
-from anabranch.replication.membership import Membership
+from anabranch.errors import AnabranchError
+from anabranch.keyspace.replica import Member, epoch_of
+from anabranch.replication import frames
+from anabranch.replication.frames import (
+    MODULUS,
+    FrameType,
+    Hello,
+    MemberRecord,
+    Reason,
+    Refusal,
+)
+from anabranch.replication.handshake_checks import (
+    SEALED_SINCE,
+    UNKNOWN_RETRY_MS,
+    check_facts,
+    check_names,
+    check_proof,
+    check_secrets,
+    check_version,
+    proof_of,
+    spoken,
+)
+from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.mesh import Mesh
+from anabranch.replication.peer import Session, Stage
+from anabranch.replication.sealing import Seal, keys_of
+from anabranch.replication.sending import BUSY_RETRY_MS
 
-__all__ = [
-    "SEALED_SINCE",
-    "UNKNOWN_RETRY_MS",
-    "check_facts",
-    "check_names",
-    "check_proof",
-    "check_secrets",
-    "check_version",
-    "proof_of",
-    "spoken",
-]
+__all__ = ["Handshaker"]
 
-SEALED_SINCE = 2
-"""The first protocol version in which the side that dialled proves first, and frames are sealed."""
+NONCE_BYTES: Final = 32
 
-UNKNOWN_RETRY_MS = 1000
-"""An admission that is on its way to us takes no longer."""
-
-
-def proof_of(secret: bytes, side: bytes, hello: bytes, facts: bytes) -> bytes:
-    """The proof of one side; empty without a secret."""
-    if not secret:
-        return b""
-    transcript = hashlib.sha256(hello).digest() + hashlib.sha256(facts).digest()
-    return hmac.new(secret, b"anabranch " + side + transcript, hashlib.sha256).digest()
-
-
-def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: bytes) -> None:
-    """Refuse a side that does not know the secret, or knows one where none is set."""
-    if hmac.compare_digest(proof, proof_of(secret, side, hello, facts)):
-        return
-    check_secrets(theirs=bool(proof), ours=bool(secret))
-    raise Refusal(Reason.SECRET, "the secrets differ")
-
-
-def check_secrets(*, theirs: bool, ours: bool) -> None:
-    """Refuse a side if only one of both has a secret."""
-    if theirs and not ours:
-        raise Refusal(Reason.SECRET, "no secret is configured here, but the other side has one")
-    if ours and not theirs:
-        raise Refusal(Reason.SECRET, "a secret is configured here, and the other side has none")
+ALIVE_MS: Final = 3000
+"""Three heartbeats: who was heard of since then, by whatever way, is alive."""
+ASK_AGAIN_MS: Final = 1000
+"""After this long a server that is alive has been heard of again."""
 
 
-def spoken(config: ReplicationConfig) -> tuple[int, int]:
-    """The lowest and the highest protocol version that are spoken."""
-    low, high = config.protocol
-    return (max(low, SEALED_SINCE) if config.secret else low), high
+class Handshaker:
+    """Runs the handshake of each link; raises :class:`Refusal` where a check fails."""
 
+    def __init__(
+        self, mesh: Mesh, config: ReplicationConfig, on_up: Callable[[Session, float], None]
+    ) -> None:
+        self._mesh = mesh
+        self._local = mesh.local
+        self._config = config
+        self._on_up = on_up
+        self._asked: dict[int, tuple[str, float]] = {}
+        """Who asked last for a number that may be in use, and when first."""
 
-def check_version(theirs: Hello, config: ReplicationConfig) -> None:
-    """Refuse a side with which no protocol version is common."""
-    low, high = spoken(config)
-    if theirs.protocol_high < low or theirs.protocol_low > high:
-        raise Refusal(
-            Reason.VERSION,
-            f"no common protocol version: {low} to {high} here, "
-            f"{theirs.protocol_low} to {theirs.protocol_high} there",
+    def region_at(self, address: Address) -> int | None:
+        """The region that is to be found at an address."""
+        membership = self._mesh.membership
+        if not self._local.cluster_id:
+            return None
+        regions = (
+            region for region in membership.others() if membership.address(region) == address
+        )
+        return next(regions, None)
+
+    def start(self, session: Session, expected: int | None, now_ms: float) -> None:
+        """Send the HELLO on a link that this region dialled. ``expected`` is None for any region."""
+        session.stage = Stage.WELCOME
+        known = -1
+        if expected is not None and not self.is_alive(expected, now_ms):  # else it is not lost
+            known = self._mesh.membership.known_epoch(expected)
+        session.hello = frames.packed(self._facts(known))
+        self._mesh.send_raw(session, FrameType.HELLO, session.hello)
+
+    def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
+        config = self._config
+        return Hello(
+            *spoken(config), self._local.cluster_id, self._mesh.region, config.name,
+            epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
+            config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
+            removed_you, bool(config.secret),
+        )  # fmt: skip
+
+    def hello(self, session: Session, body: bytes, now_ms: float) -> None:
+        """Somebody has dialled us."""
+        theirs = frames.decode(Hello, body)
+        session.theirs = theirs
+        check_version(theirs, self._config)
+        self._check_secrets(theirs)
+        self._mesh.refuse_if_set_back()
+        session.hello = body
+        removed_you = self._mesh.membership.was_removed(theirs.region)
+        known_epoch = self._known_epoch(theirs, now_ms)
+        session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
+        self._mesh.send(session, frames.Welcome(session.facts, b""))
+        session.stage = Stage.PROOF
+
+    def _check_secrets(self, theirs: Hello) -> None:
+        """Refuse a side of this version if only one of both has a secret; version 1 proves it."""
+        if theirs.protocol_high >= SEALED_SINCE:
+            check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
+
+    def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
+        """What to tell a region of itself; nothing of the life in which it asks again to join.
+
+        Nor of the life of another server that has its number: that is no former one.
+        """
+        membership = self._mesh.membership
+        if self._is_used_by_another(theirs, now_ms):
+            return -1
+        if theirs.cluster_id:
+            return membership.known_epoch(theirs.region)
+        peer = self._mesh.peers.get(theirs.region)
+        if peer is not None and peer.run_id == theirs.run_id:
+            return -1
+        lived = membership.lived_epoch(theirs.region)
+        # Members that do not reach each other may give a number away twice. Only one of them does
+        # so as if nobody had ever had it; with the others a new life is drawn.
+        return lived if lived >= 0 or self._reaches_registrar() else 0
+
+    def _registrar(self) -> int:
+        """The member that gives numbers away: the one with the lowest."""
+        return min(self._local.members, default=self._mesh.region)
+
+    def _reaches_registrar(self) -> bool:
+        registrar = self._registrar()
+        return registrar == self._mesh.region or self._mesh.session_of(registrar) is not None
+
+    def is_alive(self, region: int, now_ms: float) -> bool:
+        """Whether somebody has just heard of it."""
+        heard_ms = self._mesh.rows.heard_ms.get(region)
+        return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
+
+    def _is_used_by_another(self, theirs: Hello, now_ms: float) -> bool:
+        """Whether a later life of a region, or any one if it asks to join, is alive elsewhere."""
+        mesh = self._mesh
+        peer = mesh.peers.get(theirs.region)
+        if peer is None or peer.run_id == theirs.run_id:
+            return False
+        if not self.is_alive(theirs.region, now_ms):
+            return False
+        return not theirs.cluster_id or mesh.rows.rows[theirs.region].origin > theirs.origin
+
+    def _check_facts(
+        self, session: Session, theirs: Hello, expected: int | None, now_ms: float
+    ) -> None:
+        membership = self._mesh.membership
+        is_used = self._is_used_by_another(theirs, now_ms)
+        try:
+            check_facts(theirs, self._local.cluster_id, membership, expected)
+        except Refusal as refusal:
+            if refusal.reason == Reason.EPOCH and is_used:
+                raise self._in_use(theirs, now_ms) from None
+            raise
+        check_names(theirs, session.names, membership)
+        if is_used:
+            raise self._in_use(theirs, now_ms)
+
+    def _in_use(self, theirs: Hello, now_ms: float) -> Refusal:
+        """Another server has this number; or had it, if nothing was heard of it since this asks.
+
+        Whoever comes back with an empty disk asks while its former process is still remembered.
+        """
+        region = theirs.region
+        run_id, asked_ms = self._asked.get(region, ("", 0.0))
+        if run_id != theirs.run_id:
+            asked_ms = now_ms
+            self._asked[region] = theirs.run_id, asked_ms
+        session = self._mesh.session_of(region)
+        heard_ms = max(
+            self._mesh.rows.heard_ms.get(region, 0.0), 0.0 if session is None else session.heard_ms
+        )
+        if heard_ms <= asked_ms:
+            return Refusal(
+                Reason.HEARD,
+                f"a server with the number {region} was heard of a moment ago",
+                ASK_AGAIN_MS,
+            )
+        return Refusal(
+            Reason.REGION,
+            f"the number {region} is taken by another server: choose one that is free",
+            ALIVE_MS,
         )
 
+    def welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
+        """The other side says who it is."""
+        theirs = frames.decode(Hello, message.facts)
+        session.theirs = theirs
+        session.facts = message.facts
+        check_version(theirs, self._config)
+        self._check_secrets(theirs)
+        secret = self._config.secret
+        if not secret:
+            check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+            self._go_on(session, theirs, now_ms)
+            return
+        proof = proof_of(secret, b"proof", session.hello, session.facts)
+        self._mesh.send(session, frames.Proof(proof))
+        session.sealing = Seal(keys_of(secret, session.hello, session.facts)[0])
+        session.stage = Stage.CONFIRMATION
 
-def check_facts(
-    theirs: Hello, cluster_id: str, membership: Membership, expected: int | None
-) -> None:
-    """Refuse a side that is not who it should be, or does not belong to us.
+    def confirmation(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+        """The side that we dialled has proved to know the secret."""
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
+        session.opening = Seal(keys_of(secret, session.hello, session.facts)[1])
+        assert session.theirs is not None
+        self._go_on(session, session.theirs, now_ms)
 
-    A side with an empty cluster ID asks for admission; whether its number is free is looked at by
-    whoever admits it.
-    """
-    region = theirs.region
-    if theirs.modulus != MODULUS:
-        raise Refusal(
-            Reason.MODULUS,
-            f"the sequence modulus is {MODULUS} here and {theirs.modulus} there",
-        )
-    if not cluster_id and not theirs.cluster_id:
-        raise Refusal(Reason.CLUSTER, "neither side belongs to a cluster yet", UNKNOWN_RETRY_MS)
-    if cluster_id and theirs.cluster_id and cluster_id != theirs.cluster_id:
-        raise Refusal(
-            Reason.CLUSTER, f"the cluster is {cluster_id} here and {theirs.cluster_id} there"
-        )
-    if region == membership.region:
-        raise Refusal(Reason.REGION, f"both sides are region {region}")
-    if expected is not None and region != expected:
-        raise Refusal(Reason.REGION, f"region {expected} was dialled, region {region} answered")
-    if not cluster_id or not theirs.cluster_id:
-        return
-    if membership.was_removed(region):
-        raise Refusal(Reason.REMOVED, f"region {region} was removed from the cluster")
-    if not membership.is_member(region):
-        raise Refusal(
-            Reason.UNKNOWN, f"region {region} is not known as a member here", UNKNOWN_RETRY_MS
-        )
-    known = membership.known_epoch(region)
-    if theirs.epoch < known:
-        raise Refusal(
-            Reason.EPOCH, f"region {region} lives in epoch {known} by now, not in {theirs.epoch}"
-        )
+    def _go_on(self, session: Session, theirs: Hello, now_ms: float) -> None:
+        """The side that we dialled may be believed what it says of itself."""
+        expected = None if session.dialled is None else self.region_at(session.dialled)
+        self._look_at_removals(theirs, now_ms)
+        self._check_facts(session, theirs, expected, now_ms)
+        self._check_own_life(theirs)
+        if not self._config.secret:
+            self._mesh.send(session, frames.Proof(b""))
+        if self._local.cluster_id:
+            self._on_up(session, now_ms)
+        else:
+            session.stage = Stage.MEMBERS
 
+    def _look_at_removals(self, theirs: Hello, now_ms: float) -> None:
+        """Tell people that two regions have removed each other: they have to decide."""
+        mesh, region = self._mesh, theirs.region
+        if not mesh.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
+            return
+        if theirs.removed_you:
+            mesh.note_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
+        else:
+            mesh.membership.met(region)
 
-def check_names(theirs: Hello, names: frozenset[str] | None, membership: Membership) -> None:
-    """Refuse a side whose certificate is not that of the region it says it is."""
-    if names is None:
-        return
-    region = theirs.region
-    name = membership.name(region) if membership.is_member(region) else theirs.name
-    if name.casefold() not in {each.casefold() for each in names}:
-        told = ", ".join(sorted(names)) or "nobody"
-        raise Refusal(Reason.SECRET, f"region {region} is {name}, its certificate is for {told}")
+    def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
+        """The side that dialled has proved to know the secret."""
+        theirs = session.theirs
+        assert theirs is not None
+        cluster_id = self._local.cluster_id
+        secret = self._config.secret
+        check_proof(message.proof, secret, b"proof", session.hello, session.facts)
+        if secret:
+            dialled, answered = keys_of(secret, session.hello, session.facts)
+            session.opening = Seal(dialled)
+            proof = proof_of(secret, b"welcome", session.hello, session.facts)
+            self._mesh.send(session, frames.Proof(proof))
+            session.sealing = Seal(answered)
+        self._check_facts(session, theirs, None, now_ms)
+        if not cluster_id:
+            raise Refusal(
+                Reason.UNKNOWN, "this region has not joined a cluster yet", UNKNOWN_RETRY_MS
+            )
+        self._check_own_life(theirs)
+        if not theirs.cluster_id:
+            self._admit(session, theirs, now_ms)
+        self._on_up(session, now_ms)
+
+    def _check_own_life(self, theirs: Hello) -> None:
+        """Go no further if the other side knows a later life of ours than this one.
+
+        To a region that has yet to join any life of its number is a former one: its disk was lost.
+        """
+        own = epoch_of(self._mesh.origin)
+        if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
+            self._mesh.outlived(theirs.known_epoch)
+            raise Refusal(
+                Reason.EPOCH,
+                f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
+            )
+
+    def _admit(self, session: Session, theirs: Hello, now_ms: float) -> None:
+        """Make a region a member that has asked for it."""
+        mesh, local = self._mesh, self._local
+        peer = mesh.peer(theirs.region)
+        if peer.run_id != theirs.run_id:
+            if peer.session is not None:
+                raise self._in_use(theirs, now_ms)
+            known = mesh.membership.lived_epoch(theirs.region)
+            registrar = self._registrar()
+            if known < 0 and not theirs.epoch and registrar != mesh.region:
+                if mesh.session_of(registrar) is None:
+                    raise Refusal(Reason.BUSY, f"region {registrar} has just gone", BUSY_RETRY_MS)
+                raise Refusal(
+                    Reason.ELSEWHERE,
+                    f"region {registrar} gives numbers away",
+                    ask=mesh.membership.address(registrar),
+                )
+            if theirs.epoch <= known:
+                raise Refusal(
+                    Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"
+                )
+        member = Member(theirs.name, theirs.host, theirs.port)
+        if local.members.get(theirs.region) != member:
+            try:
+                local.admit(theirs.region, *member)
+            except (OSError, AnabranchError) as problem:
+                raise Refusal(Reason.BUSY, f"cannot admit: {problem}", BUSY_RETRY_MS) from None
+        peer.run_id = theirs.run_id
+        members = [MemberRecord(region, *known) for region, known in local.members.items()]
+        removed = list(local.removed.items())
+        mesh.send(session, frames.Members(local.cluster_id, members, removed))
+
+    def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
+        """We were admitted."""
+        members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
+        assert session.theirs is not None
+        if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
+            raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
+        try:
+            self._local.enter(message.cluster_id, members, dict(message.removed))
+        except (OSError, AnabranchError) as problem:
+            raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
+        self._local.note("entered", cluster_id=message.cluster_id)
+        self._on_up(session, now_ms)

@@ -1,6 +1,6 @@
 """The face of replication: links come and go, frames and time come in, everything else follows.
 
-What is done with a frame is in :mod:`greeting`, :mod:`sending`, :mod:`receiving` and
+What is done with a frame is in :mod:`handshake`, :mod:`sending`, :mod:`receiving` and
 :mod:`gossip`, whom to dial in :mod:`dialling`; here is on which link, and when it is given up.
 Nothing that comes in over a link raises: what is wrong closes the link with a sentence
 (:class:`~frames.Bye`).
@@ -27,7 +27,7 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.greeting import Greeter
+from anabranch.replication.handshake import Handshaker
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
@@ -62,7 +62,7 @@ class Replicator:
         self._local = local
         self._config = config
         self._mesh = Mesh(local, transport, config, random)
-        self._greeter = Greeter(self._mesh, config, self._up)
+        self._handshaker = Handshaker(self._mesh, config, self._up)
         self._sender = Sender(self._mesh)
         self._receiver = Receiver(self._mesh)
         self._gossip = Gossip(self._mesh, self._receiver)
@@ -73,10 +73,10 @@ class Replicator:
         )
         self._mesh.membership.hear([local.origin, *local.vector])
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
-            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._greeter.welcome),
-            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._greeter.proof),
-            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, self._greeter.confirmation),
-            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._greeter.members),
+            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._handshaker.welcome),
+            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._handshaker.proof),
+            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, self._handshaker.confirmation),
+            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._handshaker.members),
             (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
             (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
             (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
@@ -123,7 +123,7 @@ class Replicator:
             self._mesh.transport.close(link)  # it was faster
             return
         self._mesh.sessions[link] = session
-        self._greeter.greet(session, expected, now_ms)
+        self._handshaker.start(session, expected, now_ms)
 
     def link_down(self, link: int, now_ms: float) -> None:
         """A connection has ended."""
@@ -137,7 +137,7 @@ class Replicator:
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
-        return self._greeter.region_at(address)
+        return self._handshaker.region_at(address)
 
     def set_back(self, reason: str) -> None:
         """An earlier process of this region has found that it was set back."""
@@ -151,7 +151,7 @@ class Replicator:
         return session.theirs.region
 
     def is_up(self, link: int) -> bool:
-        """Whether the greetings on a link are over: the other side is a region of the cluster."""
+        """Whether the handshake on a link is complete: the other side is a region of the cluster."""
         session = self._mesh.sessions.get(link)
         return session is not None and session.stage is Stage.UP
 
@@ -204,7 +204,7 @@ class Replicator:
             name = mesh.membership.name(peer.region)
             mesh.local.note("unreachable", region=peer.region, name=name, why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
-            region = self._greeter.region_at(session.dialled)
+            region = self._handshaker.region_at(session.dialled)
             if reason == Reason.SILENT and region is not None:
                 name = mesh.membership.name(region)
                 mesh.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
@@ -271,7 +271,7 @@ class Replicator:
         elif frame_type == FrameType.BYE:
             self._bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
-            self._greeter.hello(session, body, now_ms)
+            self._handshaker.hello(session, body, now_ms)
         elif frame_type not in FRAME_TYPES:
             self.unknown_frames += 1
         elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:

@@ -1,7 +1,7 @@
 """Frames that nobody in between can change: a MAC on each, in the order in which they were sent.
 
-Where a secret is set, both sides derive two keys from it and from what both have said in the
-greeting, nonces included: one for each direction of this link. A sealed frame ends with a keyed
+Where a secret is set, both sides derive two keys from it and from the handshake, nonces
+included: one for each direction of this link. A sealed frame ends with a keyed
 BLAKE2b over its place in the order (8 bytes, little-endian, from 0), its type and its content. A
 frame that was changed, left out, repeated, or sent earlier than another does not fit.
 """
@@ -35,7 +35,7 @@ def stretched(secret: str) -> bytes:
 def keys_of(secret: bytes, hello: bytes, facts: bytes) -> tuple[bytes, bytes]:
     """The keys of one link: of what the side that dialled sends, and of what the other one sends.
 
-    ``hello`` and ``facts`` are what both said in the greeting, as it was sent.
+    ``hello`` and ``facts`` are the two halves of the handshake, as they were sent.
     """
     said = hashlib.sha256(hello).digest() + hashlib.sha256(facts).digest()
     root = hmac.new(secret, b"anabranch link" + said, hashlib.sha256).digest()

@@ -48,7 +48,7 @@ class Kind(StrEnum):
 
     CLIENT = "client"
     HANDSHAKE = "handshake"  # on the TLS port, and not finished
-    STRANGER = "stranger"  # on the gossip port, and has not greeted
+    STRANGER = "stranger"  # on the gossip port, before the end of the handshake
     PEER = "peer"  # a region
     HTTP = "http"
 

@@ -75,7 +75,7 @@ class _Link(asyncio.Protocol):
     ) -> None:
         self._gossip = gossip
         self._place = place  # of a link that another region has dialled
-        self._greeting: asyncio.TimerHandle | None = None
+        self._handshake_timer: asyncio.TimerHandle | None = None
         self.number = gossip.next_number()
         self.dialled = dialled
         self.transport: asyncio.Transport
@@ -100,7 +100,9 @@ class _Link(asyncio.Protocol):
         gossip.links[self.number] = self
         if self._place is not None:
             self._place.become(Kind.STRANGER)
-            self._greeting = gossip.loop.call_later(gossip.handshake_s(), self._must_have_greeted)
+            self._handshake_timer = gossip.loop.call_later(
+                gossip.handshake_s(), self._check_handshake_done
+            )
         names = None
         if gossip.tls is not None:
             certificate = transport.get_extra_info("peercert") or {}
@@ -108,12 +110,12 @@ class _Link(asyncio.Protocol):
             self.expires = expires_in(certificate)
         gossip.replicator.link_up(self.number, gossip.now_ms(), self.dialled, names)
 
-    def _must_have_greeted(self) -> None:
+    def _check_handshake_done(self) -> None:
         """Whoever is not known by now has to go: places for strangers are few."""
         if self._gossip.replicator.is_up(self.number):
             self._is_known()
             return
-        self._greeting = None
+        self._handshake_timer = None
         name = self.transport.get_extra_info("peername")
         emit_sparingly(
             "warning", "region.no_greeting", address=name[0] if name else "?", link=self.number
@@ -122,9 +124,9 @@ class _Link(asyncio.Protocol):
 
     def _is_known(self) -> None:
         """It is a region: from now on it takes a place of those kept for them."""
-        if self._greeting is not None:
-            self._greeting.cancel()
-            self._greeting = None
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
+            self._handshake_timer = None
         if self._place is not None:
             self._place.become(Kind.PEER)
 
@@ -132,8 +134,8 @@ class _Link(asyncio.Protocol):
         self._gossip.scheduler.remove(self.read_on)
         if self._place is not None:
             self._place.leave()
-        if self._greeting is not None:
-            self._greeting.cancel()
+        if self._handshake_timer is not None:
+            self._handshake_timer.cancel()
         if self._is_silent and self.dialled is not None:
             self._gossip.left_at_once(self.dialled, exc)
         if self._gossip.links.pop(self.number, None) is not None:
@@ -195,7 +197,7 @@ class _Link(asyncio.Protocol):
             at = end
             gossip.replicator.receive(self.number, kind, payload, gossip.now_ms())
         del self._buffer[:at]
-        if self._greeting is not None and gossip.replicator.is_up(self.number):
+        if self._handshake_timer is not None and gossip.replicator.is_up(self.number):
             self._is_known()
         if at:
             gossip.on_heard()
@@ -270,7 +272,7 @@ class Gossip:
         handshake_s: Callable[[], float] = lambda: DIAL_TIMEOUT_S,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """``handshake_s``: how long the other side has for TLS, and again for its greeting.
+        """``handshake_s``: how long the other side has for TLS, and again for the handshake.
 
         Without a ``scheduler`` frames are taken as they come, whatever time that takes.
         """
