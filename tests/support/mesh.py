@@ -93,7 +93,7 @@ class Staging:
         self.giver = giver
         self.vector = dict(giver.vector)
         self._region = giver.region
-        places = giver.replica.touches.beyond(known)
+        places = giver.replica.last_effects.beyond(known)
         self.is_partial = places is not None
         self._snapshot = Snapshot(self._region.keyspace, Contents(1), places)
         self._region.watch_changes(self._snapshot.before)

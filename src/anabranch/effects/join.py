@@ -33,7 +33,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
         if number > mine.vector.get(origin, 0)
     }
     if not partial:
-        mine.touches.note_all(news)
+        mine.last_effects.note_all(news)
     for database, there in zip(ours.databases, theirs.databases, strict=True):
         db = database.index
         flushes = (
@@ -53,9 +53,9 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             renew_producers(ours, stream)
             settle(ours, db, key, stream)
             if partial:
-                mine.touches.note((db, key), news)
+                mine.last_effects.note((db, key), news)
             else:
-                mine.touches.mark((db, key))
+                mine.last_effects.mark((db, key))
             database.changed(key)
     join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
     for region, epoch in other.removed.items():
@@ -98,6 +98,6 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     stream.recount()
     renew_producers(ours, stream)
     settle(ours, db, key, stream)
-    mine.touches.mark((db, key))
+    mine.last_effects.mark((db, key))
     ours.renew_unstable_marks()
     ours.databases[db].changed(key)

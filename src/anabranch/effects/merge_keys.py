@@ -72,14 +72,14 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     dot = replica.dot
     replica.flushes[dot] = effect.db
     replica.unstable_marks[dot] = None
-    replica.touches.note_all({replica.origin: replica.number})
+    replica.last_effects.note_all({replica.origin: replica.number})
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key, value in list(database.values.items()):
                 if value.groups:  # type: ignore[union-attr]  # there are streams only
                     value.groups.clear()  # type: ignore[union-attr]
                     settle(keyspace, database.index, key, value)  # type: ignore[arg-type]
-                    replica.touches.mark((database.index, key))
+                    replica.last_effects.mark((database.index, key))
                     database.changed(key)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from xxhash import xxh3_128_intdigest
 
 from anabranch.keyspace.agreement import agreement_digest, prepared
-from anabranch.keyspace.touches import BUCKETS, Place, bucket_of
+from anabranch.keyspace.last_effects import BUCKETS, Place, bucket_of
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Digests:
         replica = keyspace.replica
         assert replica is not None
         self._keyspace = keyspace
-        self._touches = replica.touches
+        self._last_effects = replica.last_effects
         self._keys: list[dict[Place, int]] = [{} for _ in range(BUCKETS)]
         self._sums = [0] * BUCKETS
         self._at = 0
@@ -54,7 +54,7 @@ class Digests:
 
     def retake(self) -> None:
         """Any key may have changed, or have come or gone."""
-        changed = self._touches.changed
+        changed = self._last_effects.changed
         for bucket, known in enumerate(self._keys):
             changed[bucket].update(dict.fromkeys(known))
         for database in self._keyspace.databases:
@@ -64,8 +64,8 @@ class Digests:
 
     def advance(self, work: int = SLICE) -> None:
         """Look at changed keys, bucket by bucket and round and round."""
-        self._touches.absorb()
-        changed = self._touches.changed
+        self._last_effects.absorb()
+        changed = self._last_effects.changed
         for _ in range(BUCKETS):
             places = changed[self._at]
             while places and self._due > 0:
@@ -80,8 +80,8 @@ class Digests:
 
     def refresh(self, bucket: int, work: int = SLICE) -> int:
         """Look at the changed keys of a bucket; what is left of ``work``, if that was enough."""
-        self._touches.absorb()
-        while self._touches.changed[bucket] and work > 0:
+        self._last_effects.absorb()
+        while self._last_effects.changed[bucket] and work > 0:
             work = self._look(bucket, work)
         return work
 
@@ -92,7 +92,7 @@ class Digests:
 
     def _look(self, bucket: int, work: int) -> int:
         """Look at the key that has waited longest, unless that takes too long; what is left."""
-        places = self._touches.changed[bucket]
+        places = self._last_effects.changed[bucket]
         place = next(iter(places))
         stream = self._stream(place)
         work -= _KEY_WORK
@@ -125,8 +125,8 @@ class Digests:
 
         0 without any keys.
         """
-        self._touches.absorb()
-        return None if self._touches.changed[bucket] else self._sums[bucket]
+        self._last_effects.absorb()
+        return None if self._last_effects.changed[bucket] else self._sums[bucket]
 
     def keys_of(self, bucket: int) -> dict[Place, int]:
         """The keys of a bucket and their digests when they were last looked at."""
@@ -134,19 +134,19 @@ class Digests:
 
     def digest_of(self, place: Place) -> int | None:
         """The digest of a key as it is now, however long that takes; None if there is none."""
-        self._touches.absorb()
+        self._last_effects.absorb()
         bucket = bucket_of(place)
-        if self._touches.changed[bucket].pop(place, self) is not self:
+        if self._last_effects.changed[bucket].pop(place, self) is not self:
             self._take(bucket, place, self._stream(place))
         return self._keys[bucket].get(place)
 
     def touched(self, bucket: int) -> dict[int, int]:
         """The last effect of each origin on the keys of a bucket, or later ones."""
-        return self._touches.of_bucket(bucket)
+        return self._last_effects.of_bucket(bucket)
 
     def touched_key(self, place: Place) -> dict[int, int]:
         """The same for a key."""
-        return self._touches.of_key(place)
+        return self._last_effects.of_key(place)
 
 
 def _share(place: Place, digest: int) -> int:

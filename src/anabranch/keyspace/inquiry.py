@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.keyspace.touches import Place
+from anabranch.keyspace.last_effects import Place
 
 __all__ = ["DIFFERS", "EQUAL", "IN_FLIGHT", "Inquiry", "Verdict"]
 

@@ -64,7 +64,7 @@ class Keyspace:
         replica = self.replica
         assert replica is not None
         replica.stable = stable
-        replica.touches.forget(stable)
+        replica.last_effects.forget(stable)
         replica.conflicts.forget(stable, replica.vector)
         for dot in [dot for dot in replica.unstable_marks if covers(stable, dot)]:
             del replica.unstable_marks[dot]

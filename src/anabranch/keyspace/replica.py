@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from anabranch.keyspace.conflicts import Conflicts
-from anabranch.keyspace.touches import Touches
+from anabranch.keyspace.last_effects import LastEffects
 
 __all__ = [
     "Dot",
@@ -95,6 +95,7 @@ class Replica:
         "flushes",
         "former_names",
         "hybrid_ms",
+        "last_effects",
         "marked",
         "members",
         "number",
@@ -103,7 +104,6 @@ class Replica:
         "removed",
         "seen",
         "stable",
-        "touches",
         "unstable_marks",
         "vector",
     )
@@ -132,7 +132,7 @@ class Replica:
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         self.conflicts = Conflicts()
         self.seen = Seen()
-        self.touches = Touches()
+        self.last_effects = LastEffects()
 
     @property
     def region(self) -> int:
@@ -149,7 +149,7 @@ class Replica:
         """The oldest tombstone that some member may lack; None if there is none."""
         return next(iter(self.unstable_marks), None)
 
-    def written(self, *, keeps_touches: bool) -> list[Any]:
+    def written(self, *, keeps_last_effects: bool) -> list[Any]:
         """All of this as plain values, for a snapshot; :meth:`read` takes them back.
 
         Only we need to know again which effects have changed which keys here.
@@ -166,7 +166,7 @@ class Replica:
             [[*dot, db] for dot, db in self.flushes.items()],
             self.hybrid_ms,
             self.cluster_id,
-            self.touches.written() if keeps_touches else None,
+            self.last_effects.written() if keeps_last_effects else None,
             self.conflicts.written(),
             list(self.former_names.items()),
         ]
@@ -177,11 +177,11 @@ class Replica:
         if region_of(own) == self.region:
             self.own = own
         self.vector.update((origin, number) for origin, number in vector)
-        touches = written[7] if len(written) > 7 else None
-        if touches is None:
-            self.touches.note_all(self.vector)
+        last_effects = written[7] if len(written) > 7 else None
+        if last_effects is None:
+            self.last_effects.note_all(self.vector)
         else:
-            self.touches.read(touches)
+            self.last_effects.read(last_effects)
         if len(written) > 8:
             self.conflicts.read(written[8])
         self.admissions = {}

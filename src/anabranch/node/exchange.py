@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
+from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
-from anabranch.keyspace.touches import Place
 from anabranch.metrics.peers import PeerFigures
 from anabranch.node.identity import (
     forget_newcomer,

@@ -158,18 +158,20 @@ class Snapshot:
         contents: Contents,
         places: Iterable[tuple[int, bytes]] | None = None,
         *,
-        keeps_touches: bool = True,
+        keeps_last_effects: bool = True,
     ) -> None:
         """``places`` are database and key of those that are to be in it, if not all.
 
         Keys that are not there any more are in it as keys of which nothing is known. A state for
-        another region need not tell which effects have changed which keys (``keeps_touches``).
+        another region need not tell which effects have changed which keys (``keeps_last_effects``).
         """
         self.contents = contents
         databases = keyspace.databases
         replica = keyspace.replica
         self._is_regional = replica is not None
-        contents.regions = None if replica is None else replica.written(keeps_touches=keeps_touches)
+        contents.regions = (
+            None if replica is None else replica.written(keeps_last_effects=keeps_last_effects)
+        )
         # By the number a database has now: SWAPDB may change it before we are done.
         self._numbers = [database.index for database in databases]
         self._waiting: list[dict[bytes, Value]] = [

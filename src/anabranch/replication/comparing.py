@@ -2,8 +2,8 @@
 
 Two digests prove something if both sides had applied the same effects on what they are of. One side
 knows that from four vectors: what each had applied at the moment of its digest, and the last
-effects on the keys meant (:mod:`anabranch.keyspace.touches`). What does not compare is *in flight*
-and asked for again a little later; a key on which effects are on their way all the time is
+effects on the keys meant (:mod:`anabranch.keyspace.last_effects`). What does not compare is *in
+flight* and asked for again a little later; a key on which effects are on their way all the time is
 compared when it rests for a round trip. A difference that compares is a *divergence*: something
 that must never be, told as an alarm.
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.keyspace.equality import DIGEST_BYTES, SLICE
 from anabranch.keyspace.inquiry import DIFFERS, EQUAL, IN_FLIGHT, Verdict
-from anabranch.keyspace.touches import BUCKETS
+from anabranch.keyspace.last_effects import BUCKETS
 from anabranch.replication.frames import (
     Differing,
     DifferingBucket,

@@ -1,7 +1,17 @@
-"""Who may talk to us, as whom, and who is taken into the cluster.
+"""The handshake of a link, on both sides, and the admission of new regions to the cluster.
 
-The frames of :mod:`handshake_checks` in their order, from both sides. A region that belongs to no cluster
-asks for admission; its number must be free, or its former life over.
+::
+
+    the side that dialled            the other side
+    HELLO facts, nonce        ──▶
+                              ◀──    WELCOME facts, nonce
+    PROOF proof               ──▶
+                              ◀──    PROOF proof, if there is a secret
+                              ◀──    MEMBERS, if the side that dialled joins
+
+:mod:`handshake_checks` decides what is refused, and computes the proofs. A region that belongs to
+no cluster requests admission. The members admit it if its number is free, or if the epoch in which
+the number was used has ended.
 """
 
 from __future__ import annotations
@@ -71,7 +81,7 @@ class Handshaker:
         return next(regions, None)
 
     def start(self, session: Session, expected: int | None, now_ms: float) -> None:
-        """Send the HELLO on a link that this region dialled. ``expected`` is None for any region."""
+        """Send HELLO on a link that was dialled; ``expected`` is None if any region may answer."""
         session.stage = Stage.WELCOME
         known = -1
         if expected is not None and not self.is_alive(expected, now_ms):  # else it is not lost

@@ -256,10 +256,10 @@ class RegionLocal:
             replica.vector.get(replica.own, 0) + 1,
             self._region.clock.now_us() // 1000,
         )
-        touches = replica.touches
+        last_effects = replica.last_effects
         chosen = [each for each in places if each[0] < self.digests.databases]
-        wanted = chosen if places else touches.beyond(known)
-        snapshot = Snapshot(self._region.keyspace, contents, wanted, keeps_touches=False)
+        wanted = chosen if places else last_effects.beyond(known)
+        snapshot = Snapshot(self._region.keyspace, contents, wanted, keeps_last_effects=False)
         self._region.watch_changes(snapshot.before)
         return self._chunks(snapshot), wanted is not None
 

@@ -151,7 +151,7 @@ class Replicator:
         return session.theirs.region
 
     def is_up(self, link: int) -> bool:
-        """Whether the handshake on a link is complete: the other side is a region of the cluster."""
+        """Whether the handshake on a link is complete."""
         session = self._mesh.sessions.get(link)
         return session is not None and session.stage is Stage.UP
 

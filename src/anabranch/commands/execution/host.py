@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.keyspace.inquiry import Inquiry, Verdict
+    from anabranch.keyspace.last_effects import Place
     from anabranch.keyspace.replica import Dot
-    from anabranch.keyspace.touches import Place
     from anabranch.metrics.peers import PeerFigures
 
 __all__ = ["Clock", "Host", "LinkFault", "Regions"]

@@ -324,7 +324,7 @@ def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     own, number = replica.own, replica.number
     effect.position = stream.local.next_position or number
     add_to(ctx.keyspace, stream, effect)
-    replica.touches.recent[effect.db, effect.key, own] = number
+    replica.last_effects.recent[effect.db, effect.key, own] = number
     replica.vector[own] = number
     ctx.session.written = own, number
     if ctx.effects.record is not None:

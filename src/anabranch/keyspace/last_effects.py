@@ -3,8 +3,8 @@
 Two regions can compare a key as soon as neither has applied an effect on it that the other lacks,
 however many effects on other keys differ. A region that has applied all effects on a key that
 another region knows of needs nothing of that key. Both rules need the last effect of every replica
-ID on a key. One version vector for all keys (:attr:`Touches.base`) covers what every member has on
-its disk and what existed before this process, so only keys that changed since are kept.
+ID on a key. One version vector for all keys (:attr:`LastEffects.base`) covers what every member has
+on its disk and what existed before this process, so only keys that changed since are kept.
 
 Vectors in this module may name later effects than the last one on a key, never earlier ones.
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
-__all__ = ["BUCKETS", "Place", "Touches", "bucket_of"]
+__all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
 
 BUCKETS: Final = 1024
 """Into so many buckets keys fall by their hash."""
@@ -35,7 +35,7 @@ def bucket_of(place: Place) -> int:
     return xxh3_64_intdigest(place[1], seed=place[0]) % BUCKETS
 
 
-class Touches:
+class LastEffects:
     """The last effects of every replica ID on keys, and the keys that changed since a look."""
 
     def __init__(self) -> None:
