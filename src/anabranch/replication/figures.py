@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.keyspace.replica import epoch_of
 from anabranch.metrics.peers import PeerFigures
-from anabranch.replication.comparing import Comparer
+from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.receiving import Receiver
@@ -22,13 +22,18 @@ class Figures:
     """Reads all parts of a replicator."""
 
     def __init__(
-        self, mesh: Mesh, sender: Sender, receiver: Receiver, gossip: Gossip, comparer: Comparer
+        self,
+        mesh: Mesh,
+        sender: Sender,
+        receiver: Receiver,
+        gossip: Gossip,
+        digest_exchange: DigestExchange,
     ) -> None:
         self._mesh = mesh
         self._sender = sender
         self._receiver = receiver
         self._gossip = gossip
-        self._comparer = comparer
+        self._digest_exchange = digest_exchange
 
     def _via(self, region: int, now_ms: float) -> list[int]:
         """Regions that have told lately that they are connected with it."""
@@ -71,7 +76,7 @@ class Figures:
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
         oldest = buffer.oldest_ms(region)
         heard = mesh.rows.heard_ms.get(region)
-        standing = self._comparer.standing.get(region)
+        standing = self._digest_exchange.standing.get(region)
         return PeerFigures(
             region=region,
             name=mesh.membership.name(region),
@@ -135,8 +140,10 @@ class Figures:
             "full_catch_ups": sum(each.full_catch_ups for each in counters),
             "partial_catch_ups": sum(each.partial_catch_ups for each in counters),
             "unknown_frames": unknown_frames,
-            "divergences": self._comparer.divergences,
-            "differing_keys": sum(each.differing for each in self._comparer.standing.values()),
+            "divergences": self._digest_exchange.divergences,
+            "differing_keys": sum(
+                each.differing for each in self._digest_exchange.standing.values()
+            ),
             "feature_level": min(levels.values()),
             "feature_level_held_back_by": _least(levels),
             "unstable_effects": self._unstable(),

@@ -12,7 +12,7 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.inquiry import Inquiry
-from anabranch.replication.comparing import comparable
+from anabranch.replication.digest_exchange import comparable
 from anabranch.replication.frames import Place, StateBegin, StateGet
 from anabranch.replication.mesh import Mesh
 from anabranch.replication.peer import Session

@@ -16,8 +16,8 @@ from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.metrics.peers import PeerFigures
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
-from anabranch.replication.comparing import Comparer
 from anabranch.replication.dialling import Dialler
+from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
 from anabranch.replication.frames import (
     Bye,
@@ -66,10 +66,10 @@ class Replicator:
         self._sender = Sender(self._mesh)
         self._receiver = Receiver(self._mesh)
         self._gossip = Gossip(self._mesh, self._receiver)
-        self._comparer = Comparer(self._mesh)
+        self._digest_exchange = DigestExchange(self._mesh)
         self._dialler = Dialler(self._mesh, config, self.region_at)
         self._figures = Figures(
-            self._mesh, self._sender, self._receiver, self._gossip, self._comparer
+            self._mesh, self._sender, self._receiver, self._gossip, self._digest_exchange
         )
         self._mesh.membership.hear([local.origin, *local.vector])
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
@@ -89,10 +89,10 @@ class Replicator:
                 self._receiver.joiner.state_begin,
             ),
             (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.joiner.state_end),
-            (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._comparer.asked),
-            (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._comparer.differing),
-            (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._comparer.asked),
-            (Stage.UP, FrameType.KEYS): (frames.Keys, self._comparer.keys),
+            (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._digest_exchange.asked),
+            (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._digest_exchange.differing),
+            (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._digest_exchange.asked),
+            (Stage.UP, FrameType.KEYS): (frames.Keys, self._digest_exchange.keys),
         }
         self._absence = Absence(self._mesh)
         self._is_expelled = False
@@ -196,7 +196,7 @@ class Replicator:
             peer.session = None
             self._receiver.end(session, now_ms)
             self._sender.end(session, now_ms)
-            self._comparer.end(session)
+            self._digest_exchange.end(session)
             if reason == Reason.DUPLICATE:
                 return
             healthy_ms = now_ms - session.up_ms
@@ -404,7 +404,7 @@ class Replicator:
             self._receiver.grant(session)
         self._gossip.send_due(now_ms)
         self._gossip.stabilise()
-        self._comparer.tick(now_ms)
+        self._digest_exchange.tick(now_ms)
         self._receiver.joiner.mend(now_ms)
         self._sender.tick(now_ms)
         if not self.caught_up:
@@ -506,7 +506,7 @@ class Replicator:
 
         CommandError if it is out of reach.
         """
-        return self._comparer.verify(self._link_to(region), keys, now_ms)
+        return self._digest_exchange.verify(self._link_to(region), keys, now_ms)
 
     def repair(self, region: int, place: Place, now_ms: float) -> Inquiry:
         """Take over a key (database and name) from another region; CommandError likewise."""
@@ -526,11 +526,11 @@ class Replicator:
     @property
     def is_comparing(self) -> bool:
         """Whether :meth:`compare` has something to do."""
-        return self._comparer.is_busy
+        return self._digest_exchange.is_busy
 
     def compare(self, now_ms: float) -> None:
         """A slice of the work that comparing takes; every tick does one, more make it faster."""
-        self._comparer.tick(now_ms)
+        self._digest_exchange.tick(now_ms)
 
     def _link_to(self, region: int) -> Session:
         session = self._mesh.session_of(region)

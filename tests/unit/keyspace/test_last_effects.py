@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.keyspace.last_effects import LastEffects, bucket_of
-from anabranch.replication.comparing import comparable
+from anabranch.replication.digest_exchange import comparable
 
 KEY = (0, b"key")
 OTHER = (0, b"other")

@@ -36,7 +36,7 @@ from anabranch.replication.peer import Session
 if TYPE_CHECKING:
     from anabranch.keyspace.equality import Digests as LocalDigests
 
-__all__ = ["Comparer", "comparable"]
+__all__ = ["DigestExchange", "comparable"]
 
 RETRY_MS: Final = 100.0
 """What is in flight is asked for again after this, then after twice as long, and so on."""
@@ -125,7 +125,7 @@ class Standing:
     in_flight: int
 
 
-class Comparer:
+class DigestExchange:
     """Asks other regions for digests, and answers them."""
 
     def __init__(self, mesh: Mesh) -> None:
