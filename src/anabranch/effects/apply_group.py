@@ -37,7 +37,7 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
-    keyspace.rubbish.add(stream_of(keyspace, effect.db, effect.key).groups.pop(effect.group))
+    keyspace.deferred_free.add(stream_of(keyspace, effect.db, effect.key).groups.pop(effect.group))
     keyspace.databases[effect.db].signal(effect.key)
 
 

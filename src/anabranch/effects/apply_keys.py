@@ -18,7 +18,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     """See :class:`kinds.Delete`."""
     gone = keyspace.databases[effect.db].discard(effect.key)
     if gone is not None:
-        keyspace.rubbish.add(gone)
+        keyspace.deferred_free.add(gone)
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
@@ -61,7 +61,7 @@ def bind(
     older = target.values.get(key)
     target.put(key, value)
     if older is not None:
-        keyspace.rubbish.add(older)
+        keyspace.deferred_free.add(older)
     if isinstance(value, Stream):
         value.incarnation = incarnation
         for log in value.logs.values():
@@ -93,7 +93,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`."""
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
-            keyspace.rubbish.add(database.clear())
+            keyspace.deferred_free.add(database.clear())
 
 
 def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:

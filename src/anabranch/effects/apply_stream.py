@@ -131,7 +131,7 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
     """See :class:`kinds.Trim`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     for region, position in effect.below:
-        keyspace.rubbish.add(stream.trim(region, position))
+        keyspace.deferred_free.add(stream.trim(region, position))
     keyspace.databases[effect.db].touch(effect.key)
 
 

@@ -61,7 +61,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     # no creation that is here knew of it, and all of them are removed.
     gone = stream.groups.pop(effect.group, None)
     if gone is not None:
-        keyspace.rubbish.add(gone)
+        keyspace.deferred_free.add(gone)
     settle(keyspace, effect.db, effect.key, stream)
     database = keyspace.databases[effect.db]
     database.touch(effect.key)

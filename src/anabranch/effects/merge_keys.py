@@ -28,7 +28,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     positions = dict(effect.positions)
     for origin, log in stream.logs.items():
         gone = log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
-        keyspace.rubbish.add(gone)
+        keyspace.deferred_free.add(gone)
     shared = stream.shared
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
@@ -37,7 +37,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
                 group.forget_creation(dot)
         if not group.creations:
             del stream.groups[name]
-            keyspace.rubbish.add(group)
+            keyspace.deferred_free.add(group)
         else:
             for origin in stream.logs:
                 group.drop_between(origin, 0, context.get(origin, 0))

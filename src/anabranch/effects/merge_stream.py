@@ -175,7 +175,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
             for group in stream.groups.values():
                 group.keep_place(origin, log, high)
-            keyspace.rubbish.add(log.remove_numbered(low, high))
+            keyspace.deferred_free.add(log.remove_numbered(low, high))
             if effect.dereferenced:
                 for group in stream.groups.values():
                     group.drop_between(origin, low, high)

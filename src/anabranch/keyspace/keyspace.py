@@ -8,9 +8,9 @@ from weakref import ref
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
+from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.replica import Dot, Replica, covers
-from anabranch.keyspace.rubbish import Rubbish
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
@@ -26,11 +26,11 @@ class Keyspace:
     __slots__ = (
         "account",
         "databases",
+        "deferred_free",
         "incarnations",
         "prepared",
         "ready",
         "replica",
-        "rubbish",
         "unsealed",
         "users",
         "waiters",
@@ -48,7 +48,7 @@ class Keyspace:
             for index in range(count)
         ]
         self.waiters = Waiters([each.waiters for each in self.databases])
-        self.rubbish = Rubbish()
+        self.deferred_free = DeferredFree()
         # What the effect that is about to be applied makes, if that was made before it was emitted
         self.prepared: Value | None = None
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because

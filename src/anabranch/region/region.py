@@ -291,18 +291,18 @@ class Region(RegionState):
 
     def _sweep_from_now_on(self) -> None:
         """Turns are driven: there will be slices of time for what is to be taken apart."""
-        self.keyspace.rubbish.call = self.sweep_later
+        self.keyspace.deferred_free.call = self.sweep_later
 
     def sweep_later(self) -> None:
         """Take apart what nobody needs any more, when there is time; not during a snapshot.
 
         A snapshot may still have to read values that were deleted since it began.
         """
-        if len(self.keyspace.rubbish) and not self._before:
+        if len(self.keyspace.deferred_free) and not self._before:
             self.scheduler.add(self._sweep)
 
     def _sweep(self) -> bool:
-        return not self._before and self.keyspace.rubbish.sweep(self.scheduler.is_over)
+        return not self._before and self.keyspace.deferred_free.sweep(self.scheduler.is_over)
 
     def _set_before(self) -> None:
         self.sweep_later()

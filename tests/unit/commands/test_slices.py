@@ -295,10 +295,10 @@ def test_what_nobody_needs_is_freed_in_many_steps(region: Driven, args: tuple[st
     region.do("XADD", "small", "*", "f", "v", session=region.other)
     before = pending_objects()
     region.do(*args, session=region.other)
-    rubbish = region.region.keyspace.rubbish
-    assert len(rubbish)
+    deferred_free = region.region.keyspace.deferred_free
+    assert len(deferred_free)
     turns = 0
-    while len(rubbish):
+    while len(deferred_free):
         region.region.scheduler.run_turn()
         turns += 1
     assert turns >= 2
@@ -315,7 +315,7 @@ def test_trimmed_blocks_are_freed_in_many_steps(region: Driven) -> None:
     blocks = [weakref.ref(block) for block in stream.local.blocks]
     region.do("XTRIM", "t", "MAXLEN", 0, session=region.other)
     assert all(block() is not None for block in blocks)
-    while len(region.region.keyspace.rubbish):
+    while len(region.region.keyspace.deferred_free):
         region.region.scheduler.run_turn()
     assert not any(block() for block in blocks)
 
@@ -333,7 +333,7 @@ def test_a_snapshot_still_has_what_was_deleted_since_it_began(region: Driven) ->
         pass
     assert keyspace_digest(loaded, exact=True) == digest
     region.region.unwatch_changes(snapshot.before)
-    while len(keyspace.rubbish):
+    while len(keyspace.deferred_free):
         region.region.scheduler.run_turn()
 
 

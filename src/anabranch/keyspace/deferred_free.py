@@ -5,8 +5,8 @@ milliseconds. A million pending entries refer to their consumers while the consu
 Python frees these only by a search through all objects. Here both are freed piece by piece, so that
 no client waits.
 
-Nothing is kept here unless :meth:`Rubbish.sweep` will be called (:attr:`Rubbish.call`); otherwise
-Python frees everything.
+Nothing is kept here unless :meth:`DeferredFree.sweep` will be called (:attr:`DeferredFree.call`);
+otherwise Python frees everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.stream.group import Group
 from anabranch.stream.pending import PendingList
 from anabranch.stream.stream import Stream
 
-__all__ = ["Rubbish"]
+__all__ = ["DeferredFree"]
 
 _Thing = Value | Group | list[Block] | dict[bytes, Value]
 
@@ -31,7 +31,7 @@ _VALUES: Final = 100
 """How many are let go of in one step."""
 
 
-class Rubbish:
+class DeferredFree:
     """What is to be taken apart, in the order in which it came."""
 
     __slots__ = ("_steps", "_things", "call")
