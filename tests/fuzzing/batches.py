@@ -37,7 +37,7 @@ from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
 from anabranch.replication.frames import Refusal
 from anabranch.replication.interface import Local, ReplicationConfig, Transport
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.stream.entry_id import text
@@ -45,7 +45,7 @@ from anabranch.stream.stream import Stream
 from tests.active_active.histories import History
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program
-from tests.support.mesh import Node, Unit
+from tests.support.links import Node, Unit
 from tests.support.region_harness import FakeClock, FakeHost
 
 __all__ = ["run"]
@@ -195,12 +195,12 @@ class Target:
         """A receiver with a link that is up, and has heard nothing yet."""
         config = ReplicationConfig("r", "h", 1, "run", lambda: self.clock.us // 1000)
         local = cast("Local", _Local(self))
-        mesh = Mesh(local, cast("Transport", _Silence()), config, random.Random(1))
+        links = Links(local, cast("Transport", _Silence()), config, random.Random(1))
         origin = self.stage.unit.origin
         session = Session(1, 0.0, Stage.UP, None, 0.0, region=region_of(origin), origin=origin)
-        mesh.sessions[1] = session
-        mesh.peer(session.region).session = session
-        return Receiver(mesh), session
+        links.sessions[1] = session
+        links.peer(session.region).session = session
+        return Receiver(links), session
 
     def look(self, *, closely: bool) -> None:
         """Everything that is there is as it should be, and can be read."""

@@ -67,20 +67,20 @@ class KnownPeer:
 
         ``make`` gets the origin of that region.
         """
-        mesh = self._replicator._mesh
+        links = self._replicator._links
         async with asyncio.timeout(ENTER_S):
-            await _until(lambda: mesh.session_of(region) is not None)
-            session = mesh.session_of(region)
+            await _until(lambda: links.session_of(region) is not None)
+            session = links.session_of(region)
             assert session is not None
             for sent in range(count):
-                mesh.send(session, make(session.origin))  # type: ignore[arg-type]
+                links.send(session, make(session.origin))  # type: ignore[arg-type]
                 if sent % SENT_AT_ONCE == 0:
                     await asyncio.sleep(0)
             sent_ms = self._gossip.now_ms()
             await _until(lambda: session.row_sent_ms > sent_ms)
             stamp = session.row_sent_ms
             await _until(lambda: not session.unechoed or session.unechoed[0] > stamp)
-            assert mesh.session_of(region) is session, "the link was lost"
+            assert links.session_of(region) is session, "the link was lost"
 
 
 async def _until(it_is_so: Callable[[], bool]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 
 __all__ = ["Absence"]
 
@@ -24,27 +24,27 @@ EXPIRE_MS_MIN: Final = 60_000.0
 class Absence:
     """Since when members are away, as this process has seen it."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self._first_ms: dict[int, float] = {}  # since when we know of them, in this process
 
     def to_remove(self, now_ms: float, limit_ms: float) -> list[int]:
         """The members that we are to remove, having been away for longer than this."""
-        mesh = self._mesh
-        others = mesh.membership.others()
-        if not limit_ms or not mesh.membership.is_member(mesh.region):
+        links = self._links
+        others = links.membership.others()
+        if not limit_ms or not links.membership.is_member(links.region):
             return []
         away_ms = {
             region: now_ms
-            - mesh.rows.heard_ms.get(region, self._first_ms.setdefault(region, now_ms))
+            - links.rows.heard_ms.get(region, self._first_ms.setdefault(region, now_ms))
             for region in others
         }
-        side = [mesh.region, *(each for each in others if away_ms[each] <= HEARD_MS)]
-        everybody = [mesh.region, *others]
+        side = [links.region, *(each for each in others if away_ms[each] <= HEARD_MS)]
+        everybody = [links.region, *others]
         decides = 2 * len(side) > len(everybody) or (
             2 * len(side) == len(everybody) and min(everybody) in side
         )
-        if not decides or min(side) != mesh.region:
+        if not decides or min(side) != links.region:
             return []
         limit_ms = max(limit_ms, EXPIRE_MS_MIN)
         return [region for region in others if away_ms[region] > limit_ms]

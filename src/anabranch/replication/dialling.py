@@ -14,7 +14,7 @@ from anabranch.replication.peer import Backoff
 
 if TYPE_CHECKING:
     from anabranch.replication.interface import Address, ReplicationConfig
-    from anabranch.replication.mesh import Mesh
+    from anabranch.replication.links import Links
 
 __all__ = ["Dialler"]
 
@@ -30,12 +30,12 @@ class Dialler:
 
     def __init__(
         self,
-        mesh: Mesh,
+        links: Links,
         config: ReplicationConfig,
         region_at: Callable[[Address], int | None],
     ) -> None:
         """``region_at`` tells which region is to be found at an address."""
-        self._mesh = mesh
+        self._links = links
         self._config = config
         self._region_at = region_at
         self._under_way: dict[Address, float] = {}  # since when
@@ -44,7 +44,7 @@ class Dialler:
 
     def recommend(self, address: Address) -> None:
         """A member tells us whom to ask to be taken in."""
-        if not self._mesh.local.cluster_id:
+        if not self._links.local.cluster_id:
             self._recommended.add(address)
 
     def connected(self, address: Address) -> None:
@@ -54,21 +54,21 @@ class Dialler:
     def failed(self, address: Address, now_ms: float) -> None:
         """Nobody answers there."""
         self._under_way.pop(address, None)
-        if address in self._recommended and not self._mesh.local.cluster_id:
+        if address in self._recommended and not self._links.local.cluster_id:
             self._recommended.clear()
-            if not epoch_of(self._mesh.origin):
+            if not epoch_of(self._links.origin):
                 # Any member takes us in who cannot be confused with somebody else.
-                self._mesh.outlived(0)
+                self._links.outlived(0)
         self.wait(address, now_ms)
 
     def wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
         """Do not dial an address again at once."""
         region = self._region_at(address)
-        if region is None and self._mesh.local.cluster_id:
+        if region is None and self._links.local.cluster_id:
             at_least_ms = max(at_least_ms, REMOVED_MS)
-        backoff = self._seeds.get(address) if region is None else self._mesh.peer(region).backoff
+        backoff = self._seeds.get(address) if region is None else self._links.peer(region).backoff
         if backoff is not None:
-            backoff.failed(now_ms, self._mesh.chance, at_least_ms)
+            backoff.failed(now_ms, self._links.chance, at_least_ms)
 
     def dial_due(self, now_ms: float) -> None:
         """Dial whom there is no link to, and who has not just been tried."""
@@ -78,24 +78,24 @@ class Dialler:
         for address, backoff in self._wanted().items():
             if address not in self._under_way and now_ms >= backoff.next_ms:
                 self._under_way[address] = now_ms
-                self._mesh.transport.dial(*address)
+                self._links.transport.dial(*address)
 
     def _wanted(self) -> dict[Address, Backoff]:
         """Whom we should have a link to and have none, not even one that is in the making."""
-        mesh = self._mesh
-        making = {session.dialled for session in mesh.sessions.values() if session.dialled}
-        if not mesh.local.cluster_id:
+        links = self._links
+        making = {session.dialled for session in links.sessions.values() if session.dialled}
+        if not links.local.cluster_id:
             addresses = [*self._config.join, *self._recommended]
             seeds = {seed: self._seeds.setdefault(seed, Backoff()) for seed in addresses}
             return {} if making else seeds
-        if not mesh.membership.is_member(mesh.region):
+        if not links.membership.is_member(links.region):
             return {}
-        removed = mesh.membership.to_look_for()
+        removed = links.membership.to_look_for()
         wanted = {each: self._seeds.setdefault(each, Backoff()) for each in removed}
         wanted |= {
-            address: mesh.peer(region).backoff
-            for region in mesh.membership.others()
-            if mesh.session_of(region) is None
-            and (address := mesh.membership.address(region)) not in making
+            address: links.peer(region).backoff
+            for region in links.membership.others()
+            if links.session_of(region) is None
+            and (address := links.membership.address(region)) not in making
         }
         return wanted

@@ -30,7 +30,7 @@ from anabranch.replication.frames import (
     Reason,
     Refusal,
 )
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ class Standing:
 class DigestExchange:
     """Asks other regions for digests, and answers them."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self._comparisons: list[_Comparison] = []
         self._questions: list[_Question] = []
         self._due: dict[int, float] = {}
@@ -141,7 +141,7 @@ class DigestExchange:
 
     @property
     def _digests(self) -> LocalDigests:
-        return self._mesh.local.digests
+        return self._links.local.digests
 
     @property
     def is_busy(self) -> bool:
@@ -194,11 +194,11 @@ class DigestExchange:
                 self._ask(comparison, now_ms)
 
     def _begin_due(self, now_ms: float) -> None:
-        interval_ms = self._mesh.config.digest_interval_ms
+        interval_ms = self._links.config.digest_interval_ms
         if not interval_ms:
             self._due.clear()
             return
-        for session in self._mesh.up():
+        for session in self._links.up():
             due_ms = self._due.setdefault(session.region, now_ms + interval_ms)
             if now_ms >= min(due_ms, now_ms + interval_ms):
                 self._due[session.region] = now_ms + interval_ms
@@ -236,7 +236,7 @@ class DigestExchange:
     def _send(self, comparison: _Comparison, message: Digests | KeysGet, now_ms: float) -> None:
         comparison.request = message.request
         comparison.asked_ms = now_ms
-        self._mesh.send(comparison.session, message)
+        self._links.send(comparison.session, message)
 
     def _prepare_keys(self, keys: Iterable[Place]) -> bool:
         work = SLICE
@@ -252,7 +252,7 @@ class DigestExchange:
             self._pause(comparison, now_ms)
             return
         comparison.asked = asked
-        comparison.vector = dict(self._mesh.local.vector)
+        comparison.vector = dict(self._links.local.vector)
         named = [] if len(asked) == BUCKETS else asked
         packed = b"".join(each.to_bytes(DIGEST_BYTES, "little") for each in sums)
         message = Digests(self._number(), comparison.vector, named, packed)
@@ -332,7 +332,7 @@ class DigestExchange:
             del comparison.opened[0]
 
     def _compare_keys(self, comparison: _Comparison, message: Keys, now_ms: float) -> None:
-        digests, vector = self._digests, self._mesh.local.vector
+        digests, vector = self._digests, self._links.local.vector
         found = comparison.verdict.keys
         for row in message.keys:
             place = row.db, row.key
@@ -358,9 +358,9 @@ class DigestExchange:
         if comparison.alarms > ALARMS_MAX:
             return
         region = comparison.session.region
-        self._mesh.note_once(
+        self._links.note_once(
             "divergence", (region, place), now_ms,
-            region=region, name=self._mesh.membership.name(region),
+            region=region, name=self._links.membership.name(region),
             db=place[0], key=place[1][:128].decode("utf-8", "backslashreplace"),
             ours=_shown(ours), theirs=_shown(theirs),
         )  # fmt: skip
@@ -398,7 +398,7 @@ class DigestExchange:
             self._questions.remove(question)
             if not self._answered(question):
                 self._questions.append(question)
-            if self._mesh.local.is_over:
+            if self._links.local.is_over:
                 return
 
     def _answered(self, question: _Question) -> bool:
@@ -435,8 +435,8 @@ class DigestExchange:
             if ours.to_bytes(DIGEST_BYTES, "little") != theirs[bucket]
         ]
         busy = sorted(set(buckets).difference(told))
-        vector = dict(self._mesh.local.vector)
-        self._mesh.send(session, Differing(message.request, vector, rows, busy))
+        vector = dict(self._links.local.vector)
+        self._links.send(session, Differing(message.request, vector, rows, busy))
 
     def _answer_opened(self, session: Session, request: int, bucket: int) -> None:
         rows = [
@@ -459,11 +459,11 @@ class DigestExchange:
         self._tell(session, message.request, rows)
 
     def _tell(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
-        vector = dict(self._mesh.local.vector)
+        vector = dict(self._links.local.vector)
         while len(rows) > KEYS_A_FRAME:
-            self._mesh.send(session, Keys(request, vector, rows[:KEYS_A_FRAME], False))
+            self._links.send(session, Keys(request, vector, rows[:KEYS_A_FRAME], False))
             del rows[:KEYS_A_FRAME]
-        self._mesh.send(session, Keys(request, vector, rows, True))
+        self._links.send(session, Keys(request, vector, rows, True))
 
 
 def _packed(digest: int | None) -> bytes:

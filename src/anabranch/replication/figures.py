@@ -8,7 +8,7 @@ from anabranch.keyspace.replica import epoch_of
 from anabranch.metrics.peers import PeerFigures
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
 
@@ -23,13 +23,13 @@ class Figures:
 
     def __init__(
         self,
-        mesh: Mesh,
+        links: Links,
         sender: Sender,
         receiver: Receiver,
         gossip: Gossip,
         digest_exchange: DigestExchange,
     ) -> None:
-        self._mesh = mesh
+        self._links = links
         self._sender = sender
         self._receiver = receiver
         self._gossip = gossip
@@ -37,7 +37,7 @@ class Figures:
 
     def _via(self, region: int, now_ms: float) -> list[int]:
         """Regions that have told lately that they are connected with it."""
-        table = self._mesh.rows
+        table = self._links.rows
         return sorted(
             other
             for other, row in table.rows.items()
@@ -45,10 +45,10 @@ class Figures:
         )
 
     def _state(self, region: int, now_ms: float) -> str:
-        mesh = self._mesh
-        if mesh.membership.was_removed(region):
+        links = self._links
+        if links.membership.was_removed(region):
             return "removed"
-        session = mesh.session_of(region)
+        session = links.session_of(region)
         if session is not None:
             incoming = self._receiver.joiner.joining
             joins = session.outgoing or (incoming is not None and incoming.session is session)
@@ -59,27 +59,27 @@ class Figures:
 
     def of(self, region: int, now_ms: float) -> PeerFigures:
         """Everything about one peer."""
-        mesh, buffer = self._mesh, self._receiver.buffer
-        peer = mesh.peer(region)
+        links, buffer = self._links, self._receiver.buffer
+        peer = links.peer(region)
         session = peer.session
-        row = mesh.rows.rows.get(region)
-        own = mesh.local.vector.get(mesh.origin, 0)
+        row = links.rows.rows.get(region)
+        own = links.local.vector.get(links.origin, 0)
         lag_effects = lag_bytes = durable_lag = receive_lag = None
         lag_seconds = receive_lag_seconds = None
         if row is not None:
-            applied = row.applied.get(mesh.origin, 0)
+            applied = row.applied.get(links.origin, 0)
             lag_effects = max(0, own - applied)
-            durable_lag = max(0, own - row.durable.get(mesh.origin, 0))
-            lag_bytes, lag_seconds = self._sender.marks.after(applied, mesh.config.wall_ms())
-            ours = mesh.local.vector.get(row.origin, 0)
+            durable_lag = max(0, own - row.durable.get(links.origin, 0))
+            lag_bytes, lag_seconds = self._sender.marks.after(applied, links.config.wall_ms())
+            ours = links.local.vector.get(row.origin, 0)
             receive_lag = max(0, row.applied.get(row.origin, 0) - ours)
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
         oldest = buffer.oldest_ms(region)
-        heard = mesh.rows.heard_ms.get(region)
+        heard = links.rows.heard_ms.get(region)
         standing = self._digest_exchange.standing.get(region)
         return PeerFigures(
             region=region,
-            name=mesh.membership.name(region),
+            name=links.membership.name(region),
             state=self._state(region, now_ms),
             via=self._via(region, now_ms),
             lag_effects=lag_effects,
@@ -109,26 +109,26 @@ class Figures:
         self, now_ms: float, unknown_frames: int, *, caught_up: bool
     ) -> dict[str, int | float | str]:
         """The whole region; what is zero or empty is told as well."""
-        mesh, buffer = self._mesh, self._receiver.buffer
-        others = mesh.membership.others()
-        counters = [peer.counters for peer in mesh.peers.values()]
+        links, buffer = self._links, self._receiver.buffer
+        others = links.membership.others()
+        counters = [peer.counters for peer in links.peers.values()]
         oldest = buffer.oldest_ms()
         levels = self._gossip.feature_levels()
         states = [self._state(region, now_ms) for region in others]
         incoming = self._receiver.joiner.joining
         return {
-            "region": mesh.region,
-            "epoch": epoch_of(mesh.origin),
-            "cluster_id": mesh.local.cluster_id,
+            "region": links.region,
+            "epoch": epoch_of(links.origin),
+            "cluster_id": links.local.cluster_id,
             "members": len(others) + 1,
-            "peers_connected": sum(1 for _ in mesh.up()),
+            "peers_connected": sum(1 for _ in links.up()),
             "peers_in_sync": states.count("in_sync"),
             "peers_unreachable": states.count("unreachable"),
             "caught_up": int(caught_up),
             "joining_from": 0 if incoming is None else incoming.session.region,
             "joining_bytes": 0 if incoming is None else incoming.bytes,
             "not_applied_because": self._receiver.refused or "",
-            "last_refusal": mesh.refusal,
+            "last_refusal": links.refusal,
             "not_pulled_because": "maxmemory" if self._receiver.is_full else "",
             "held_batches": len(buffer),
             "held_bytes": sum(buffer.bytes_of.values()),
@@ -155,25 +155,25 @@ class Figures:
 
         We hold them back as well while a state is on its way here: nothing is forgotten then.
         """
-        mesh = self._mesh
-        found = mesh.rows.holding_back(effects, mesh.local.durable, mesh.membership)
+        links = self._links
+        found = links.rows.holding_back(effects, links.local.durable, links.membership)
         if self._receiver.joiner.incoming is not None:
-            found = sorted({mesh.region, *found})
+            found = sorted({links.region, *found})
         return found
 
     def _unstable(self) -> int:
         """Effects applied here that are not known to be on every member's disk."""
         stable = self._gossip.stable
         return sum(
-            number - stable.get(origin, 0) for origin, number in self._mesh.local.vector.items()
+            number - stable.get(origin, 0) for origin, number in self._links.local.vector.items()
         )
 
     def _holding_back(self) -> str:
         """The members that have told least of what is on their disk, or nothing."""
-        mesh = self._mesh
+        links = self._links
         on_disk: dict[int, int] = {}
-        for region in mesh.membership.others():
-            row = mesh.rows.rows.get(region)
+        for region in links.membership.others():
+            row = links.rows.rows.get(region)
             on_disk[region] = 0 if row is None else sum(row.durable.values())
         if not on_disk or not self._unstable():
             return ""

@@ -42,7 +42,7 @@ from anabranch.replication.handshake_checks import (
     spoken,
 )
 from anabranch.replication.interface import Address, ReplicationConfig
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session, Stage
 from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
@@ -61,10 +61,10 @@ class Handshaker:
     """Runs the handshake of each link; raises :class:`Refusal` where a check fails."""
 
     def __init__(
-        self, mesh: Mesh, config: ReplicationConfig, on_up: Callable[[Session, float], None]
+        self, links: Links, config: ReplicationConfig, on_up: Callable[[Session, float], None]
     ) -> None:
-        self._mesh = mesh
-        self._local = mesh.local
+        self._links = links
+        self._local = links.local
         self._config = config
         self._on_up = on_up
         self._asked: dict[int, tuple[str, float]] = {}
@@ -72,7 +72,7 @@ class Handshaker:
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
-        membership = self._mesh.membership
+        membership = self._links.membership
         if not self._local.cluster_id:
             return None
         regions = (
@@ -85,16 +85,16 @@ class Handshaker:
         session.stage = Stage.WELCOME
         known = -1
         if expected is not None and not self.is_alive(expected, now_ms):  # else it is not lost
-            known = self._mesh.membership.known_epoch(expected)
+            known = self._links.membership.known_epoch(expected)
         session.hello = frames.packed(self._facts(known))
-        self._mesh.send_raw(session, FrameType.HELLO, session.hello)
+        self._links.send_raw(session, FrameType.HELLO, session.hello)
 
     def _facts(self, known_epoch: int, *, removed_you: bool = False) -> Hello:
         config = self._config
         return Hello(
-            *spoken(config), self._local.cluster_id, self._mesh.region, config.name,
-            epoch_of(self._mesh.origin), config.run_id, config.feature_level, MODULUS,
-            config.host, config.port, known_epoch, self._mesh.chance.randbytes(NONCE_BYTES),
+            *spoken(config), self._local.cluster_id, self._links.region, config.name,
+            epoch_of(self._links.origin), config.run_id, config.feature_level, MODULUS,
+            config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
             removed_you, bool(config.secret),
         )  # fmt: skip
 
@@ -104,12 +104,12 @@ class Handshaker:
         session.theirs = theirs
         check_version(theirs, self._config)
         self._check_secrets(theirs)
-        self._mesh.refuse_if_set_back()
+        self._links.refuse_if_set_back()
         session.hello = body
-        removed_you = self._mesh.membership.was_removed(theirs.region)
+        removed_you = self._links.membership.was_removed(theirs.region)
         known_epoch = self._known_epoch(theirs, now_ms)
         session.facts = frames.packed(self._facts(known_epoch, removed_you=removed_you))
-        self._mesh.send(session, frames.Welcome(session.facts, b""))
+        self._links.send(session, frames.Welcome(session.facts, b""))
         session.stage = Stage.PROOF
 
     def _check_secrets(self, theirs: Hello) -> None:
@@ -122,12 +122,12 @@ class Handshaker:
 
         Nor of the life of another server that has its number: that is no former one.
         """
-        membership = self._mesh.membership
+        membership = self._links.membership
         if self._is_used_by_another(theirs, now_ms):
             return -1
         if theirs.cluster_id:
             return membership.known_epoch(theirs.region)
-        peer = self._mesh.peers.get(theirs.region)
+        peer = self._links.peers.get(theirs.region)
         if peer is not None and peer.run_id == theirs.run_id:
             return -1
         lived = membership.lived_epoch(theirs.region)
@@ -137,31 +137,31 @@ class Handshaker:
 
     def _registrar(self) -> int:
         """The member that gives numbers away: the one with the lowest."""
-        return min(self._local.members, default=self._mesh.region)
+        return min(self._local.members, default=self._links.region)
 
     def _reaches_registrar(self) -> bool:
         registrar = self._registrar()
-        return registrar == self._mesh.region or self._mesh.session_of(registrar) is not None
+        return registrar == self._links.region or self._links.session_of(registrar) is not None
 
     def is_alive(self, region: int, now_ms: float) -> bool:
         """Whether somebody has just heard of it."""
-        heard_ms = self._mesh.rows.heard_ms.get(region)
+        heard_ms = self._links.rows.heard_ms.get(region)
         return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
 
     def _is_used_by_another(self, theirs: Hello, now_ms: float) -> bool:
         """Whether a later life of a region, or any one if it asks to join, is alive elsewhere."""
-        mesh = self._mesh
-        peer = mesh.peers.get(theirs.region)
+        links = self._links
+        peer = links.peers.get(theirs.region)
         if peer is None or peer.run_id == theirs.run_id:
             return False
         if not self.is_alive(theirs.region, now_ms):
             return False
-        return not theirs.cluster_id or mesh.rows.rows[theirs.region].origin > theirs.origin
+        return not theirs.cluster_id or links.rows.rows[theirs.region].origin > theirs.origin
 
     def _check_facts(
         self, session: Session, theirs: Hello, expected: int | None, now_ms: float
     ) -> None:
-        membership = self._mesh.membership
+        membership = self._links.membership
         is_used = self._is_used_by_another(theirs, now_ms)
         try:
             check_facts(theirs, self._local.cluster_id, membership, expected)
@@ -183,9 +183,9 @@ class Handshaker:
         if run_id != theirs.run_id:
             asked_ms = now_ms
             self._asked[region] = theirs.run_id, asked_ms
-        session = self._mesh.session_of(region)
+        session = self._links.session_of(region)
         heard_ms = max(
-            self._mesh.rows.heard_ms.get(region, 0.0), 0.0 if session is None else session.heard_ms
+            self._links.rows.heard_ms.get(region, 0.0), 0.0 if session is None else session.heard_ms
         )
         if heard_ms <= asked_ms:
             return Refusal(
@@ -212,7 +212,7 @@ class Handshaker:
             self._go_on(session, theirs, now_ms)
             return
         proof = proof_of(secret, b"proof", session.hello, session.facts)
-        self._mesh.send(session, frames.Proof(proof))
+        self._links.send(session, frames.Proof(proof))
         session.sealing = Seal(keys_of(secret, session.hello, session.facts)[0])
         session.stage = Stage.CONFIRMATION
 
@@ -231,7 +231,7 @@ class Handshaker:
         self._check_facts(session, theirs, expected, now_ms)
         self._check_own_life(theirs)
         if not self._config.secret:
-            self._mesh.send(session, frames.Proof(b""))
+            self._links.send(session, frames.Proof(b""))
         if self._local.cluster_id:
             self._on_up(session, now_ms)
         else:
@@ -239,13 +239,13 @@ class Handshaker:
 
     def _look_at_removals(self, theirs: Hello, now_ms: float) -> None:
         """Tell people that two regions have removed each other: they have to decide."""
-        mesh, region = self._mesh, theirs.region
-        if not mesh.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
+        links, region = self._links, theirs.region
+        if not links.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
             return
         if theirs.removed_you:
-            mesh.note_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
+            links.note_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
         else:
-            mesh.membership.met(region)
+            links.membership.met(region)
 
     def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
         """The side that dialled has proved to know the secret."""
@@ -258,7 +258,7 @@ class Handshaker:
             dialled, answered = keys_of(secret, session.hello, session.facts)
             session.opening = Seal(dialled)
             proof = proof_of(secret, b"welcome", session.hello, session.facts)
-            self._mesh.send(session, frames.Proof(proof))
+            self._links.send(session, frames.Proof(proof))
             session.sealing = Seal(answered)
         self._check_facts(session, theirs, None, now_ms)
         if not cluster_id:
@@ -275,30 +275,30 @@ class Handshaker:
 
         To a region that has yet to join any life of its number is a former one: its disk was lost.
         """
-        own = epoch_of(self._mesh.origin)
+        own = epoch_of(self._links.origin)
         if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
-            self._mesh.outlived(theirs.known_epoch)
+            self._links.outlived(theirs.known_epoch)
             raise Refusal(
                 Reason.EPOCH,
-                f"region {self._mesh.region} has lived in epoch {theirs.known_epoch} already",
+                f"region {self._links.region} has lived in epoch {theirs.known_epoch} already",
             )
 
     def _admit(self, session: Session, theirs: Hello, now_ms: float) -> None:
         """Make a region a member that has asked for it."""
-        mesh, local = self._mesh, self._local
-        peer = mesh.peer(theirs.region)
+        links, local = self._links, self._local
+        peer = links.peer(theirs.region)
         if peer.run_id != theirs.run_id:
             if peer.session is not None:
                 raise self._in_use(theirs, now_ms)
-            known = mesh.membership.lived_epoch(theirs.region)
+            known = links.membership.lived_epoch(theirs.region)
             registrar = self._registrar()
-            if known < 0 and not theirs.epoch and registrar != mesh.region:
-                if mesh.session_of(registrar) is None:
+            if known < 0 and not theirs.epoch and registrar != links.region:
+                if links.session_of(registrar) is None:
                     raise Refusal(Reason.BUSY, f"region {registrar} has just gone", BUSY_RETRY_MS)
                 raise Refusal(
                     Reason.ELSEWHERE,
                     f"region {registrar} gives numbers away",
-                    ask=mesh.membership.address(registrar),
+                    ask=links.membership.address(registrar),
                 )
             if theirs.epoch <= known:
                 raise Refusal(
@@ -313,13 +313,15 @@ class Handshaker:
         peer.run_id = theirs.run_id
         members = [MemberRecord(region, *known) for region, known in local.members.items()]
         removed = list(local.removed.items())
-        mesh.send(session, frames.Members(local.cluster_id, members, removed))
+        links.send(session, frames.Members(local.cluster_id, members, removed))
 
     def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
         """We were admitted."""
         members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
         assert session.theirs is not None
-        if not message.cluster_id or not {self._mesh.region, session.theirs.region} <= set(members):
+        if not message.cluster_id or not {self._links.region, session.theirs.region} <= set(
+            members
+        ):
             raise Refusal(Reason.PROTOCOL, "an admission without a cluster, or without us")
         try:
             self._local.enter(message.cluster_id, members, dict(message.removed))

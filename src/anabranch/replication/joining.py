@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from anabranch.errors import AnabranchError
 from anabranch.replication.causal import CausalBuffer
 from anabranch.replication.frames import Behind, Reason, Refusal, StateBegin, StateEnd, StateGet
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.repairing import Repair, Repairs
 from anabranch.replication.sending import BUSY_RETRY_MS
@@ -65,11 +65,11 @@ class Inward(Protocol):
 class Joiner:
     """What is staged, and whose state is needed next."""
 
-    def __init__(self, mesh: Mesh, receiver: Inward) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links, receiver: Inward) -> None:
+        self._links = links
         self._receiver = receiver
         self.incoming: Incoming | None = None
-        self.repairs = Repairs(mesh)
+        self.repairs = Repairs(links)
         self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
 
     @property
@@ -119,34 +119,34 @@ class Joiner:
         if waiting is not None and not waiting.until_ms:
             return
         for link, behind in list(self._behind.items()):
-            session = self._mesh.sessions[link]
+            session = self._links.sessions[link]
             if self._receiver.reach(behind.origin) > behind.after:
                 del self._behind[link]
                 self._receiver.subscribe(session)
                 continue
             if waiting is not None and waiting.session.region != session.region:
                 continue
-            known = dict(self._mesh.local.vector)
+            known = dict(self._links.local.vector)
             if waiting is not None:
                 waiting.session, waiting.until_ms = session, 0.0
-                self._mesh.send(session, StateGet(known, [], waiting.transfer, waiting.bytes))
+                self._links.send(session, StateGet(known, [], waiting.transfer, waiting.bytes))
             else:
                 self.incoming = Incoming(session)
-                self._mesh.send(session, StateGet(known))
-            name = self._mesh.membership.name(session.region)
-            self._mesh.local.note("joining", region=session.region, name=name)
+                self._links.send(session, StateGet(known))
+            name = self._links.membership.name(session.region)
+            self._links.local.note("joining", region=session.region, name=name)
             return
 
     def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
         """A snapshot follows, or goes on."""
         incoming = self._expected(session)
-        self._mesh.refuse_beyond_issued(message.vector.get(self._mesh.origin, 0), now_ms)
-        self._mesh.membership.hear(message.vector)
+        self._links.refuse_beyond_issued(message.vector.get(self._links.origin, 0), now_ms)
+        self._links.membership.hear(message.vector)
         if message.offset:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
                 raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
-            name = self._mesh.membership.name(session.region)
-            self._mesh.local.note(
+            name = self._links.membership.name(session.region)
+            self._links.local.note(
                 "join_resumed", region=session.region, name=name, bytes=incoming.bytes
             )
             return
@@ -177,7 +177,7 @@ class Joiner:
             incoming.repair.is_staged = True
             self.mend(now_ms)
             return
-        incoming.loading = self._mesh.local.load()
+        incoming.loading = self._links.local.load()
         self.go_on()
 
     def go_on(self) -> None:
@@ -187,7 +187,7 @@ class Joiner:
             return
         try:
             for _ in incoming.loading:
-                if self._mesh.local.is_over:
+                if self._links.local.is_over:
                     return
         except (OSError, AnabranchError) as problem:
             incoming.vector = incoming.loading = None
@@ -199,22 +199,22 @@ class Joiner:
         session, vector = incoming.session, incoming.vector
         assert vector is not None
         incoming.vector = None
-        mesh, receiver = self._mesh, self._receiver
-        before = {other.link: receiver.reach(other.origin) for other in mesh.up()}
+        links, receiver = self._links, self._receiver
+        before = {other.link: receiver.reach(other.origin) for other in links.up()}
         try:
-            mesh.local.join(vector, partial=incoming.partial)
+            links.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
             raise _not_joined(problem) from None
         self.incoming = None
-        receiver.buffer.forget_applied(mesh.local.vector)
-        counters = mesh.peer(session.region).counters
+        receiver.buffer.forget_applied(links.local.vector)
+        counters = links.peer(session.region).counters
         counters.full_catch_ups += 1
         session.joined = True
         behind = self._behind.pop(session.link)
         counters.catch_up_cause = f"log cut after {behind.after} of origin {behind.origin}"
-        name = mesh.membership.name(session.region)
-        mesh.local.note("joined", region=session.region, name=name, bytes=incoming.bytes)
-        for other in mesh.up():
+        name = links.membership.name(session.region)
+        links.local.note("joined", region=session.region, name=name, bytes=incoming.bytes)
+        for other in links.up():
             if other is session or receiver.reach(other.origin) > before[other.link]:
                 self._behind.pop(other.link, None)
                 receiver.subscribe(other)
@@ -232,7 +232,7 @@ class Joiner:
             repair = self.repairs.next(now_ms)
             if repair is not None:
                 self.incoming = Incoming(repair.session, repair=repair)
-                repair.ask(self._mesh)
+                repair.ask(self._links)
         elif (repair := self.incoming.repair) is not None and self.repairs.go_on(repair, now_ms):
             self._give_up()
             self._stage_next()
@@ -254,7 +254,7 @@ class Joiner:
 
     def _stage(self, incoming: Incoming, chunk: bytes | None) -> None:
         try:
-            self._mesh.local.stage(chunk)
+            self._links.local.stage(chunk)
         except OSError as problem:
             incoming.vector = None  # nobody knows how much of it was written
             raise Refusal(
@@ -266,9 +266,9 @@ class Joiner:
             self._stop_loading(self.incoming)
         self.incoming = None
         try:
-            self._mesh.local.stage(None)
+            self._links.local.stage(None)
         except OSError as problem:
-            self._mesh.local.note("not_staged", why=str(problem))
+            self._links.local.note("not_staged", why=str(problem))
 
 
 def _not_joined(problem: Exception) -> Refusal:

@@ -38,7 +38,7 @@ from anabranch.replication.frames import (
     Sub,
 )
 from anabranch.replication.joining import Joiner
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.sending import FETCH_BYTES_MAX
 from anabranch.replication.vectors import covers, maximum
@@ -75,8 +75,8 @@ class _Progress(NamedTuple):
 class Receiver:
     """The inward half."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self.buffer = CausalBuffer()
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
@@ -84,7 +84,7 @@ class Receiver:
         """Regions that have sent what must not be applied: their links are to be ended."""
         self.is_full = False
         """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
-        self.joiner = Joiner(mesh, self)
+        self.joiner = Joiner(links, self)
         self.relays: dict[int, int] = {}
         """Origins that come through another region at present, and which."""
         self._fetching: dict[int, _Fetching] = {}
@@ -95,7 +95,7 @@ class Receiver:
 
     def reach(self, origin: int) -> int:
         """The last effect of an origin up to which all are here, applied or waiting."""
-        return self.buffer.reach(origin, self._mesh.local.vector.get(origin, 0))
+        return self.buffer.reach(origin, self._links.local.vector.get(origin, 0))
 
     def _fingerprint(self, origin: int) -> bytes:
         """What tells the batch at :meth:`reach` from any other; empty if that is not known."""
@@ -103,27 +103,27 @@ class Receiver:
         waiting = self.buffer.ending(origin, reach)
         if waiting is not None:
             return fingerprint(waiting)
-        return self._mesh.local.fingerprint(origin, reach) or b""
+        return self._links.local.fingerprint(origin, reach) or b""
 
     def have(self) -> dict[int, int]:
         """The last effect of each origin that is here in any form."""
-        return maximum(self._mesh.local.vector, self.buffer.last(), self.joiner.vector)
+        return maximum(self._links.local.vector, self.buffer.last(), self.joiner.vector)
 
     # -- links --------------------------------------------------------------------------------
 
     def begin(self, session: Session) -> None:
         """A link is up: say what is wanted of it."""
-        session.grants = self._mesh.config.window_bytes
+        session.grants = self._links.config.window_bytes
         session.ungranted = session.state_ungranted = session.grants
         self.grant(session)
         self.subscribe(session)
 
     def subscribe(self, session: Session) -> None:
         """Say from where on its own effects are wanted."""
-        vector = dict(self._mesh.local.vector)
+        vector = dict(self._links.local.vector)
         if reach := self.reach(session.origin):
             vector[session.origin] = reach
-        self._mesh.send(session, Sub(vector, self._fingerprint(session.origin)))
+        self._links.send(session, Sub(vector, self._fingerprint(session.origin)))
 
     def end(self, session: Session, now_ms: float) -> None:
         """A link is gone, and with it whatever was half-way."""
@@ -140,15 +140,15 @@ class Receiver:
         not come to life here when everybody else has stopped waiting for it.
         """
         for origin in self.buffer.origins():
-            if self._mesh.membership.is_over(origin):
+            if self._links.membership.is_over(origin):
                 self.buffer.forget(origin)
 
     # -- batches ------------------------------------------------------------------------------
 
     def batch(self, session: Session, raw: bytes, now_ms: float) -> None:
         """A batch has come: keep it until :meth:`deliver`, unless it is here already."""
-        mesh = self._mesh
-        counters = mesh.peer(session.region).counters
+        links = self._links
+        counters = links.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
         counters.received_raw_bytes += saved_bytes(raw)
         is_direct = batch.origin == session.origin
@@ -156,7 +156,7 @@ class Receiver:
             session.ungranted += len(raw)
         else:
             counters.relayed_bytes += len(raw)
-        applied = mesh.local.vector.get(batch.origin, 0)
+        applied = links.local.vector.get(batch.origin, 0)
         if batch.last <= applied:
             counters.duplicates += 1
         elif self._is_next(batch, applied):
@@ -173,7 +173,7 @@ class Receiver:
         elif not self.buffer.add(Held(batch, raw, session.region, now_ms)):
             counters.duplicates += 1
         if is_direct and batch.last > applied and self.relays.pop(batch.origin, None) is not None:
-            mesh.local.note("relay_ended", region=session.region, name=self._name(session))
+            links.local.note("relay_ended", region=session.region, name=self._name(session))
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
         """Whether it can be applied at once, as nearly all can."""
@@ -182,20 +182,20 @@ class Receiver:
             and not batch.continues
             and batch.first == applied + 1
             and self.refused is None
-            and covers(self._mesh.local.vector, batch.dependencies)
+            and covers(self._links.local.vector, batch.dependencies)
         )
 
     def _fetched_bytes_max(self) -> int:
-        config = self._mesh.config
+        config = self._links.config
         return config.hold_bytes + config.window_bytes + FETCH_BYTES_MAX
 
     def _checked(self, session: Session, raw: bytes, now_ms: float) -> Batch:
         """The batch in these bytes; refused if it must not be applied, whoever sent it."""
-        mesh = self._mesh
+        links = self._links
         try:
             batch = decode_batch(raw, body_bytes_max=SENT_BODY_BYTES_MAX)
         except BatchError as problem:
-            mesh.peer(session.region).counters.checksum_errors += 1
+            links.peer(session.region).counters.checksum_errors += 1
             self._alarm(session, now_ms, str(problem))
             raise Refusal(Reason.BATCH, f"a batch cannot be read: {problem}") from None
         if (
@@ -208,31 +208,31 @@ class Receiver:
         ):
             self._alarm(session, now_ms, "no batch for other regions")
             raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")
-        if batch.origin == mesh.origin:
-            mesh.refuse_beyond_issued(batch.last, now_ms)
-        elif batch.region == mesh.region and batch.epoch > epoch_of(mesh.origin):
-            mesh.outlived(batch.epoch)
-            raise Refusal(Reason.EPOCH, f"region {mesh.region} lives in epoch {batch.epoch} there")
-        if not mesh.membership.is_known(batch.region):
+        if batch.origin == links.origin:
+            links.refuse_beyond_issued(batch.last, now_ms)
+        elif batch.region == links.region and batch.epoch > epoch_of(links.origin):
+            links.outlived(batch.epoch)
+            raise Refusal(Reason.EPOCH, f"region {links.region} lives in epoch {batch.epoch} there")
+        if not links.membership.is_known(batch.region):
             self._alarm(session, now_ms, f"region {batch.region} is no member")
             raise Refusal(
                 Reason.BATCH, f"a batch is of region {batch.region}, which is no member here"
             )
-        mesh.membership.hear([batch.origin])
+        links.membership.hear([batch.origin])
         return batch
 
     def _alarm(self, session: Session, now_ms: float, why: str) -> None:
-        self._mesh.note_once(
+        self._links.note_once(
             "bad_batch", session.region, now_ms,
             region=session.region, name=self._name(session), why=why,
         )  # fmt: skip
 
     def _name(self, session: Session) -> str:
-        return self._mesh.membership.name(session.region)
+        return self._links.membership.name(session.region)
 
     def deliver(self, now_ms: float) -> None:
         """Apply what is ready, at least one unit, as far as the slice of time goes."""
-        local = self._mesh.local
+        local = self._links.local
         while self.refused is None and (unit := self.buffer.next_unit(local.vector)):
             self.buffer.take(unit)
             self._apply(unit, now_ms)
@@ -244,11 +244,11 @@ class Receiver:
         """Whether there is more to apply."""
         if not self.buffer or self.refused is not None:
             return False
-        return bool(self.buffer.next_unit(self._mesh.local.vector))
+        return bool(self.buffer.next_unit(self._links.local.vector))
 
     def _apply(self, unit: list[Held], now_ms: float) -> None:
         """Have a unit applied; what cannot be at present waits."""
-        local = self._mesh.local
+        local = self._links.local
         try:
             local.deliver([held.batch for held in unit], [held.raw for held in unit])
         except EffectFormatError as problem:
@@ -256,7 +256,7 @@ class Receiver:
             return
         except (OSError, AnabranchError) as problem:
             self.refused = str(problem)
-            self._mesh.note_once("not_applied", 0, now_ms, why=self.refused)
+            self._links.note_once("not_applied", 0, now_ms, why=self.refused)
             for held in unit:
                 self.buffer.add(held)
             return
@@ -268,7 +268,7 @@ class Receiver:
         batch = unit[0].batch
         text = f"a batch of region {batch.region} cannot be applied: {problem}"
         for source in dict.fromkeys(held.source for held in unit):
-            session = self._mesh.session_of(source)
+            session = self._links.session_of(source)
             if session is not None:
                 self._alarm(session, now_ms, text)
             refusal = Refusal(Reason.BATCH, text, MALFORMED_RETRY_MS)
@@ -281,26 +281,26 @@ class Receiver:
 
     def look_at_memory(self) -> None:
         """Say when there is no room for more, and when there is again."""
-        is_full = self._mesh.local.is_full
+        is_full = self._links.local.is_full
         if is_full != self.is_full:
             self.is_full = is_full
-            self._mesh.local.note("full" if is_full else "not_full")
+            self._links.local.note("full" if is_full else "not_full")
 
     def grant(self, session: Session) -> None:
         """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
         if self.is_full:
             return
-        config = self._mesh.config
+        config = self._links.config
         if session.state_ungranted * GRANTS_PER_WINDOW >= session.grants:
-            self._mesh.send(session, Credit(session.state_ungranted, True))
+            self._links.send(session, Credit(session.state_ungranted, True))
             session.state_ungranted = 0
         if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < session.grants:
             return
         if self.buffer.bytes_of[session.region] >= config.hold_bytes and not self.buffer.lacks_rest(
-            session.origin, self._mesh.local.vector
+            session.origin, self._links.local.vector
         ):
             return
-        self._mesh.send(session, Credit(session.ungranted))
+        self._links.send(session, Credit(session.ungranted))
         session.ungranted = 0
 
     # -- what is missing ----------------------------------------------------------------------
@@ -312,52 +312,52 @@ class Receiver:
                 del self._fetching[origin]
         if self.is_full:
             return
-        vector = self._mesh.local.vector
+        vector = self._links.local.vector
         for missing in self.buffer.missing(vector):
             self._want_cause(missing, now_ms)
         if self.refused is None:
             self._want_news(now_ms)
 
     def _want_cause(self, missing: Missing, now_ms: float) -> None:
-        mesh = self._mesh
+        links = self._links
         origin, upto = missing.origin, missing.upto
-        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, mesh.local.vector):
+        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, links.local.vector):
             return  # it is here, and waits for a cause itself
-        direct = mesh.session_of(region_of(origin))
+        direct = links.session_of(region_of(origin))
         if direct is not None and direct.origin == origin and direct.region != missing.source:
             # Mostly it is on its way, and would be sooner here than the answer of another.
-            round_trip = mesh.peer(direct.region).clock.round_trip_ms or 0.0
+            round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
             if now_ms - missing.since_ms < min(max(GRACE_MS, round_trip), PATIENCE_MS):
                 return
-        session = mesh.session_of(missing.source) or self._best_source(origin, None)
+        session = links.session_of(missing.source) or self._best_source(origin, None)
         if session is not None:
             self._fetch(session, origin, upto, now_ms)
 
     def _want_news(self, now_ms: float) -> None:
-        mesh = self._mesh
+        links = self._links
         newest: dict[int, int] = {}
-        for session in mesh.up():
-            row = mesh.rows.rows.get(session.region)
+        for session in links.up():
+            row = links.rows.rows.get(session.region)
             for origin, number in {} if row is None else row.applied.items():
-                if number > self.reach(origin) and origin != mesh.origin:
+                if number > self.reach(origin) and origin != links.origin:
                     newest[origin] = max(number, newest.get(origin, 0))
         for origin in [origin for origin in self._progress if origin not in newest]:
             del self._progress[origin]
-        for origin in [o for o in self.relays if mesh.membership.is_former(o) and o not in newest]:
+        for origin in [o for o in self.relays if links.membership.is_former(o) and o not in newest]:
             del self.relays[origin]
         for origin, number in newest.items():
             reach = self.reach(origin)
             progress = self._progress.get(origin)
             if progress is None or progress.reach != reach:
                 progress = self._progress[origin] = _Progress(reach, now_ms)
-            direct = mesh.session_of(region_of(origin))
+            direct = links.session_of(region_of(origin))
             if direct is not None and direct.origin != origin:
                 direct = None  # it lives another life by now, and gives back this one like anybody
             if direct is not None:
-                round_trip = mesh.peer(direct.region).clock.round_trip_ms or 0.0
+                round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
                 if now_ms - progress.since_ms < max(PATIENCE_MS, 2 * round_trip):
                     continue
-            if self.buffer.lacks_cause(origin, mesh.local.vector):
+            if self.buffer.lacks_cause(origin, links.local.vector):
                 continue
             source = self._best_source(origin, direct)
             if source is not None and self._fetch(source, origin, number, now_ms):
@@ -367,8 +367,8 @@ class Receiver:
         """The link to the region that has told of most of an origin, if that is more than here."""
         best = None
         most = self.reach(origin)
-        for session in self._mesh.up():
-            row = self._mesh.rows.rows.get(session.region)
+        for session in self._links.up():
+            row = self._links.rows.rows.get(session.region)
             number = 0 if row is None else row.applied.get(origin, 0)
             if number > most and session is not but and not self.joiner.is_needed(session):
                 best, most = session, number
@@ -376,11 +376,11 @@ class Receiver:
 
     def _fetch(self, session: Session, origin: int, upto: int, now_ms: float) -> bool:
         """Ask, unless that is asked for already or a short while ago to no avail."""
-        mesh = self._mesh
+        links = self._links
         if (
             origin in self._fetching
             or now_ms < self._barren_until.get(origin, 0.0)
-            or not mesh.membership.is_known(region_of(origin))
+            or not links.membership.is_known(region_of(origin))
             or self.joiner.is_needed(session)
         ):
             return False
@@ -388,14 +388,14 @@ class Receiver:
         if upto <= reach:
             return False
         self._fetching[origin] = _Fetching(session, reach, now_ms)
-        mesh.peer(session.region).counters.fetches += 1
-        mesh.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX, self._fingerprint(origin)))
+        links.peer(session.region).counters.fetches += 1
+        links.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX, self._fingerprint(origin)))
         return True
 
     def _note_relay(self, origin: int, source: Session) -> None:
         if self.relays.get(origin) != source.region:
             self.relays[origin] = source.region
-            self._mesh.local.note(
+            self._links.local.note(
                 "relay", region=region_of(origin), origin=origin, via=source.region
             )
 

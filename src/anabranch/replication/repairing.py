@@ -14,7 +14,7 @@ from anabranch.errors import AnabranchError
 from anabranch.keyspace.inquiry import Inquiry
 from anabranch.replication.digest_exchange import comparable
 from anabranch.replication.frames import Place, StateBegin, StateGet
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.vectors import covers
 from anabranch.scheduling import in_one_go
@@ -44,11 +44,11 @@ class Repair:
     """What the other side had applied, and the last effects on the key among that."""
     touched: dict[int, int] = field(default_factory=dict)
 
-    def ask(self, mesh: Mesh) -> None:
+    def ask(self, links: Links) -> None:
         """Ask for the key as it is there now."""
         self.is_staged = False
         self.again_ms = 0.0
-        mesh.send(self.session, StateGet(dict(mesh.local.vector), [self.place]))
+        links.send(self.session, StateGet(dict(links.local.vector), [self.place]))
 
     def begun(self, message: StateBegin) -> None:
         """It is coming."""
@@ -58,8 +58,8 @@ class Repair:
 class Repairs:
     """Repairs that were asked for."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self._waiting: list[Repair] = []
 
     def order(self, session: Session, place: Place, now_ms: float) -> Inquiry:
@@ -80,9 +80,9 @@ class Repairs:
 
     def go_on(self, repair: Repair, now_ms: float) -> bool:
         """See whether what has come can be used; whether the repair is over."""
-        mesh = self._mesh
+        links = self._links
         if repair.is_staged and not repair.again_ms:
-            ours, touched = mesh.local.vector, mesh.local.digests.touched_key(repair.place)
+            ours, touched = links.local.vector, links.local.digests.touched_key(repair.place)
             if comparable(ours, touched, repair.vector, repair.touched):
                 return self._use(repair)
             if covers(ours, repair.touched):
@@ -91,21 +91,21 @@ class Repairs:
             self._finish(repair, "the key is written all the time: no moment was found to do it")
             return True
         if repair.again_ms and now_ms >= repair.again_ms:
-            repair.ask(mesh)
+            repair.ask(links)
         return False
 
     def _use(self, repair: Repair) -> bool:
-        mesh = self._mesh
+        links = self._links
         region = repair.session.region
         db, key = repair.place
         try:
-            in_one_go(mesh.local.load())
-            mesh.local.take_key(db, key)
+            in_one_go(links.local.load())
+            links.local.take_key(db, key)
         except (OSError, AnabranchError) as problem:
             self._finish(repair, str(problem))
             return True
-        mesh.local.note(
-            "repaired", region=region, name=mesh.membership.name(region),
+        links.local.note(
+            "repaired", region=region, name=links.membership.name(region),
             db=db, key=key[:128].decode("utf-8", "backslashreplace"),
         )  # fmt: skip
         self._finish(repair, "")

@@ -29,7 +29,7 @@ from anabranch.replication.frames import (
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.handshake import Handshaker
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
@@ -61,17 +61,17 @@ class Replicator:
     ) -> None:
         self._local = local
         self._config = config
-        self._mesh = Mesh(local, transport, config, random)
-        self._handshaker = Handshaker(self._mesh, config, self._up)
-        self._sender = Sender(self._mesh)
-        self._receiver = Receiver(self._mesh)
-        self._gossip = Gossip(self._mesh, self._receiver)
-        self._digest_exchange = DigestExchange(self._mesh)
-        self._dialler = Dialler(self._mesh, config, self.region_at)
+        self._links = Links(local, transport, config, random)
+        self._handshaker = Handshaker(self._links, config, self._up)
+        self._sender = Sender(self._links)
+        self._receiver = Receiver(self._links)
+        self._gossip = Gossip(self._links, self._receiver)
+        self._digest_exchange = DigestExchange(self._links)
+        self._dialler = Dialler(self._links, config, self.region_at)
         self._figures = Figures(
-            self._mesh, self._sender, self._receiver, self._gossip, self._digest_exchange
+            self._links, self._sender, self._receiver, self._gossip, self._digest_exchange
         )
-        self._mesh.membership.hear([local.origin, *local.vector])
+        self._links.membership.hear([local.origin, *local.vector])
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
             (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._handshaker.welcome),
             (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._handshaker.proof),
@@ -94,7 +94,7 @@ class Replicator:
             (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._digest_exchange.asked),
             (Stage.UP, FrameType.KEYS): (frames.Keys, self._digest_exchange.keys),
         }
-        self._absence = Absence(self._mesh)
+        self._absence = Absence(self._links)
         self._is_expelled = False
         self.caught_up = False
         """Whether all that some other region had has been applied since the start."""
@@ -115,19 +115,19 @@ class Replicator:
         """
         session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
         if dialled is None:
-            self._mesh.sessions[link] = session
+            self._links.sessions[link] = session
             return
         self._dialler.connected(dialled)
         expected = self.region_at(dialled)
-        if expected is not None and self._mesh.session_of(expected) is not None:
-            self._mesh.transport.close(link)  # it was faster
+        if expected is not None and self._links.session_of(expected) is not None:
+            self._links.transport.close(link)  # it was faster
             return
-        self._mesh.sessions[link] = session
+        self._links.sessions[link] = session
         self._handshaker.start(session, expected, now_ms)
 
     def link_down(self, link: int, now_ms: float) -> None:
         """A connection has ended."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         if session is not None:
             self._end(session, now_ms, "the connection was lost")
 
@@ -141,42 +141,42 @@ class Replicator:
 
     def set_back(self, reason: str) -> None:
         """An earlier process of this region has found that it was set back."""
-        self._mesh.set_back(reason)
+        self._links.set_back(reason)
 
     def region_of(self, link: int) -> int | None:
         """Who is at the other end of a link, as far as it has said so."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         if session is None or session.theirs is None:
             return None
         return session.theirs.region
 
     def is_up(self, link: int) -> bool:
         """Whether the handshake on a link is complete."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         return session is not None and session.stage is Stage.UP
 
     def frame_bytes_max(self, link: int) -> int:
         """How long a frame (type and payload) may be on a link at present."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         is_up = session is not None and session.stage is Stage.UP
         return frames.FRAME_BYTES_MAX if is_up else frames.HANDSHAKE_BYTES_MAX
 
     def stop(self) -> None:
         """Say goodbye to everybody; nothing may be called any more."""
-        for session in self._mesh.sessions.values():
-            self._mesh.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
-            self._mesh.transport.close(session.link)
-        self._mesh.sessions.clear()
-        self._mesh.peers.clear()
+        for session in self._links.sessions.values():
+            self._links.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
+            self._links.transport.close(session.link)
+        self._links.sessions.clear()
+        self._links.peers.clear()
 
     def _refuse(self, link: int, refusal: Refusal, now_ms: float) -> None:
         """Close a link with a sentence."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         if session is None:
             return
         bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms, refusal.ask)
-        self._mesh.send(session, bye)
-        self._mesh.transport.close(link)
+        self._links.send(session, bye)
+        self._links.transport.close(link)
         self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
         self._end(session, now_ms, refusal.text, refusal.reason, refusal.retry_after_ms)
 
@@ -189,9 +189,9 @@ class Replicator:
         retry_after_ms: float = 0,
     ) -> None:
         """Forget a link."""
-        mesh = self._mesh
-        del mesh.sessions[session.link]
-        peer = mesh.peers.get(session.region)
+        links = self._links
+        del links.sessions[session.link]
+        peer = links.peers.get(session.region)
         if peer is not None and peer.session is session:
             peer.session = None
             self._receiver.end(session, now_ms)
@@ -200,14 +200,14 @@ class Replicator:
             if reason == Reason.DUPLICATE:
                 return
             healthy_ms = now_ms - session.up_ms
-            peer.backoff.lost(now_ms, healthy_ms, mesh.chance, retry_after_ms)
-            name = mesh.membership.name(peer.region)
-            mesh.local.note("unreachable", region=peer.region, name=name, why=why)
+            peer.backoff.lost(now_ms, healthy_ms, links.chance, retry_after_ms)
+            name = links.membership.name(peer.region)
+            links.local.note("unreachable", region=peer.region, name=name, why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
             region = self._handshaker.region_at(session.dialled)
             if reason == Reason.SILENT and region is not None:
-                name = mesh.membership.name(region)
-                mesh.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
+                name = links.membership.name(region)
+                links.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
             self._dialler.wait(session.dialled, now_ms, retry_after_ms)
 
     def _note_refusal(
@@ -216,10 +216,10 @@ class Replicator:
         if reason not in UNSPOKEN:
             region = session.region or (session.theirs.region if session.theirs else 0)
             line = "".join(each if each.isprintable() else "?" for each in text)
-            self._mesh.refusal = f"region {region}: {line} (refused by {by})"
-            if region in self._mesh.peers:
-                self._mesh.peers[region].refusal = self._mesh.refusal
-            self._mesh.note_once(
+            self._links.refusal = f"region {region}: {line} (refused by {by})"
+            if region in self._links.peers:
+                self._links.peers[region].refusal = self._links.refusal
+            self._links.note_once(
                 "refused", (region, session.dialled), now_ms,
                 region=region, reason=reason, text=text, by=by,
             )  # fmt: skip
@@ -228,12 +228,12 @@ class Replicator:
 
     def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
         """One frame has come."""
-        session = self._mesh.sessions.get(link)
+        session = self._links.sessions.get(link)
         if session is None:
             return
         session.heard_ms = now_ms
         if session.region:
-            counters = self._mesh.peer(session.region).counters
+            counters = self._links.peer(session.region).counters
             counters.received_bytes += len(payload)
             counters.received_raw_bytes += len(payload)
         try:
@@ -248,7 +248,7 @@ class Replicator:
             self._receiver.grant(session)
             if self._receiver.buffer:
                 self._deliver(now_ms)
-                for other in self._mesh.up():
+                for other in self._links.up():
                     self._receiver.grant(other)
             if frame_type == FrameType.ROW or self._receiver.buffer:
                 self._receiver.want(now_ms)
@@ -261,7 +261,7 @@ class Replicator:
             body = frames.body_of(frame_type, payload)
         except Refusal:
             if session.region:
-                self._mesh.peer(session.region).counters.checksum_errors += 1
+                self._links.peer(session.region).counters.checksum_errors += 1
             raise
         is_up = session.stage is Stage.UP
         if is_up and frame_type == FrameType.BATCH:
@@ -287,10 +287,10 @@ class Replicator:
 
     def _up(self, session: Session, now_ms: float) -> None:
         """Both sides know each other: begin, unless there is a better link already."""
-        mesh = self._mesh
+        links = self._links
         theirs = session.theirs
         assert theirs is not None
-        peer = mesh.peer(theirs.region)
+        peer = links.peer(theirs.region)
         existing = peer.session
         if existing is not None:
             if self._is_better(existing, session, now_ms):
@@ -302,13 +302,13 @@ class Replicator:
         session.up_ms = now_ms
         peer.session = session
         # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
-        if theirs.cluster_id or theirs.epoch > mesh.membership.known_epoch(theirs.region):
+        if theirs.cluster_id or theirs.epoch > links.membership.known_epoch(theirs.region):
             peer.run_id = theirs.run_id
         peer.counters.connects += 1
-        mesh.membership.moved(theirs.region, theirs.host, theirs.port)
-        mesh.membership.hear([theirs.origin])
+        links.membership.moved(theirs.region, theirs.host, theirs.port)
+        links.membership.hear([theirs.origin])
         if existing is None:
-            mesh.local.note("reachable", region=theirs.region, name=theirs.name)
+            links.local.note("reachable", region=theirs.region, name=theirs.name)
         self._receiver.begin(session)
         self._gossip.send_due(now_ms)
 
@@ -327,11 +327,11 @@ class Replicator:
             or now_ms - existing.heard_ms >= HALF_OPEN_MS
         ):
             return False
-        return (existing.dialled is not None) == (self._mesh.region < existing.region)
+        return (existing.dialled is not None) == (self._links.region < existing.region)
 
     def _bye(self, session: Session, message: Bye, now_ms: float) -> None:
         """The other side closes the link."""
-        self._mesh.transport.close(session.link)
+        self._links.transport.close(session.link)
         self._note_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
         if message.ask is not None:
@@ -341,7 +341,7 @@ class Replicator:
             if session.stage is Stage.UP:  # it has proved who it is
                 self._expelled(message.text)
         if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
-            self._mesh.set_back(message.text)
+            self._links.set_back(message.text)
         self._end(session, now_ms, message.text, message.reason, retry_after_ms)
 
     def _expelled(self, reason: str) -> None:
@@ -354,7 +354,7 @@ class Replicator:
 
     def appended(self, now_ms: float) -> None:
         """The region has new effects that may leave it, or more of them on its disk."""
-        if self._local.origin != self._mesh.origin:
+        if self._local.origin != self._links.origin:
             self._begin_own_life(now_ms)
         self._sender.appended()
         self._feed(now_ms)
@@ -375,7 +375,7 @@ class Replicator:
             assert incoming is not None
             self._refuse(incoming.session.link, refusal, now_ms)
         self._receiver.deliver(now_ms)
-        for session in self._mesh.up():
+        for session in self._links.up():
             self._receiver.grant(session)
             try:
                 self._sender.feed_state(session)
@@ -385,22 +385,22 @@ class Replicator:
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
-        if self._local.origin != self._mesh.origin:
+        if self._local.origin != self._links.origin:
             self._begin_own_life(now_ms)
         self._receiver.refused = None
         self._receiver.look_at_memory()
         self._deliver(now_ms)
-        self._mesh.membership.hear(self._local.vector)
+        self._links.membership.hear(self._local.vector)
         self._follow_epochs(now_ms)
         self._remove_absent(now_ms)
         self._follow_removals(now_ms)
         self._end_silent(now_ms)
         self._stay_apart(now_ms)
-        if not self._is_expelled and not self._mesh.is_set_back:
+        if not self._is_expelled and not self._links.is_set_back:
             self._dialler.dial_due(now_ms)
         self._receiver.want(now_ms)
         self._feed(now_ms)
-        for session in self._mesh.up():
+        for session in self._links.up():
             self._receiver.grant(session)
         self._gossip.send_due(now_ms)
         self._gossip.stabilise()
@@ -412,9 +412,9 @@ class Replicator:
 
     def _stay_apart(self, now_ms: float) -> None:
         """A region that was set back ends the links that it has."""
-        for session in self._mesh.up():
+        for session in self._links.up():
             try:
-                self._mesh.refuse_if_set_back()
+                self._links.refuse_if_set_back()
             except Refusal as refusal:
                 self._refuse(session.link, refusal, now_ms)
 
@@ -426,12 +426,12 @@ class Replicator:
     def _end_rejected(self, now_ms: float) -> None:
         """End the links that have brought what must not be applied."""
         for region, refusal in self._receiver.take_rejected():
-            session = self._mesh.session_of(region)
+            session = self._links.session_of(region)
             if session is not None:
                 self._refuse(session.link, refusal, now_ms)
 
     def _feed(self, now_ms: float) -> None:
-        for session in self._mesh.up():
+        for session in self._links.up():
             try:
                 self._sender.feed(session)
             except Refusal as refusal:
@@ -439,20 +439,20 @@ class Replicator:
 
     def _begin_own_life(self, now_ms: float) -> None:
         """This region has opened a new epoch: everybody must hear of it first."""
-        self._mesh.origin = self._local.origin
-        for link in list(self._mesh.sessions):
+        self._links.origin = self._local.origin
+        for link in list(self._links.sessions):
             self._refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
-        self._mesh.membership.hear([self._mesh.origin])
+        self._links.membership.hear([self._links.origin])
         self._receiver.forget_lives_that_are_over()
         self._sender.restart()
 
     def _follow_epochs(self, now_ms: float) -> None:
         """End sessions with former lives of regions, and forget what is left of those."""
-        membership = self._mesh.membership
+        membership = self._links.membership
         if not membership.has_news:
             return
         membership.has_news = False
-        for session in self._mesh.up():
+        for session in self._links.up():
             if membership.is_former(session.origin):
                 epoch = membership.known_epoch(session.region)
                 text = f"region {session.region} lives in epoch {epoch} by now"
@@ -461,42 +461,42 @@ class Replicator:
 
     def _remove_absent(self, now_ms: float) -> None:
         """Remove members that nobody has heard of for longer than is set."""
-        mesh = self._mesh
+        links = self._links
         for region in self._absence.to_remove(now_ms, self._config.expire_after_ms):
-            name = mesh.membership.name(region)
+            name = links.membership.name(region)
             try:
                 self._local.remove(region)
             except (OSError, AnabranchError) as problem:
-                mesh.note_once("not_removed", region, now_ms, region=region, reason=str(problem))
+                links.note_once("not_removed", region, now_ms, region=region, reason=str(problem))
             else:
-                mesh.local.note("expired", region=region, name=name)
+                links.local.note("expired", region=region, name=name)
 
     def _follow_removals(self, now_ms: float) -> None:
-        membership = self._mesh.membership
+        membership = self._links.membership
         if membership.notice_removals():
             self._receiver.forget_lives_that_are_over()
-        if membership.was_removed(self._mesh.region):
-            self._expelled(f"region {self._mesh.region} was removed from the cluster")
-        for session in self._mesh.up():
+        if membership.was_removed(self._links.region):
+            self._expelled(f"region {self._links.region} was removed from the cluster")
+        for session in self._links.up():
             if membership.was_removed(session.region):
                 text = f"region {session.region} was removed from the cluster"
                 self._refuse(session.link, Refusal(Reason.REMOVED, text), now_ms)
-            elif membership.was_removed(self._mesh.region):
-                text = f"region {self._mesh.region} was removed from the cluster"
+            elif membership.was_removed(self._links.region):
+                text = f"region {self._links.region} was removed from the cluster"
                 self._refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
 
     def _end_silent(self, now_ms: float) -> None:
-        for session in list(self._mesh.sessions.values()):
+        for session in list(self._links.sessions.values()):
             if now_ms - session.heard_ms >= SILENT_MS:
                 text = f"nothing was heard for {SILENT_MS / 1000:g} s"
                 self._refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
 
     def _has_caught_up(self) -> bool:
-        if self._local.cluster_id and not self._mesh.membership.others():
+        if self._local.cluster_id and not self._links.membership.others():
             return True
         return any(
             session.met is not None and covers(self._local.vector, session.met[0])
-            for session in self._mesh.up()
+            for session in self._links.up()
         )
 
     # -- steering and looking -----------------------------------------------------------------
@@ -533,16 +533,16 @@ class Replicator:
         self._digest_exchange.tick(now_ms)
 
     def _link_to(self, region: int) -> Session:
-        session = self._mesh.session_of(region)
+        session = self._links.session_of(region)
         if session is None:
             raise CommandError(f"ERR Region {region} is unreachable")
         return session
 
     def remove(self, region: int, *, force: bool = False) -> None:
         """Remove a member; CommandError if it is none, or cannot be asked for what it has."""
-        if not self._mesh.membership.is_member(region):
+        if not self._links.membership.is_member(region):
             raise CommandError(f"ERR Region {region} is not a member")
-        if region != self._mesh.region and not force and self._mesh.session_of(region) is None:
+        if region != self._links.region and not force and self._links.session_of(region) is None:
             raise CommandError(
                 f"ERR Region {region} is unreachable: what only it has would be lost. "
                 "Use FORCE to remove it nevertheless"
@@ -556,8 +556,8 @@ class Replicator:
         """
         ahead = sorted(
             -offset
-            for session in self._mesh.up()
-            if (offset := self._mesh.peer(session.region).clock.offset_ms) is not None
+            for session in self._links.up()
+            if (offset := self._links.peer(session.region).clock.offset_ms) is not None
         )
         if not ahead:
             return 0.0
@@ -594,7 +594,7 @@ class Replicator:
 
     def peers(self, now_ms: float) -> list[PeerFigures]:
         """All other members, and regions that were removed while this process ran."""
-        regions = {*self._mesh.membership.others(), *self._mesh.peers}
+        regions = {*self._links.membership.others(), *self._links.peers}
         return [self._figures.of(region, now_ms) for region in sorted(regions)]
 
     def facts(self, now_ms: float) -> dict[str, int | float | str]:

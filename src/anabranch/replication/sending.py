@@ -28,7 +28,7 @@ from anabranch.replication.frames import (
     Sub,
 )
 from anabranch.replication.lag import OwnMarks
-from anabranch.replication.mesh import Mesh
+from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.transfer import WAIT_MS, Transfer
 from anabranch.replication.vectors import covers, maximum
@@ -55,22 +55,22 @@ TRANSFER_BYTES: Final = 7
 class Sender:
     """The outward half."""
 
-    def __init__(self, mesh: Mesh) -> None:
-        self._mesh = mesh
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self._waiting: dict[int, Transfer] = {}  # by region: whose link has ended half-way
         self.restart()
 
     def restart(self) -> None:
         """The own origin has changed."""
-        self.marks = OwnMarks(self._mesh.local.vector.get(self._mesh.origin, 0))
+        self.marks = OwnMarks(self._links.local.vector.get(self._links.origin, 0))
         self._fresh_after = -1
         self._fresh: list[bytes] = []
 
     def appended(self) -> None:
         """There are new own effects: read them once for all that keep up."""
-        mesh = self._mesh
+        links = self._links
         after = self.marks.number
-        fresh = mesh.local.read(mesh.origin, after, SLICE_BYTES)
+        fresh = links.local.read(links.origin, after, SLICE_BYTES)
         if fresh is None:  # a snapshot has replaced the log behind our back
             self.restart()
         elif fresh:
@@ -80,13 +80,13 @@ class Sender:
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
         """The peer tells from where on it wants our effects."""
-        number = message.vector.get(self._mesh.origin, 0)
-        self._mesh.refuse_beyond_issued(number, now_ms)
-        same = self._has_same(self._mesh.origin, number, message.fingerprint)
+        number = message.vector.get(self._links.origin, 0)
+        self._links.refuse_beyond_issued(number, now_ms)
+        same = self._has_same(self._links.origin, number, message.fingerprint)
         if same:
             self._agree(session, number)
         elif same is not None:
-            self._conflict(session, self._mesh.origin, number, now_ms)
+            self._conflict(session, self._links.origin, number, now_ms)
         session.position = number
         session.subscribed = True
         self.feed(session)
@@ -102,30 +102,30 @@ class Sender:
 
     def fetch(self, session: Session, message: Fetch, now_ms: float) -> None:
         """The peer lacks effects of some origin."""
-        mesh = self._mesh
+        links = self._links
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
-        mesh.peer(session.region).counters.served_fetches += 1
+        links.peer(session.region).counters.served_fetches += 1
         batches: list[bytes] | None = []
         if self._has_same(message.origin, message.after, message.fingerprint) is False:
             self._conflict(session, message.origin, message.after, now_ms)
         else:
-            batches = mesh.local.read(message.origin, message.after, limit)
+            batches = links.local.read(message.origin, message.after, limit)
         if batches is None:
-            mesh.send(session, Behind(message.origin, message.after))
+            links.send(session, Behind(message.origin, message.after))
         for raw in batches or ():
             if span(raw).first > message.upto:
                 break
-            mesh.send_raw(session, FrameType.BATCH, raw)
-        mesh.send(session, Fetched(message.origin))
+            links.send_raw(session, FrameType.BATCH, raw)
+        links.send(session, Fetched(message.origin))
 
     def _has_same(self, origin: int, number: int, fingerprint: bytes) -> bool | None:
         """Whether the batch that ends with a number is the same there; None if nobody can tell."""
-        ours = self._mesh.local.fingerprint(origin, number) if fingerprint else None
+        ours = self._links.local.fingerprint(origin, number) if fingerprint else None
         return None if ours is None else ours == fingerprint
 
     def _agree(self, session: Session, number: int) -> None:
-        agreed = self._mesh.peer(session.region).agreed
-        agreed[self._mesh.origin] = max(number, agreed.get(self._mesh.origin, 0))
+        agreed = self._links.peer(session.region).agreed
+        agreed[self._links.origin] = max(number, agreed.get(self._links.origin, 0))
 
     def _conflict(self, session: Session, origin: int, number: int, now_ms: float) -> None:
         """A number has two contents: nothing may follow either of them elsewhere.
@@ -134,14 +134,14 @@ class Sender:
         number while this process ran, the peer's disk is inconsistent. That case, and a conflict of
         two other regions, is reported to the operator.
         """
-        mesh, region = self._mesh, region_of(origin)
-        agreed = mesh.peer(session.region).agreed.get(origin, 0)
-        if region == mesh.region and number > agreed:
-            mesh.set_back(_set_back_text(origin, number, session.region))
-            mesh.refuse_if_set_back()
+        links, region = self._links, region_of(origin)
+        agreed = links.peer(session.region).agreed.get(origin, 0)
+        if region == links.region and number > agreed:
+            links.set_back(_set_back_text(origin, number, session.region))
+            links.refuse_if_set_back()
         if region == session.region:
-            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, mesh.region))
-        mesh.note_once(
+            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, links.region))
+        links.note_once(
             "conflict", (session.region, origin), now_ms,
             region=session.region, origin=origin, number=number,
         )  # fmt: skip
@@ -158,11 +158,11 @@ class Sender:
         ):
             session.outgoing = waiting
             begin = msgspec.structs.replace(waiting.begin, offset=message.offset)
-            self._mesh.send(session, begin)
+            self._links.send(session, begin)
             self.feed(session)
             return
         self._drop(waiting)
-        local, keys = self._mesh.local, message.keys
+        local, keys = self._links.local, message.keys
         try:
             chunks, partial = local.state(message.vector, keys)
         except OSError as problem:
@@ -170,10 +170,10 @@ class Sender:
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
         touched = maximum(*map(local.digests.touched_key, keys)) if keys else {}
-        number = int.from_bytes(self._mesh.chance.randbytes(TRANSFER_BYTES))
+        number = int.from_bytes(self._links.chance.randbytes(TRANSFER_BYTES))
         begin = StateBegin(dict(local.vector), partial, touched, number)
         session.outgoing = Transfer(begin, chunks, is_whole=not keys)
-        self._mesh.send(session, begin)
+        self._links.send(session, begin)
         self.feed(session)
 
     def end(self, session: Session, now_ms: float) -> None:
@@ -191,16 +191,16 @@ class Sender:
         for region, transfer in list(self._waiting.items()):
             if now_ms >= transfer.until_ms:
                 self._drop(self._waiting.pop(region))
-        for session in self._mesh.up():
+        for session in self._links.up():
             if session.outgoing is not None and session.outgoing.is_sent:
-                row = self._mesh.rows.rows.get(session.region)
+                row = self._links.rows.rows.get(session.region)
                 if row is not None and covers(row.applied, session.outgoing.begin.vector):
                     session.outgoing = None
 
     @property
     def is_ready(self) -> bool:
         """Whether a snapshot could be sent on."""
-        return any(map(_has_state_to_send, self._mesh.up()))
+        return any(map(_has_state_to_send, self._links.up()))
 
     @staticmethod
     def _drop(transfer: Transfer | None) -> None:
@@ -210,24 +210,24 @@ class Sender:
     def feed(self, session: Session) -> None:
         """Send what there is, as far as the window reaches."""
         self.feed_state(session)
-        mesh = self._mesh
+        links = self._links
         budget = SLICE_BYTES
         while session.subscribed and session.credit > 0 and budget > 0:
             if session.position == self._fresh_after:
                 batches: list[bytes] | None = self._fresh
             else:
                 most = min(session.credit, budget)
-                batches = mesh.local.read(mesh.origin, session.position, most)
+                batches = links.local.read(links.origin, session.position, most)
             if batches is None:
                 session.subscribed = False
-                mesh.send(session, Behind(mesh.origin, session.position))
+                links.send(session, Behind(links.origin, session.position))
                 return
             if not batches:
                 return
             for raw in batches:
                 if session.credit <= 0 or budget <= 0:
                     break
-                mesh.send_raw(session, FrameType.BATCH, raw)
+                links.send_raw(session, FrameType.BATCH, raw)
                 session.position = span(raw).last
                 session.credit -= len(raw)
                 budget -= len(raw)
@@ -246,11 +246,11 @@ class Sender:
                     Reason.BUSY, f"the snapshot cannot be read: {problem}", BUSY_RETRY_MS
                 ) from None
             if chunk is None:
-                self._mesh.send(session, StateEnd(transfer.sent))
+                self._links.send(session, StateEnd(transfer.sent))
                 return
             if not chunk:
                 return
-            self._mesh.send_raw(session, FrameType.STATE, chunk)
+            self._links.send_raw(session, FrameType.STATE, chunk)
             session.state_credit -= len(chunk)
             budget -= len(chunk)
 

@@ -32,7 +32,7 @@ def are_refused(nodes: list[Node], reason: Reason, text: str) -> None:
     """Neither side has a link, and both know why."""
     nodes[0].world.run(3000)
     for node in nodes:
-        assert not list(node.replicator._mesh.up())
+        assert not list(node.replicator._links.up())
         assert (reason, text) in refusals(node)
 
 
@@ -52,7 +52,7 @@ def test_regions_of_two_clusters_do_not_talk() -> None:
     nodes[1].local.cluster_id = "d"
     nodes[0].world.run(3000)
     assert (Reason.CLUSTER, "the cluster is c here and d there") in refusals(nodes[0])
-    assert not list(nodes[0].replicator._mesh.up())
+    assert not list(nodes[0].replicator._links.up())
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_who_does_not_know_the_secret_is_refused(one: bytes, two: bytes, text: s
     nodes[0].world.run(3000)
     told = {text for node in nodes for reason, text in refusals(node) if reason == Reason.SECRET}
     assert text in told
-    assert not list(nodes[0].replicator._mesh.up())
-    assert not list(nodes[1].replicator._mesh.up())
+    assert not list(nodes[0].replicator._links.up())
+    assert not list(nodes[1].replicator._links.up())
     assert not any(name == "SUB" for _, _, name in nodes[0].world.frames)
 
 
@@ -114,8 +114,8 @@ def test_what_is_changed_on_its_way_is_not_accepted(frame_type: FrameType, at: i
 
     nodes[0].world.on_frame = meddle
     nodes[0].world.run(3000)
-    assert not list(nodes[0].replicator._mesh.up())
-    assert not list(nodes[1].replicator._mesh.up())
+    assert not list(nodes[0].replicator._links.up())
+    assert not list(nodes[1].replicator._links.up())
     reasons = {reason for node in nodes for reason, _ in refusals(node)}
     assert reasons == {Reason.SECRET}
 
@@ -224,9 +224,9 @@ def test_who_says_nothing_is_let_go() -> None:
     node.replicator.link_up(999, world.now_ms, None)
     assert node.replicator.frame_bytes_max(999) == frames.HANDSHAKE_BYTES_MAX
     world.run(4900)
-    assert 999 in node.replicator._mesh.sessions
+    assert 999 in node.replicator._links.sessions
     world.run(200)
-    assert 999 not in node.replicator._mesh.sessions
+    assert 999 not in node.replicator._links.sessions
 
 
 def test_a_stopping_region_says_goodbye() -> None:

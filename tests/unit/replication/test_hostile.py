@@ -201,7 +201,7 @@ def test_no_bytes_raise(seed: int) -> None:
         if chance.random() < 0.1 or not node.halves:
             link = 10_000 + step
             node.replicator.link_up(link, world.now_ms, chance.choice([None, ("us", 2)]))
-        links = list(node.replicator._mesh.sessions)
+        links = list(node.replicator._links.sessions)
         link = chance.choice(links) if links else 0
         what = chance.random()
         if what < 0.5:
@@ -221,7 +221,7 @@ def test_no_bytes_raise(seed: int) -> None:
     assert node.local.noted("refused")
     assert not any(
         session.stage is Stage.UP and session.region not in node.local.members
-        for session in node.replicator._mesh.sessions.values()
+        for session in node.replicator._links.sessions.values()
     )
 
 

@@ -152,7 +152,7 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     world.run(12_000)
     assert one.local.vector[3] == 1
     assert one.peer(3).state == two.peer(3).state == "removed"
-    assert not list(three.replicator._mesh.up())
+    assert not list(three.replicator._links.up())
     assert Reason.REMOVED in refusals(three) or 3 not in three.local.members
     world.nodes.pop(3)
     world.sync_all()
@@ -194,7 +194,7 @@ def test_an_unclean_restart_ends_the_links_of_the_former_life() -> None:
     two.start()
     world.run(300)
     # One cannot hear of it from two itself.
-    assert one.replicator._mesh.membership.known_epoch(2) == 1
+    assert one.replicator._links.membership.known_epoch(2) == 1
     assert one.local.vector == {2: 1, 258: 1}
     world.heal()
     world.run_until(lambda: one.peer(2).state == "in_sync", 15_000)
@@ -300,8 +300,8 @@ def test_the_first_word_of_a_new_life_by_any_way_ends_the_link_with_the_former_o
     world = World()
     one, _, _ = world.cluster(3)
     world.run(1000)
-    link = next(session.link for session in one.replicator._mesh.up() if session.region == 3)
-    former = next(session.link for session in one.replicator._mesh.up() if session.region == 2)
+    link = next(session.link for session in one.replicator._links.up() if session.region == 3)
+    former = next(session.link for session in one.replicator._links.up() if session.region == 2)
     frame = framed(FrameType.BATCH, batch_bytes(258, 1))
     one.replicator.receive(link, frame[4], frame[5:], world.now_ms)
     frame = framed(FrameType.BATCH, batch_bytes(2, 1))

@@ -26,7 +26,7 @@ def told(node: Node) -> set[str]:
 
 
 def linked(node: Node) -> list[int]:
-    return sorted(session.region for session in node.replicator._mesh.up())
+    return sorted(session.region for session in node.replicator._links.up())
 
 
 SIDE = {"eu": 1, "place30": 1, "us": 2, "place31": 2}

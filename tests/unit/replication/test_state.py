@@ -103,7 +103,7 @@ def test_an_interrupted_transfer_goes_on_where_it_ended() -> None:
     assert chunks <= sent + -(-(whole - half) // CHUNK)
     assert one.replicator._sender._waiting == {}
     world.run(3000)
-    assert all(session.outgoing is None for session in one.replicator._mesh.up())
+    assert all(session.outgoing is None for session in one.replicator._links.up())
 
 
 def test_a_link_that_ends_again_and_again_is_enough_to_join() -> None:

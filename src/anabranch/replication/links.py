@@ -20,7 +20,7 @@ from anabranch.replication.membership import Membership
 from anabranch.replication.peer import Peer, Session
 from anabranch.replication.vectors import RowTable
 
-__all__ = ["Mesh"]
+__all__ = ["Links"]
 
 NOTE_AGAIN_MS: Final = 60_000.0
 """A condition that repeats is told on change, and so often."""
@@ -29,7 +29,7 @@ SET_BACK_RETRY_MS: Final = 30_000
 """Only people can do something about it."""
 
 
-class Mesh:
+class Links:
     """Sessions by link, peers by region, and who sends what to them."""
 
     def __init__(

@@ -195,7 +195,7 @@ def test_a_link_slower_than_rows_is_sent_no_more_of_them() -> None:
         world.run(20)
         most = max(most, world.under_way(1, 2))
     assert most < 32 * 120 + 300 * 70
-    assert len(next(iter(one.replicator._mesh.sessions.values())).unechoed) == 32
+    assert len(next(iter(one.replicator._links.sessions.values())).unechoed) == 32
 
 
 def test_a_peer_whose_effects_wait_is_granted_no_more_than_may_be_held() -> None:
@@ -321,7 +321,7 @@ def test_two_regions_that_dial_at_once_keep_the_link_of_the_lower_number() -> No
     world.run(2000)
     for node in nodes:
         assert len(node.halves) == 2
-        for session in node.replicator._mesh.up():
+        for session in node.replicator._links.up():
             assert (session.dialled is not None) == (node.number < session.region)
     assert not any(node.local.noted("unreachable") for node in nodes)
     assert not any(node.local.noted("refused") for node in nodes)
