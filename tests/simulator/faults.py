@@ -27,7 +27,7 @@ from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.processed import Processed
 from anabranch.node import exchange
-from anabranch.node.lifetime import Lifetime
+from anabranch.node.epoch_file import EpochFile
 from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
@@ -371,7 +371,7 @@ def numbers_given_twice(patch: Patch) -> None:
 
 
 def epoch_kept(patch: Patch) -> None:
-    patch.setattr(Lifetime, "may_go_on", lambda self: True)
+    patch.setattr(EpochFile, "may_continue", lambda self: True)
 
 
 def damage_sent(patch: Patch) -> None:
@@ -379,14 +379,14 @@ def damage_sent(patch: Patch) -> None:
 
 
 def lost_end_not_noticed(patch: Patch) -> None:
-    begin = exchange.begin_life
+    begin = exchange.continue_or_open_epoch
     patch.setattr(manifest.Manifest, "absence", lambda *_args, **_more: None)
 
-    def without_cut(local: Any, lifetime: Any, policy: str, *, was_cut: bool) -> None:
+    def without_cut(local: Any, epoch_file: Any, policy: str, *, was_cut: bool) -> None:
         del was_cut
-        begin(local, lifetime, policy, was_cut=False)
+        begin(local, epoch_file, policy, was_cut=False)
 
-    patch.setattr(exchange, "begin_life", without_cut)
+    patch.setattr(exchange, "continue_or_open_epoch", without_cut)
 
 
 def holes_are_damage(patch: Patch) -> None:

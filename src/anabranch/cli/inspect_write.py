@@ -12,7 +12,7 @@ import click
 from anabranch.cli.inspect_files import Failed, Progress
 from anabranch.cli.inspect_values import as_json, when
 from anabranch.errors import ConfigError
-from anabranch.node.lifetime import forget_life
+from anabranch.node.epoch_file import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.repair import Repair, carry_out, plan_repair
 from anabranch.server.disk import Directory, lock_directory
@@ -48,7 +48,7 @@ def write_log(
         question = "Cut it off?" if repair.absence is None else "Go on without it?"
         if not yes and not click.confirm(question, err=True):
             raise Failed("nothing was changed")
-        forget_life(directory)  # others may have what is cut off
+        forget_epoch(directory)  # others may have what is cut off
         kept = carry_out(directory, repair)
     if as_objects:
         print(

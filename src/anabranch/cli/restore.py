@@ -8,7 +8,7 @@ import click
 
 from anabranch.cli.inspect_files import Failed, lines_of_failure, locate
 from anabranch.cli.inspect_write import locked
-from anabranch.node.lifetime import forget_life
+from anabranch.node.epoch_file import forget_epoch
 from anabranch.oplog.inspection import Survey
 from anabranch.oplog.manifest import ManifestFile
 
@@ -32,9 +32,9 @@ def command(ctx: click.Context, path: Path) -> None:
         if only is not None or not (survey.segments or survey.snapshots):
             raise Failed(f"{path} holds no log: name the directory that a server has its files in")
         with locked(directory):
-            had_life = forget_life(directory)
+            had_epoch = forget_epoch(directory)
             ManifestFile(directory).forget()
-    if had_life:
+    if had_epoch:
         print(f"{directory.path}: a region that starts from it begins a new epoch")
     else:
         print(f"{directory.path}: a start takes it as it is")

@@ -16,6 +16,7 @@ from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
 from anabranch.metrics.peers import PeerFigures
+from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
     forget_newcomer,
     is_newcomer,
@@ -26,7 +27,6 @@ from anabranch.node.identity import (
     removal_noted,
     set_back_noted,
 )
-from anabranch.node.lifetime import CLEAN, Lifetime, begin_life
 from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
 from anabranch.replication.interface import ReplicationConfig
@@ -97,7 +97,7 @@ class Exchange(RegionLocal):
         self._chance = chance
         self.on_answers: Callable[[], None] = _nothing
         """Called when sessions may have got something to write."""
-        self._lifetime: Lifetime
+        self._epoch_file: EpochFile
         self._pulse: Timer | None = None
         self._compares = False  # the next slice of that is due
         self._told = False  # the replicator is to hear of progress when this turn is over
@@ -130,7 +130,7 @@ class Exchange(RegionLocal):
         if not (self.replica.cluster_id or settings.cluster_create or settings.join):
             raise ConfigError(HAS_NO_CLUSTER)
         self.open_log(storage, log)
-        self._lifetime = Lifetime(storage)
+        self._epoch_file = EpochFile(storage)
         self._durability.on_taken = self.taken
         self._durability.on_progress = self._progress
         remember(storage, settings.region_id, self._self().name, self.gossip_port)
@@ -139,7 +139,7 @@ class Exchange(RegionLocal):
             self._was_set_back = noted[0]
         region = settings.region_id
         self._began = {o: n for o, n in self.replica.vector.items() if region_of(o) == region}
-        begin_life(self, self._lifetime, settings.appendfsync, was_cut=was_cut)
+        continue_or_open_epoch(self, self._epoch_file, settings.appendfsync, was_cut=was_cut)
         if not self.replica.cluster_id and settings.cluster_create:
             cluster_id = self._chance.randbytes(16).hex()
             self.found(cluster_id, self._self())
@@ -253,12 +253,12 @@ class Exchange(RegionLocal):
         Raises :class:`OSError`.
         """
         self._durability.settle()
-        self._lifetime.note(self._settings.appendfsync)
+        self._epoch_file.write(self._settings.appendfsync)
 
     def ended_well(self) -> None:
         """Everything is on the disk, and nothing will be written any more."""
         with suppress(OSError):
-            self._lifetime.note(CLEAN)
+            self._epoch_file.write(CLEAN)
 
     # -- the log ------------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
-"""Whether a server may go on numbering its effects where it stopped.
+"""The file that decides whether a region continues its epoch at a start.
 
-It may if it lost nothing that others could have heard of: if it stopped in good order, if all was
-synced before it left the server (``appendfsync always``), or if the machine has not been restarted
-since (what a process has written outlives it). Else it opens a new epoch. It also does if the end
-of its log had to be cut off: nobody can tell what was never finished from what has rotted. And it
-does if somebody has said that the files were set back (:func:`forget_life`).
+A region continues its epoch if it lost nothing that other regions may have received: if the server
+was stopped in order, if every effect was synced before it left the server (``appendfsync always``),
+or if the machine was not restarted since (the system keeps what a process has written). Otherwise
+the region opens a new epoch. It also opens one if recovery cut off the end of the log, because an
+unfinished end cannot be distinguished from damage, and if an operator said that the files were set
+back (:func:`forget_epoch`).
 """
 
 from __future__ import annotations
@@ -19,29 +20,31 @@ if TYPE_CHECKING:
     from anabranch.oplog.storage import Storage
     from anabranch.replication.local import RegionLocal
 
-__all__ = ["CLEAN", "Lifetime", "begin_life", "forget_life"]
+__all__ = ["CLEAN", "EpochFile", "continue_or_open_epoch", "forget_epoch"]
 
 _FILE: Final = "lifetime"
 
 CLEAN: Final = "clean"
 
 
-def begin_life(local: RegionLocal, lifetime: Lifetime, policy: str, *, was_cut: bool) -> None:
-    """Go on in the epoch in which the one before us ended, or open the next one.
+def continue_or_open_epoch(
+    local: RegionLocal, epoch_file: EpochFile, policy: str, *, was_cut: bool
+) -> None:
+    """Continue the epoch of the previous process of this region, or open a new one.
 
     ``policy`` is that of ``appendfsync``; ``was_cut`` says that recovery has cut off the end of the
     log. Raises :class:`OSError`; the next attempt does the same.
     """
-    if local.cluster_id and (was_cut or not lifetime.may_go_on()):
+    if local.cluster_id and (was_cut or not epoch_file.may_continue()):
         local.reopen(epoch_of(local.origin))
-    # Only now: who fails before this has to open an epoch again.
-    lifetime.note(policy)
+    # The file is written last, so that a start that fails before opens an epoch again.
+    epoch_file.write(policy)
 
 
-def forget_life(storage: Storage) -> bool:
-    """The log was set back, or cut: the next region to use it opens an epoch. Whether one had.
+def forget_epoch(storage: Storage) -> bool:
+    """Remove the file, so that the next start opens a new epoch. Returns whether there was one.
 
-    Raises :class:`OSError`.
+    To be called when the log was set back or cut. Raises :class:`OSError`.
     """
     if _FILE not in storage.names():
         return False
@@ -50,15 +53,15 @@ def forget_life(storage: Storage) -> bool:
     return True
 
 
-class Lifetime:
-    """The file in which a server notes how it lives."""
+class EpochFile:
+    """The file that records how the present process ends."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._written = ""
 
-    def may_go_on(self) -> bool:
-        """Whether the one before us has lost nothing. Raises :class:`OSError`."""
+    def may_continue(self) -> bool:
+        """Whether the previous process has lost nothing. Raises :class:`OSError`."""
         if _FILE not in self._storage.names():
             return False
         with closing(self._storage.open(_FILE)) as file:
@@ -70,8 +73,8 @@ class Lifetime:
             isinstance(before, dict) and before.get("boot") == self._storage.boot != ""
         )
 
-    def note(self, ended: str) -> None:
-        """From now on an end means this: a policy of ``appendfsync``, or that it was in order.
+    def write(self, ended: str) -> None:
+        """Write how this process ends: a policy of ``appendfsync``, or `CLEAN` for an orderly end.
 
         Raises :class:`OSError`.
         """
