@@ -126,4 +126,4 @@ def note_processed(
             and group.has_processed(*goes)
             and not group.is_settled(*stays)
         ):
-            replica.seen.processed.append((*where, stays, entry_id))
+            replica.apply_stats.processed.append((*where, stays, entry_id))

@@ -111,10 +111,10 @@ def _added(keyspace: Keyspace, database: Database, key: bytes, stream: Stream, n
 
 
 def _notice(keyspace: Keyspace, stream: Stream, ids: Sequence[int]) -> None:
-    """Entries with these IDs, ascending, are about to be added: note what is odd about them."""
+    """Count entries, about to be added, whose IDs others have. ``ids`` ascend."""
     replica = replica_of(keyspace)
-    seen = replica.seen
-    seen.newest_id = max(seen.newest_id, ids[-1])
+    stats = replica.apply_stats
+    stats.newest_id = max(stats.newest_id, ids[-1])
     if ids[0] > stream.last_id:
         return
     wanted = set(ids)
@@ -123,7 +123,7 @@ def _notice(keyspace: Keyspace, stream: Stream, ids: Sequence[int]) -> None:
         if origin != replica.origin and log.length:
             for block, low, high in log.spans(ids[0], ids[-1]):
                 equal.update(wanted.intersection(block.ids[low:high]))
-    seen.duplicate_ids += len(equal)
+    stats.duplicate_ids += len(equal)
 
 
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:

@@ -19,10 +19,10 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 
 __all__ = [
+    "ApplyStats",
     "Dot",
     "Member",
     "Replica",
-    "Seen",
     "covers",
     "epoch_of",
     "includes",
@@ -70,8 +70,8 @@ class Member(NamedTuple):
     port: int
 
 
-class Seen:
-    """Observations while effects are applied, for the statistics of the caller."""
+class ApplyStats:
+    """Counts of what applying effects met, for the statistics of the region."""
 
     __slots__ = ("duplicate_ids", "newest_id", "processed")
 
@@ -88,6 +88,7 @@ class Replica:
 
     __slots__ = (
         "admissions",
+        "apply_stats",
         "cluster_id",
         "conflicts",
         "context",
@@ -102,7 +103,6 @@ class Replica:
         "origin",
         "own",
         "removed",
-        "seen",
         "stable",
         "unstable_marks",
         "vector",
@@ -131,7 +131,7 @@ class Replica:
         self.stable: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         self.conflicts = Conflicts()
-        self.seen = Seen()
+        self.apply_stats = ApplyStats()
         self.last_effects = LastEffects()
 
     @property

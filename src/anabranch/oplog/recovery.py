@@ -17,7 +17,7 @@ from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.kinds import Effect, JoinState, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, Seen
+from anabranch.keyspace.replica import ApplyStats, Replica
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import (
     AbsentFileError,
@@ -296,7 +296,7 @@ def _apply(
         ) from None
     report.batches += 1
     if replica is not None:
-        replica.seen = Seen()
+        replica.apply_stats = ApplyStats()
         report.next_number = replica.vector.get(replica.own, 0) + 1
     else:
         report.next_number = batch.first + batch.numbered

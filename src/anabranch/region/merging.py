@@ -10,7 +10,7 @@ from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.merge_stream import known_stream, replica_of
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, Seen, origin_of
+from anabranch.keyspace.replica import ApplyStats, Replica, origin_of
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
@@ -112,11 +112,11 @@ class Merging:
         self._waking.covered()
 
     def _count(self, now_ms: int) -> None:
-        """Take over what was noticed."""
+        """Add the counts of the applied effects to the statistics of the region."""
         replica, stats = replica_of(self._region.keyspace), self._region.stats
-        seen, replica.seen = replica.seen, Seen()
-        stats.duplicate_ids += seen.duplicate_ids
-        stats.ids_ahead_ms = max(stats.ids_ahead_ms, (seen.newest_id >> SEQ_BITS) - now_ms)
+        applied, replica.apply_stats = replica.apply_stats, ApplyStats()
+        stats.duplicate_ids += applied.duplicate_ids
+        stats.ids_ahead_ms = max(stats.ids_ahead_ms, (applied.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
         """Begin to number effects anew: what we may have forgotten keeps its names."""
@@ -176,7 +176,7 @@ class Merging:
                 )
             )
         conflicts.due.clear()
-        processed, replica.seen.processed = replica.seen.processed, []
+        processed, replica.apply_stats.processed = replica.apply_stats.processed, []
         for db, key, name, (origin, number), entry_id in processed:
             stream = known_stream(keyspace, db, key)
             group = None if stream is None else stream.groups.get(name)
