@@ -435,9 +435,9 @@ class Life(Comparison):
         for node in nodes:
             assert node.vector == nodes[0].vector, "effects are missing"
             assert not node.held, "effects wait for a cause that has come"
-            assert not node.replica.marked, f"marks of {list(node.replica.marked)} are left"
+            assert not node.replica.tombstoned, f"marks of {list(node.replica.tombstoned)} are left"
             assert not node.replica.flushes, "a mark of FLUSHALL is left"
-            assert not node.replica.unstable_marks, "a mark that is gone is remembered"
+            assert not node.replica.unstable_tombstones, "a mark that is gone is remembered"
             assert not node.replica.conflicts.held, "stable tags are held"
             assert not node.replica.conflicts.due, "a conflict is not resolved"
         self.check_all()

@@ -119,7 +119,7 @@ def test_how_far_ids_were_ahead_of_the_clock() -> None:
     assert stats(two).ids_ahead_ms == 40_000
 
 
-# -- marks ------------------------------------------------------------------------------------
+# -- tombstones ---------------------------------------------------------------------------------
 
 
 def test_marks_are_unstable_until_every_member_has_them() -> None:
@@ -128,22 +128,22 @@ def test_marks_are_unstable_until_every_member_has_them() -> None:
     one.do("XADD", "s", "*", "f", "v")
     one.do("XGROUP", "CREATE", "s", "g", "0")
     mesh.settle()
-    assert one.replica.oldest_mark is None
+    assert one.replica.oldest_tombstone is None
     one.do("XGROUP", "DESTROY", "s", "g")
     oldest = (one.origin, one.vector[one.origin])
     one.do("DEL", "s")
     one.do("FLUSHALL")
-    assert len(one.replica.unstable_marks) == 3
-    assert one.replica.oldest_mark == oldest
+    assert len(one.replica.unstable_tombstones) == 3
+    assert one.replica.oldest_tombstone == oldest
     one.sync()
     one.snapshot()
     one.restart()
-    assert len(one.replica.unstable_marks) == 3, "after a restart, from a snapshot"
+    assert len(one.replica.unstable_tombstones) == 3, "after a restart, from a snapshot"
     mesh.send(1, 2)
-    assert len(two.replica.unstable_marks) == 3
+    assert len(two.replica.unstable_tombstones) == 3
     mesh.settle()
-    assert not one.replica.unstable_marks
-    assert not two.replica.unstable_marks
+    assert not one.replica.unstable_tombstones
+    assert not two.replica.unstable_tombstones
 
 
 def test_marks_that_come_with_a_state_are_unstable_too() -> None:
@@ -152,12 +152,12 @@ def test_marks_that_come_with_a_state_are_unstable_too() -> None:
     for node, key in ((one, "s"), (two, "t")):
         node.do("XADD", key, "*", "f", "v")
         node.do("DEL", key)
-    mine = two.replica.oldest_mark
+    mine = two.replica.oldest_tombstone
     mesh.send_state(1, 2)
-    assert len(two.replica.unstable_marks) == 2
-    assert two.replica.oldest_mark == mine
+    assert len(two.replica.unstable_tombstones) == 2
+    assert two.replica.oldest_tombstone == mine
     mesh.settle()
-    assert not two.replica.unstable_marks
+    assert not two.replica.unstable_tombstones
 
 
 def test_marks_may_be_kept_for_ever() -> None:
@@ -166,13 +166,13 @@ def test_marks_may_be_kept_for_ever() -> None:
     one.do("XADD", "s", "*", "f", "v")
     one.do("DEL", "s")
     one.do("FLUSHALL")
-    two.region.keyspace.forget_stable({}, keeps_marks=True)
+    two.region.keyspace.forget_stable({}, keeps_tombstones=True)
     mesh.send(1, 2)
     everything = dict(two.vector)
-    two.region.keyspace.forget_stable(everything, keeps_marks=True)
-    assert not two.replica.unstable_marks
-    assert two.replica.marked
+    two.region.keyspace.forget_stable(everything, keeps_tombstones=True)
+    assert not two.replica.unstable_tombstones
+    assert two.replica.tombstoned
     assert two.replica.flushes
     two.region.keyspace.forget_stable(everything)
-    assert not two.replica.marked
+    assert not two.replica.tombstoned
     assert not two.replica.flushes

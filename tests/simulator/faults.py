@@ -226,11 +226,11 @@ def acknowledged_stays_pending(patch: Patch) -> None:
     patch.setattr(Group, "_drop", lambda self, origin, numbers: None)
 
 
-def creation_forgets_marks(patch: Patch) -> None:
+def creation_forgets_tombstones(patch: Patch) -> None:
     create = _function_of(kinds.CreateGroup)
 
     def created(keyspace: Keyspace, effect: Any) -> None:
-        merge_stream.shared_stream(keyspace, effect.db, effect.key).shared.marks.clear()
+        merge_stream.shared_stream(keyspace, effect.db, effect.key).shared.tombstones.clear()
         create(keyspace, effect)
 
     _apply_by(patch, kinds.CreateGroup, created)
@@ -438,7 +438,7 @@ MISTAKES: Final = (
     Mistake("SETID leaves runs open", setid_leaves_runs_open, 1000),
     Mistake("entries still pending are acknowledged", open_entries_are_acknowledged, 100),
     Mistake("what is acknowledged elsewhere stays pending", acknowledged_stays_pending, 100),
-    Mistake("a creation forgets marks", creation_forgets_marks, 20),
+    Mistake("a creation forgets tombstones", creation_forgets_tombstones, 20),
     # streams that move
     Mistake("pending lists are dropped on import", pending_dropped_on_import, 50),
     Mistake("a cursor is flattened on export", cursor_flattened_on_export, 100),

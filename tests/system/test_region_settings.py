@@ -129,7 +129,7 @@ def test_bytes_are_counted_as_sent_and_as_they_were(pair: Pair) -> None:
     assert 99_000 < row["received-raw-bytes"] - row["received-bytes"] < 101_000
 
 
-# -- marks --------------------------------------------------------------------------------------
+# -- tombstones -----------------------------------------------------------------------------------
 
 
 def test_who_holds_back_marks_is_named_and_too_many_are_told_of(pair: Pair) -> None:

@@ -77,7 +77,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for origin, number in other.vector.items():
         mine.vector[origin] = max(mine.vector.get(origin, 0), number)
-    ours.renew_unstable_marks()
+    ours.renew_unstable_tombstones()
 
 
 def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
@@ -99,5 +99,5 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     renew_producers(ours, stream)
     settle(ours, db, key, stream)
     mine.last_effects.mark((db, key))
-    ours.renew_unstable_marks()
+    ours.renew_unstable_tombstones()
     ours.databases[db].changed(key)

@@ -1,7 +1,7 @@
 """Effects on consumer groups where several regions write.
 
 A removal of a group beats every creation that was made without knowing of it, in whatever order
-they arrive: it leaves a mark until all members have it.
+they arrive: it leaves a tombstone until all members have it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
             return True
     stream = known_stream(keyspace, effect.db, effect.key)
     return stream is not None and any(
-        (mark is ALL_GROUPS or mark == effect.group) and not replica.knows(dot)
-        for dot, mark in stream.shared.marks.items()
+        (tombstone is ALL_GROUPS or tombstone == effect.group) and not replica.knows(dot)
+        for dot, tombstone in stream.shared.tombstones.items()
     )
 
 
@@ -55,8 +55,8 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     replica = replica_of(keyspace)
     dot = replica.dot
-    stream.shared.marks[dot] = effect.group
-    replica.unstable_marks[dot] = None
+    stream.shared.tombstones[dot] = effect.group
+    replica.unstable_tombstones[dot] = None
     # Causal delivery: a creation with this removal in its context arrives after the removal. So
     # no creation that is here knew of it, and all of them are removed.
     gone = stream.groups.pop(effect.group, None)

@@ -43,8 +43,8 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
                 group.drop_between(origin, 0, context.get(origin, 0))
             group.drop_between(NO_ORIGIN, 0, MAX_DELIVERIES)
     dot = replica.dot
-    shared.marks[dot] = NO_GROUP if effect.expired else ALL_GROUPS
-    replica.unstable_marks[dot] = None
+    shared.tombstones[dot] = NO_GROUP if effect.expired else ALL_GROUPS
+    replica.unstable_tombstones[dot] = None
     stream.recount()
     renew_producers(keyspace, stream)
     if (
@@ -71,7 +71,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     replica = replica_of(keyspace)
     dot = replica.dot
     replica.flushes[dot] = effect.db
-    replica.unstable_marks[dot] = None
+    replica.unstable_tombstones[dot] = None
     replica.last_effects.note_all({replica.origin: replica.number})
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:

@@ -63,8 +63,8 @@ def settle(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
     """Bind the key to the stream, or unbind it, as what happened has it."""
     database = keyspace.databases[db]
     shared = stream.shared
-    if shared.marks:
-        replica_of(keyspace).marked[db, key] = None
+    if shared.tombstones:
+        replica_of(keyspace).tombstoned[db, key] = None
     if stream.exists:
         if database.remembered.pop(key, None) is not None:
             database.put(key, stream)

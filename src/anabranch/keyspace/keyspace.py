@@ -14,7 +14,7 @@ from anabranch.keyspace.replica import Dot, Replica, covers
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
-from anabranch.stream.shared import Mark
+from anabranch.stream.shared import Tombstone
 from anabranch.stream.stream import Stream
 
 __all__ = ["Keyspace"]
@@ -56,46 +56,46 @@ class Keyspace:
         self.users: dict[bytes, bytes] = {}
         self.replica: Replica | None = None  # with several regions: what is known of them
 
-    def forget_stable(self, stable: dict[int, int], *, keeps_marks: bool = False) -> None:
-        """Every member has this much on its disk: marks up to there have done their work.
+    def forget_stable(self, stable: dict[int, int], *, keeps_tombstones: bool = False) -> None:
+        """Every member has this much on its disk: tombstones up to there have done their work.
 
-        ``keeps_marks``: they stay all the same.
+        ``keeps_tombstones``: they stay all the same.
         """
         replica = self.replica
         assert replica is not None
         replica.stable = stable
         replica.last_effects.forget(stable)
         replica.conflicts.forget(stable, replica.vector)
-        for dot in [dot for dot in replica.unstable_marks if covers(stable, dot)]:
-            del replica.unstable_marks[dot]
-        if keeps_marks:
+        for dot in [dot for dot in replica.unstable_tombstones if covers(stable, dot)]:
+            del replica.unstable_tombstones[dot]
+        if keeps_tombstones:
             return
         for dot in [dot for dot in replica.flushes if covers(stable, dot)]:
             del replica.flushes[dot]
-        for db, key in list(replica.marked):
+        for db, key in list(replica.tombstoned):
             database = self.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
             if stream is not None and stream.forget_stable(stable, replica.own):  # type: ignore[union-attr]
                 continue
-            del replica.marked[db, key]
+            del replica.tombstoned[db, key]
             if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]
                 del database.remembered[key]
 
-    def marks_of(self, db: int, key: bytes) -> Mapping[Dot, Mark]:
-        """The marks of a key, existing or only remembered."""
+    def tombstones_of(self, db: int, key: bytes) -> Mapping[Dot, Tombstone]:
+        """The tombstones of a key, existing or only remembered."""
         database = self.databases[db]
         stream = database.values.get(key) or database.remembered.get(key)
-        return stream.shared.marks if type(stream) is Stream else {}
+        return stream.shared.tombstones if type(stream) is Stream else {}
 
-    def renew_unstable_marks(self) -> None:
-        """Derive which marks are not stable, after more than an effect; their order stays."""
+    def renew_unstable_tombstones(self) -> None:
+        """Derive which tombstones are not stable, after more than an effect; their order stays."""
         replica = self.replica
         assert replica is not None
         found = dict.fromkeys(replica.flushes)
-        for place in replica.marked:
-            found.update(dict.fromkeys(self.marks_of(*place)))
-        known = {dot: None for dot in replica.unstable_marks if dot in found}
-        replica.unstable_marks = known | {
+        for place in replica.tombstoned:
+            found.update(dict.fromkeys(self.tombstones_of(*place)))
+        known = {dot: None for dot in replica.unstable_tombstones if dot in found}
+        replica.unstable_tombstones = known | {
             dot: None for dot in found if not covers(replica.stable, dot)
         }
 

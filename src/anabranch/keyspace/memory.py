@@ -88,7 +88,7 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
 def _shared_bytes(shared: Shared, samples: int) -> int:
     """What a stream remembers beside its entries where several regions write."""
     tables: tuple[dict[Any, Any], ...] = (
-        *(shared.marks, shared.deadlines, shared.last_ids),
+        *(shared.tombstones, shared.deadlines, shared.last_ids),
         *(shared.deleted_ids, shared.surpluses, shared.limits),
     )
     size = getsizeof(shared) + getsizeof(shared.tags) + getsizeof(shared.accepted)

@@ -7,7 +7,7 @@ that the version vector covers and that does not exist was removed, and nothing 
 of it.
 
 DEL and XGROUP DESTROY must also beat concurrent creations of groups. They leave a *tombstone*
-(``mark``) until every member has them on its disk.
+until every member has them on its disk.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ class Replica:
         "former_names",
         "hybrid_ms",
         "last_effects",
-        "marked",
         "members",
         "number",
         "origin",
         "own",
         "removed",
         "stable",
-        "unstable_marks",
+        "tombstoned",
+        "unstable_tombstones",
         "vector",
     )
 
@@ -124,10 +124,10 @@ class Replica:
         self.context: Mapping[int, int] = self.vector
         # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
         self.flushes: dict[Dot, int | None] = {}
-        self.marked: dict[tuple[int, bytes], None] = {}  # keys with marks
-        # Effects that have left marks, those of FLUSHALL too, as long as they are not stable; the
-        # oldest first, as far as that is known
-        self.unstable_marks: dict[Dot, None] = {}
+        self.tombstoned: dict[tuple[int, bytes], None] = {}  # keys with tombstones
+        # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable;
+        # the oldest first, as far as that is known
+        self.unstable_tombstones: dict[Dot, None] = {}
         self.stable: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         self.conflicts = Conflicts()
@@ -145,9 +145,9 @@ class Replica:
         return self.origin, self.number
 
     @property
-    def oldest_mark(self) -> Dot | None:
+    def oldest_tombstone(self) -> Dot | None:
         """The oldest tombstone that some member may lack; None if there is none."""
-        return next(iter(self.unstable_marks), None)
+        return next(iter(self.unstable_tombstones), None)
 
     def written(self, *, keeps_last_effects: bool) -> list[Any]:
         """All of this as plain values, for a snapshot; :meth:`read` takes them back.
@@ -191,7 +191,7 @@ class Replica:
         self.removed = dict(removed)
         self.former_names = dict(written[9]) if len(written) > 9 else {}
         self.flushes = {(origin, number): db for origin, number, db in flushes}
-        self.unstable_marks.update(dict.fromkeys(self.flushes))
+        self.unstable_tombstones.update(dict.fromkeys(self.flushes))
 
     def renew_members(self) -> None:
         """Derive the members: those with an admission that is in no removal's context."""

@@ -31,9 +31,9 @@ from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
 from anabranch.replication.interface import ReplicationConfig
 from anabranch.replication.local import RegionLocal
-from anabranch.replication.marks import MarkWatch
 from anabranch.replication.replicator import Replicator
 from anabranch.replication.sealing import stretched
+from anabranch.replication.tombstone_watch import TombstoneWatch
 
 if TYPE_CHECKING:
     from anabranch.node.driver import Driver, Timer
@@ -104,7 +104,7 @@ class Exchange(RegionLocal):
         self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
         # What some disk may lack, and since when:
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
-        self._marks = MarkWatch()
+        self._tombstone_watch = TombstoneWatch()
         self._held_tags = HeldTagWatch()
         self._is_waiting = False  # for a state, and takes no writes meanwhile
         self._refusing = False  # writes, because too few regions keep up
@@ -306,16 +306,20 @@ class Exchange(RegionLocal):
             self._unstable = dict(self.replica.vector), now_ms
         replica = self.replica
         most = self._settings.max_unstable_marks
-        self._marks.look(replica.unstable_marks, replica.vector, now_ms, most, self._note_marks)
+        self._tombstone_watch.observe(
+            replica.unstable_tombstones, replica.vector, now_ms, most, self._note_tombstones
+        )
         most = self._settings.max_held_tags
         self._held_tags.look(replica.conflicts, now_ms, most, self.note)
 
-    def _note_marks(self, event: str, marks: int) -> None:
-        self.note(event, marks=marks, held_back_by=",".join(map(str, self._late())))
+    def _note_tombstones(self, event: str, tombstones: int) -> None:
+        self.note(event, marks=tombstones, held_back_by=",".join(map(str, self._late())))
 
     def _late(self) -> list[int]:
-        """The regions that hold back the oldest mark; none if there is no mark."""
-        return self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_mark) else []
+        """The regions that hold back the oldest tombstone; none if there is no tombstone."""
+        return (
+            self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_tombstone) else []
+        )
 
     def good_regions(self) -> int:
         """How many other regions are connected and lag by no more than ``min-regions-max-lag``."""
@@ -349,7 +353,7 @@ class Exchange(RegionLocal):
     def retention_changed(self) -> None:
         """``mark-retention`` is another one: let go of what was kept in vain."""
         self._region.keyspace.forget_stable(
-            self.replica.stable, keeps_marks=self._settings.mark_retention == "forever"
+            self.replica.stable, keeps_tombstones=self._settings.mark_retention == "forever"
         )
 
     def judge_writes(self) -> None:
@@ -426,8 +430,10 @@ class Exchange(RegionLocal):
         return {
             **self.replicator.facts(now_ms),
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
-            "unstable_marks": len(self.replica.unstable_marks),
-            "oldest_mark_seconds": self._marks.oldest_ms(self.replica.unstable_marks, now_ms)
+            "unstable_marks": len(self.replica.unstable_tombstones),
+            "oldest_mark_seconds": self._tombstone_watch.oldest_ms(
+                self.replica.unstable_tombstones, now_ms
+            )
             / 1000,
             "oldest_mark_held_back_by": ",".join(map(str, self._late())),
             "good_regions": self.good_regions(),

@@ -416,9 +416,9 @@ def _load(
         builder = StreamBuilder(data, 0 if replica is None else replica.own)
         value = stream = builder.stream
         if replica is not None:
-            if stream.shared.marks:
-                replica.marked[number, key] = None
-                replica.unstable_marks.update(dict.fromkeys(stream.shared.marks))
+            if stream.shared.tombstones:
+                replica.tombstoned[number, key] = None
+                replica.unstable_tombstones.update(dict.fromkeys(stream.shared.tombstones))
             if not stream.exists:
                 database.remembered[key] = stream
                 return builder

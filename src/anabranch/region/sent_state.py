@@ -49,7 +49,7 @@ _STREAM: Final[dict[str, Any]] = dict.fromkeys(
     ("last_id", "max_deleted_id", "added_surplus", "incarnation"), int
 )
 _SHARED: Final[dict[str, Any]] = {
-    "marks": dict[_Dot, bytes | bool],
+    "tombstones": dict[_Dot, bytes | bool],
     "deadlines": dict[_Dot, _Number | None],
     "last_ids": dict[_Dot, int],
     "deleted_ids": dict[_Dot, int],

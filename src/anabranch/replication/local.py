@@ -235,8 +235,8 @@ class RegionLocal:
 
     def stable(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
-        keeps_marks = self._region.settings.mark_retention == "forever"
-        self._region.keyspace.forget_stable(vector, keeps_marks=keeps_marks)
+        keeps_tombstones = self._region.settings.mark_retention == "forever"
+        self._region.keyspace.forget_stable(vector, keeps_tombstones=keeps_tombstones)
         self._origins.stable(vector)
 
     def state(

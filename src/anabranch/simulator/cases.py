@@ -25,7 +25,7 @@ CASES: Final = (
     "start refused for a damaged log",
     "epoch opened",
     "effects fetched back",
-    "marks waited",
+    "tombstones waited",
     "equal vectors compared",
     "recovery compared with what was written",
     "recovery compared with replay",

@@ -19,7 +19,7 @@ I-15 a snapshot and the log behind it tell the same as the log alone
 I-16 of two entries that regions accepted for one idempotent ID one is left
 I-17 a region that has accepted an idempotent ID does not add it again
 I-18 a reader with a cursor that goes from region to region gets every entry that stays, once
-I-21 when all is well again nothing is left of marks, waiting batches and half-way states
+I-21 when all is well again nothing is left of tombstones, waiting batches and half-way states
 I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
 I-23 an effect's number never stands for two contents
 I-24 no reply reports anything that a crash takes back, except where ``appendfsync`` says so
@@ -288,10 +288,10 @@ class Checks:
                 )
             if replica.members != first.replica.members:
                 return f"region {number} has other members than region {first.machine.number}"
-            if replica.marked or replica.flushes or replica.unstable_marks:
+            if replica.tombstoned or replica.flushes or replica.unstable_tombstones:
                 return (
-                    f"region {number} still has marks of {sorted(replica.marked)} and "
-                    f"{sorted(replica.flushes)}, and counts {len(replica.unstable_marks)}"
+                    f"region {number} still has tombstones of {sorted(replica.tombstoned)} and "
+                    f"{sorted(replica.flushes)}, and counts {len(replica.unstable_tombstones)}"
                 )
             if len(process.replicator._receiver.buffer):  # noqa: SLF001
                 return f"region {number} has effects that wait for causes"

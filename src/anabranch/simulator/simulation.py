@@ -387,7 +387,7 @@ class Simulation:
             reached["held batch"] += bool(len(receiver.buffer))
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
             reached["newcomer refused writes"] += process.is_newcomer
-            reached["marks waited"] += bool(process.replica.marked)
+            reached["tombstones waited"] += bool(process.replica.tombstoned)
             level = process.replicator.feature_level
             reached["feature level raised"] += level > self._levels.get(process, level)
             self._levels[process] = level

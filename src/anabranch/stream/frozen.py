@@ -253,7 +253,7 @@ def _shared_array(shared: Shared) -> list[Any] | None:
     if shared is NOTHING_SHARED:
         return None
     return [
-        [[*dot, mark] for dot, mark in shared.marks.items()],
+        [[*dot, tombstone] for dot, tombstone in shared.tombstones.items()],
         [[*dot, at_ms] for dot, at_ms in shared.deadlines.items()],
         [[*dot, _split(entry_id)] for dot, entry_id in shared.last_ids.items()],
         [[*dot, _split(entry_id)] for dot, entry_id in shared.deleted_ids.items()],
@@ -270,9 +270,9 @@ def _shared_array(shared: Shared) -> list[Any] | None:
 
 
 def _shared_of(array: list[Any]) -> Shared:
-    marks, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = array
+    tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = array
     shared = Shared()
-    shared.marks = {(origin, number): mark for origin, number, mark in marks}
+    shared.tombstones = {(origin, number): tombstone for origin, number, tombstone in tombstones}
     shared.deadlines = {(origin, number): at_ms for origin, number, at_ms in deadlines}
     shared.last_ids = {(origin, number): _join(pair) for origin, number, pair in last_ids}
     shared.deleted_ids = {(origin, number): _join(pair) for origin, number, pair in deleted_ids}

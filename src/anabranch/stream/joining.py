@@ -13,7 +13,7 @@ from typing import TypeVar
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import ALL_GROUPS, Dot, Mark, Shared
+from anabranch.stream.shared import ALL_GROUPS, Dot, Shared, Tombstone
 from anabranch.stream.stream import Stream
 
 __all__ = ["join_dots", "join_streams", "replace_shared"]
@@ -45,8 +45,14 @@ def join_streams(
     tables have to be derived anew.
     """
     mine, other = ours.shared, theirs.shared
-    our_marks: dict[Dot, Mark] = {**mine.marks, **dict.fromkeys(flushes[0], ALL_GROUPS)}
-    their_marks: dict[Dot, Mark] = {**other.marks, **dict.fromkeys(flushes[1], ALL_GROUPS)}
+    our_tombstones: dict[Dot, Tombstone] = {
+        **mine.tombstones,
+        **dict.fromkeys(flushes[0], ALL_GROUPS),
+    }
+    their_tombstones: dict[Dot, Tombstone] = {
+        **other.tombstones,
+        **dict.fromkeys(flushes[1], ALL_GROUPS),
+    }
     _keep_places(ours)
     for origin in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
         _join_logs(
@@ -55,7 +61,7 @@ def join_streams(
             our.get(origin, 0),
             their.get(origin, 0),
         )
-    _join_groups(ours, theirs, our, their, our_marks, their_marks)
+    _join_groups(ours, theirs, our, their, our_tombstones, their_tombstones)
     _join_shared(mine, other, our, their)
     for group in ours.groups.values():
         for origin, log in ours.logs.items():
@@ -65,11 +71,11 @@ def join_streams(
 def replace_shared(ours: Stream, fresh: Stream) -> None:
     """Have what regions share as another stream has it; the other is of no use afterwards.
 
-    What was delivered here, and to whom, stays. So do marks: either side may have forgotten some,
-    and one too many does no harm. Counters and look-up tables have to be derived anew.
+    What was delivered here, and to whom, stays. So do tombstones: either side may have forgotten
+    some, and one too many does no harm. Counters and look-up tables have to be derived anew.
     """
     _keep_places(ours)
-    fresh.shared.marks |= ours.shared.marks
+    fresh.shared.tombstones |= ours.shared.tombstones
     ours.shared = fresh.shared
     ours.logs = fresh.logs
     groups = ours.groups
@@ -119,7 +125,7 @@ def _numbers(log: RegionLog, top: int) -> Ranges:
 
 
 def _join_shared(mine: Shared, other: Shared, our: Vector, their: Vector) -> None:
-    join_dots(mine.marks, other.marks, our, their)
+    join_dots(mine.tombstones, other.tombstones, our, their)
     join_dots(mine.deadlines, other.deadlines, our, their)
     join_dots(mine.last_ids, other.last_ids, our, their)
     join_dots(mine.deleted_ids, other.deleted_ids, our, their)
@@ -149,16 +155,16 @@ def _join_groups(
     theirs: Stream,
     our: Vector,
     their: Vector,
-    our_marks: dict[Dot, Mark],
-    their_marks: dict[Dot, Mark],
+    our_tombstones: dict[Dot, Tombstone],
+    their_tombstones: dict[Dot, Tombstone],
 ) -> None:
     for name in set(ours.groups) | set(theirs.groups):
         mine, other = ours.groups.get(name), theirs.groups.get(name)
         my_creations = {} if mine is None else mine.creations
         other_creations = {} if other is None else other.creations
         alive = {
-            **_surviving(name, my_creations, other_creations, our, their, their_marks),
-            **_surviving(name, other_creations, my_creations, their, our, our_marks),
+            **_surviving(name, my_creations, other_creations, our, their, their_tombstones),
+            **_surviving(name, other_creations, my_creations, their, our, our_tombstones),
         }
         if not alive:
             ours.groups.pop(name, None)
@@ -187,7 +193,7 @@ def _surviving(
     others: dict[Dot, Creation],
     seen: Vector,
     seen_there: Vector,
-    marks_there: dict[Dot, Mark],
+    tombstones_there: dict[Dot, Tombstone],
 ) -> dict[Dot, Creation]:
     """Creations of one side that the other has too, or has not heard of and did not beat."""
     return {
@@ -197,10 +203,10 @@ def _surviving(
         or (
             dot[1] > seen_there.get(dot[0], 0)
             and not any(
-                (mark is ALL_GROUPS or mark == name)
+                (tombstone is ALL_GROUPS or tombstone == name)
                 and removal[1] > seen.get(removal[0], 0)
                 and removal[1] > creation.context.get(removal[0], 0)
-                for removal, mark in marks_there.items()
+                for removal, tombstone in tombstones_there.items()
             )
         )
     }

@@ -20,15 +20,15 @@ __all__ = [
     "NO_GROUP",
     "Dot",
     "Limits",
-    "Mark",
     "Shared",
     "Tag",
+    "Tombstone",
     "age_rank",
     "forget_covered",
     "winner",
 ]
 
-Mark = bytes | bool
+Tombstone = bytes | bool
 """Which groups a removal beats that were created without knowing of it."""
 
 ALL_GROUPS: Final = True
@@ -77,14 +77,14 @@ class Shared:
         "deleted_ids",
         "last_ids",
         "limits",
-        "marks",
         "surpluses",
         "tags",
+        "tombstones",
     )
 
     def __init__(self) -> None:
         # DEL, XGROUP DESTROY and expiry, until they are stable
-        self.marks: dict[Dot, Mark] = {}
+        self.tombstones: dict[Dot, Tombstone] = {}
         self.deadlines: dict[Dot, int | None] = {}  # EXPIRE; None for PERSIST
         self.last_ids: dict[Dot, int] = {}  # XSETID
         self.deleted_ids: dict[Dot, int] = {}  # XSETID MAXDELETEDID
@@ -97,7 +97,7 @@ class Shared:
     def is_blank(self) -> bool:
         """Nothing is remembered."""
         return not (
-            self.marks
+            self.tombstones
             or self.deadlines
             or self.last_ids
             or self.deleted_ids
@@ -116,7 +116,7 @@ class Shared:
         return None if None in times else max(time for time in times if time is not None)
 
     def clear(self, covered: Covered) -> None:
-        """The key was deleted by somebody who knew of these effects. Marks stay."""
+        """The key was deleted by somebody who knew of these effects. Tombstones stay."""
         forget_covered(self.deadlines, covered)
         forget_covered(self.last_ids, covered)
         forget_covered(self.deleted_ids, covered)
@@ -142,7 +142,7 @@ class Shared:
     def copy(self) -> Shared:
         """An independent copy."""
         other = Shared()
-        other.marks = self.marks.copy()
+        other.tombstones = self.tombstones.copy()
         other.deadlines = self.deadlines.copy()
         other.last_ids = self.last_ids.copy()
         other.deleted_ids = self.deleted_ids.copy()

@@ -312,20 +312,20 @@ class Stream:
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether nothing but marks has to be remembered of a stream that does not exist."""
+        """Whether nothing but tombstones has to be remembered of a stream that does not exist."""
         shared = self.shared
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
     def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
-        """Drop marks that every member has, then logs that nothing is left of.
+        """Drop tombstones that every member has, then logs that nothing is left of.
 
         While the stream exists they stay: readers by position learn from them whether they had
-        read everything when the key was deleted. Whether any mark is left.
+        read everything when the key was deleted. Whether any tombstone is left.
         """
         shared = self.shared
-        for dot in [dot for dot in shared.marks if dot[1] <= stable.get(dot[0], 0)]:
-            del shared.marks[dot]
-        if shared.marks:
+        for dot in [dot for dot in shared.tombstones if dot[1] <= stable.get(dot[0], 0)]:
+            del shared.tombstones[dot]
+        if shared.tombstones:
             return True
         for origin, log in list(self.logs.items()):
             if log.is_blank and not (self.exists and log.next_position):

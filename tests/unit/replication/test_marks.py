@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from anabranch.keyspace.replica import Dot
-from anabranch.replication.marks import MarkWatch
+from anabranch.replication.tombstone_watch import TombstoneWatch
 
 
 class Watched:
     """A region that deletes, and what the watch tells of it."""
 
     def __init__(self, most: int = 0) -> None:
-        self.watch = MarkWatch()
+        self.watch = TombstoneWatch()
         self.most = most
-        self.marks: dict[Dot, None] = {}
+        self.tombstones: dict[Dot, None] = {}
         self.vector = {1: 0}
         self.now_ms = 1000.0
         self.notes: list[tuple[str, int]] = []
@@ -20,11 +20,11 @@ class Watched:
     def deletes(self, count: int = 1) -> None:
         for _ in range(count):
             self.vector[1] += 1
-            self.marks[1, self.vector[1]] = None
+            self.tombstones[1, self.vector[1]] = None
 
     def forgets(self, count: int = 1) -> None:
-        for dot in list(self.marks)[:count]:
-            del self.marks[dot]
+        for dot in list(self.tombstones)[:count]:
+            del self.tombstones[dot]
 
     def waits(self, ms: float) -> None:
         self.look()
@@ -33,12 +33,16 @@ class Watched:
 
     def look(self) -> None:
         self.watch.look(
-            self.marks, self.vector, self.now_ms, self.most, lambda *told: self.notes.append(told)
+            self.tombstones,
+            self.vector,
+            self.now_ms,
+            self.most,
+            lambda *told: self.notes.append(told),
         )
 
     @property
     def oldest_ms(self) -> float:
-        return self.watch.oldest_ms(self.marks, self.now_ms)
+        return self.watch.oldest_ms(self.tombstones, self.now_ms)
 
 
 def test_the_oldest_mark_ages() -> None:

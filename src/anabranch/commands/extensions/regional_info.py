@@ -20,7 +20,7 @@ from anabranch.stream.numbering import number_of
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.renumbering import counted
-from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Mark
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, NOTHING_SHARED, Dot, Tombstone
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
         stream = ctx.db.remembered.get(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
-    marks = ctx.keyspace.marks_of(ctx.db.index, args[1])
+    tombstones = ctx.keyspace.tombstones_of(ctx.db.index, args[1])
     return ctx.reply(
         Map(
             [
@@ -62,9 +62,9 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("entries-added", stream.entries_added),
                 ("max-deleted-entry-id", text(stream.max_deleted_id)),
                 ("origins", [_log(stream, origin) for origin in stream.ranked()]),
-                ("mark-count", len(marks)),
-                ("marks", [_mark(dot, marks[dot]) for dot in sorted(marks)]),
-                ("held-back-by", _held_back_by(ctx, marks)),
+                ("mark-count", len(tombstones)),
+                ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
+                ("held-back-by", _held_back_by(ctx, tombstones)),
                 ("groups", [_group(name, stream.groups[name]) for name in sorted(stream.groups)]),
                 ("ledger-records", len(stream.ledger.records)),
             ]
@@ -79,17 +79,17 @@ def _region(ctx: Context) -> Map:
         vector: Mapping[int, int] = {}
         stable: Mapping[int, int] = {}
         members: list[int] = []
-        marked = marks = unstable = held = held_bytes = 0
+        marked = tombstones = unstable = held = held_bytes = 0
         oldest = None
     else:
         region, epoch = _origin(replica.own)
         vector, stable = replica.vector, replica.stable
         members = sorted(replica.members)
-        marked = len(replica.marked)
-        of_keys = [ctx.keyspace.marks_of(*place) for place in replica.marked]
-        marks = len(replica.flushes) + sum(map(len, of_keys))
+        marked = len(replica.tombstoned)
+        of_keys = [ctx.keyspace.tombstones_of(*place) for place in replica.tombstoned]
+        tombstones = len(replica.flushes) + sum(map(len, of_keys))
         held, held_bytes = len(replica.conflicts), replica.conflicts.size
-        unstable, oldest = len(replica.unstable_marks), replica.oldest_mark
+        unstable, oldest = len(replica.unstable_tombstones), replica.oldest_tombstone
     return Map(
         [
             ("region", region),
@@ -98,7 +98,7 @@ def _region(ctx: Context) -> Map:
             ("vector", _rows(vector)),
             ("stable", _rows(stable)),
             ("marked-keys", marked),
-            ("mark-count", marks),
+            ("mark-count", tombstones),
             ("unstable-mark-count", unstable),
             ("oldest-mark", None if oldest is None else [*_origin(oldest[0]), oldest[1]]),
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
@@ -108,10 +108,10 @@ def _region(ctx: Context) -> Map:
     )
 
 
-def _held_back_by(ctx: Context, marks: Iterable[Dot]) -> list[int]:
-    """The regions whose disks may lack an effect that left one of these marks."""
+def _held_back_by(ctx: Context, tombstones: Iterable[Dot]) -> list[int]:
+    """The regions whose disks may lack an effect that left one of these tombstones."""
     effects: dict[int, int] = {}
-    for origin, number in marks:
+    for origin, number in tombstones:
         effects[origin] = max(number, effects.get(origin, 0))
     regions = ctx.server.host.regions
     return regions.holding_back(effects) if effects and regions is not None else []
@@ -154,15 +154,15 @@ def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
     return stream.last_id, newest_number, stream.incarnation
 
 
-def _mark(dot: Dot, mark: Mark) -> list[Any]:
+def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
     """Whose effect it is, and which groups it beats that it did not know of."""
-    if mark is ALL_GROUPS:
+    if tombstone is ALL_GROUPS:
         what, group = "delete", b""
-    elif mark is NO_GROUP:
+    elif tombstone is NO_GROUP:
         what, group = "expire", b""
     else:
-        assert isinstance(mark, bytes)
-        what, group = "destroy", mark
+        assert isinstance(tombstone, bytes)
+        what, group = "destroy", tombstone
     return [*_origin(dot[0]), dot[1], what, group]
 
 

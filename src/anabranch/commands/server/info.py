@@ -263,7 +263,7 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         *((name, _rounded(value)) for name, value in facts.items()),
         ("applied", _vector(replica.vector)),
         ("stable", _vector(replica.stable)),
-        ("marked_keys", len(replica.marked)),
+        ("marked_keys", len(replica.tombstoned)),
         ("idmp_collapsed", ctx.stats.idmp_collapsed),
         ("idmp_conflicts", replica.conflicts.total),
         ("held_tags", len(replica.conflicts)),
@@ -320,7 +320,7 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
         ("crdt_sync_full", facts["full_catch_ups"]),
         ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
         ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
-        ("crdt_gc_pending", len(replica.marked)),
+        ("crdt_gc_pending", len(replica.tombstoned)),
         ("crdt_gc_gvc_min", _vector(replica.stable)),
     ]
     for peer in regions.peers():
