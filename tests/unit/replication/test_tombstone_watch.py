@@ -1,4 +1,4 @@
-"""Since when marks wait for a member, and when there are too many."""
+"""Since when tombstones wait for a member, and when there are too many."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Watched:
         self.look()
 
     def look(self) -> None:
-        self.watch.look(
+        self.watch.observe(
             self.tombstones,
             self.vector,
             self.now_ms,
