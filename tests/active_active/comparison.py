@@ -155,8 +155,8 @@ class Comparison:
             lag = sum(exact_lag(stream, group).values())
             self._check_lag(shown, name, reader, lag)
             pending = {
-                (origin, entry.number)
-                for origin, each in group.pending.items()
+                (replica_id, entry.number)
+                for replica_id, each in group.pending.items()
                 for entry in each.entries.values()
             }
             for entry in shown.entries:

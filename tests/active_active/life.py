@@ -97,21 +97,23 @@ class Life(Comparison):
             return
         chance = random.Random(seed)
         missing = giver.missing(taker.vector)
-        by_origin: dict[int, list[Any]] = {}
+        by_replica_id: dict[int, list[Any]] = {}
         for unit in missing:
-            by_origin.setdefault(unit.origin, []).append(unit)
+            by_replica_id.setdefault(unit.replica_id, []).append(unit)
         chosen = []
         for _ in range(chance.randint(1, max(len(missing), 1)) if missing else 0):
-            origin = chance.choice(sorted(by_origin))
-            unit = by_origin[origin].pop(0)
-            if not by_origin[origin]:
-                del by_origin[origin]
+            replica_id = chance.choice(sorted(by_replica_id))
+            unit = by_replica_id[replica_id].pop(0)
+            if not by_replica_id[replica_id]:
+                del by_replica_id[replica_id]
             dice = chance.random()
             chosen += [unit] * (0 if dice < 0.05 else 1 if dice < 0.95 else 2)  # lost, or repeated
         self.mesh.send(source, target, chosen)
         self.reached["held batch"] += bool(taker.held)
-        self.reached["relayed"] += any(unit.origin not in (source, target) for unit in chosen)
-        self.reached["effects fetched back"] += any(region_of(u.origin) == target for u in chosen)
+        self.reached["relayed"] += any(unit.replica_id not in (source, target) for unit in chosen)
+        self.reached["effects fetched back"] += any(
+            region_of(u.replica_id) == target for u in chosen
+        )
         self._look(taker)
 
     def _state(self, source: int, target: int) -> None:
@@ -176,7 +178,7 @@ class Life(Comparison):
     def _fail(self, number: int) -> None:
         node = self.node(number)
         self._count_interrupted(number)
-        former, count = node.origin, node.vector.get(node.origin, 0)
+        former, count = node.replica_id, node.vector.get(node.replica_id, 0)
         node.fail()
         self.readers[number] = _copied(self._synced.get(number, {}))
         self.touched.update((number, key) for key in KEYS)
@@ -193,8 +195,8 @@ class Life(Comparison):
         node = self.node(number)
         chance = random.Random(seed)
         if node.vector:
-            origin = chance.choice(sorted(node.vector))
-            node.forget(origin, chance.randint(0, node.vector[origin]))
+            replica_id = chance.choice(sorted(node.vector))
+            node.forget(replica_id, chance.randint(0, node.vector[replica_id]))
 
     def _snapshot(self, number: int) -> None:
         self._sync(number)
@@ -346,9 +348,9 @@ class Life(Comparison):
         if isinstance(stream, Stream) and group in stream.groups:
             holder: Any = stream.groups[group]
             pending = [
-                (origin, entry.number)
+                (replica_id, entry.number)
                 for entry_id in {id_of(each) for each in given}
-                for origin, entry in holder.pending_of(entry_id)
+                for replica_id, entry in holder.pending_of(entry_id)
             ]
         reply = node.do(*words)
         if pending:
@@ -457,9 +459,9 @@ class Life(Comparison):
 
     def _check_tags(self, node: Node, key: bytes, shown: Shown) -> None:
         """A producer's repetition is answered alike everywhere, and made one entry at most."""
-        live = [(entry.origin, entry.entry_id) for entry in shown.entries]
+        live = [(entry.replica_id, entry.entry_id) for entry in shown.entries]
         for (pid, iid), facts in shown.tags.items():
-            tagged = [each for each in live if each in {(f.origin, f.entry_id) for f in facts}]
+            tagged = [each for each in live if each in {(f.replica_id, f.entry_id) for f in facts}]
             self.reached["both regions accepted"] += len(facts) > 1
             if len(facts) > 1 and all(fact.yields for fact in facts) and not self.is_copied:
                 assert len(tagged) <= 1, f"{pid!r} {iid!r} made {tagged}"

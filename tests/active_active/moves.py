@@ -132,6 +132,6 @@ def _believe(node: Node, key: bytes, name: bytes, reader: GroupReader, shown: Sh
     """Take what the region delivers as what it has to deliver."""
     stream: Any = node.region.keyspace.databases[0].values[key]
     dots = set()
-    for origin, (block, low, high) in stream.spans_for(stream.groups[name]):
-        dots |= {(origin, number) for number in block.numbers_of(low, high)}
+    for replica_id, (block, low, high) in stream.spans_for(stream.groups[name]):
+        dots |= {(replica_id, number) for number in block.numbers_of(low, high)}
     reader.delivered |= {entry.dot for entry in shown.entries if entry.dot not in dots}

@@ -32,7 +32,7 @@ class GroupReader:
     """The live ones when last looked at; when none of them is left, it is another group."""
     delivered: set[Dot] = field(default_factory=set)
     place: dict[int, int] = field(default_factory=dict)
-    """By origin, the number up to which XGROUP SETID made all count as delivered."""
+    """By replica ID, the number up to which XGROUP SETID made all count as delivered."""
     ignored: frozenset[Dot] = frozenset()
     """Acknowledgements that were there before XGROUP SETID and do not count."""
     is_vague: bool = False
@@ -76,14 +76,14 @@ class GroupReader:
     def _deliverable(self, shown: Shown, group: bytes, *, sure: bool) -> Iterator[Added]:
         ignored = frozenset[Dot]() if sure and self.is_vague else self.ignored
         for entry in shown.entries:
-            origin, number = entry.dot
-            if entry.dot in self.delivered or number <= self.place.get(origin, 0):
+            replica_id, number = entry.dot
+            if entry.dot in self.delivered or number <= self.place.get(replica_id, 0):
                 continue
             if shown.is_acknowledged(group, entry, ignored) and (
                 sure or not self.may_be_open(shown, group, entry)
             ):
                 continue
-            if origin in self.place or shown.delivers(group, entry):
+            if replica_id in self.place or shown.delivers(group, entry):
                 yield entry
 
     def read(self, shown: Shown, group: bytes, lag: int) -> tuple[int, int]:
@@ -107,24 +107,24 @@ class GroupReader:
         if self.is_vague:
             return 0
         unread = {entry.dot for entry in self._deliverable(shown, group, sure=False)}
-        for origin in {fact.origin for fact in shown.added}:
-            cursor = self._cursor(shown, group, origin)
-            some = {fact.dot for fact in shown.added if fact.origin == origin}
+        for replica_id in {fact.replica_id for fact in shown.added}:
+            cursor = self._cursor(shown, group, replica_id)
+            some = {fact.dot for fact in shown.added if fact.replica_id == replica_id}
             unread |= {dot for dot in some if dot[1] > cursor}
         return shown.entries_added - len(unread)
 
-    def _cursor(self, shown: Shown, group: bytes, origin: int) -> int:
+    def _cursor(self, shown: Shown, group: bytes, replica_id: int) -> int:
         """The greatest number that was passed for certain."""
-        passed = [number for where, number in self.delivered if where == origin]
+        passed = [number for where, number in self.delivered if where == replica_id]
         for fact in shown.acknowledged[group]:
             if fact.dot not in self.ignored:
-                passed += [high for where, _, high in fact.ranges if where == origin]
-        if origin in self.place:
-            return max([self.place[origin], *passed])
+                passed += [high for where, _, high in fact.ranges if where == replica_id]
+        if replica_id in self.place:
+            return max([self.place[replica_id], *passed])
         begin = min(
-            created.context.get(origin, 0)
+            created.context.get(replica_id, 0)
             if created.start is None
-            else _upto(shown, origin, created.start)
+            else _upto(shown, replica_id, created.start)
             for created in shown.groups[group]
         )
         return max([begin, *passed])
@@ -139,13 +139,13 @@ class GroupReader:
 
     def move(self, shown: Shown, group: bytes, seen: Vector, start: int | None) -> None:
         """XGROUP SETID: behind an ID, or (None) behind everything seen."""
-        origins = {*seen, *(origin for origin, _ in self.delivered), *self.place}
+        replica_ids = {*seen, *(replica_id for replica_id, _ in self.delivered), *self.place}
         self.delivered.clear()
         self.is_plain = self.is_vague = False
         self.ignored = frozenset(fact.dot for fact in shown.acknowledged[group])
-        for origin in origins:
-            self.place[origin] = (
-                seen.get(origin, 0) if start is None else _upto(shown, origin, start)
+        for replica_id in replica_ids:
+            self.place[replica_id] = (
+                seen.get(replica_id, 0) if start is None else _upto(shown, replica_id, start)
             )
 
     def jump(self, shown: Shown, start: int) -> None:
@@ -154,12 +154,12 @@ class GroupReader:
         self.delivered |= {entry.dot for entry in shown.entries if entry.entry_id <= start}
 
 
-def _upto(shown: Shown, origin: int, start: int) -> int:
+def _upto(shown: Shown, replica_id: int, start: int) -> int:
     return max(
         (
             entry.number
             for entry in shown.entries
-            if entry.origin == origin and entry.entry_id <= start
+            if entry.replica_id == replica_id and entry.entry_id <= start
         ),
         default=0,
     )

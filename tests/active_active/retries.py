@@ -69,7 +69,7 @@ class RetryHistory:
         )
         self.nodes = list(self.mesh.nodes.values())
         self.accepted: dict[Message, list[tuple[bytes, int, int]]] = {}
-        """By message, ``(entry ID, origin, number)`` of every acceptance."""
+        """By message, ``(entry ID, replica_id, number)`` of every acceptance."""
         self.deleted: set[tuple[bytes, bytes]] = set()
         self.processed: set[tuple[bytes, bytes]] = set()
         """Entries that were acknowledged, by key and ID."""
@@ -139,12 +139,12 @@ class RetryHistory:
             b"m%d" % chance.randrange(self._messages),
         )
         known = self.accepted.setdefault(message, [])
-        if any(node.vector.get(origin, 0) >= number for _, origin, number in known):
+        if any(node.vector.get(replica_id, 0) >= number for _, replica_id, number in known):
             return
         key, pid, iid = message
         reply = node.do("XADD", key, "IDMP", pid, iid, "*", "m", pid + iid)
         assert not any(reply == each for each, _, _ in known), "answered with an unknown ID"
-        known.append((reply, node.origin, node.vector[node.origin]))
+        known.append((reply, node.replica_id, node.vector[node.replica_id]))
         self.reached["accepted again"] += len(known) > 1
 
     def _exchange(self, node: Node) -> None:
@@ -155,8 +155,8 @@ class RetryHistory:
         target = self.mesh.nodes[other]
         if self._states and chance.random() < 0.3:
             if chance.random() < 0.5:
-                for origin in list(node.vector):
-                    node.forget(origin, node.vector[origin])
+                for replica_id in list(node.vector):
+                    node.forget(replica_id, node.vector[replica_id])
             self.mesh.send_state(node.number, other)
             self.reached["state"] += 1
         elif node.can_serve(target.vector):

@@ -130,7 +130,7 @@ def test_marks_are_unstable_until_every_member_has_them() -> None:
     mesh.settle()
     assert one.replica.oldest_tombstone is None
     one.do("XGROUP", "DESTROY", "s", "g")
-    oldest = (one.origin, one.vector[one.origin])
+    oldest = (one.replica_id, one.vector[one.replica_id])
     one.do("DEL", "s")
     one.do("FLUSHALL")
     assert len(one.replica.unstable_tombstones) == 3

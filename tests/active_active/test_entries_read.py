@@ -153,8 +153,8 @@ def test_entriesread_of_a_creation_comes_with_a_state_and_a_snapshot() -> None:
     add(one, 10)
     settle(mesh)
     one.do("XGROUP", "CREATE", "s", "g", "0", "ENTRIESREAD", 7)
-    for origin, number in dict(one.vector).items():
-        one.forget(origin, number)
+    for replica_id, number in dict(one.vector).items():
+        one.forget(replica_id, number)
     mesh.send(1, 2)
     assert figures(two) == (7, 10)
     read(two, 1)

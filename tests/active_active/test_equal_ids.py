@@ -332,10 +332,10 @@ def held_by(node: Node, key: str) -> Iterator[tuple[bytes, bytes]]:
     """What entries that are there hold, and their owners: empty for released ones."""
     stream: Any = node.region.keyspace.databases[0].values[key.encode()]
     each = stream.groups[b"g"]
-    for origin, some in each.pending.items():
+    for replica_id, some in each.pending.items():
         for entry in some.entries.values():
             found = stream.find_pending(each, entry)
-            if found is not None and found[0] == origin:
+            if found is not None and found[0] == replica_id:
                 value = found[1].fragment(found[2]).rstrip(b"\r\n").rpartition(b"\r\n")[2]
                 yield value, b"" if entry.consumer is None else entry.consumer.name
 

@@ -68,4 +68,4 @@ def concurrent(history: History) -> Counter[str]:
 
 
 def _are_concurrent(one: Fact, other: Fact) -> bool:
-    return one.origin != other.origin and not one.knew(other) and not other.knew(one)
+    return one.replica_id != other.replica_id and not one.knew(other) and not other.knew(one)

@@ -403,9 +403,9 @@ def test_late_idempotent_ids_find_their_place_as_if_all_were_sorted() -> None:
     assert stream.shared is not None
     for number in range(1, 1000):
         iid = b"m%d" % chance.randint(1, 30)
-        origin = chance.choice([1, 2, 257])
+        replica_id = chance.choice([1, 2, 257])
         dots = stream.shared.tags.setdefault(b"p", {}).setdefault(iid, {})
-        dots[origin, number] = Tag(number << 64, chance.randint(1, 1000), yields=True)
+        dots[replica_id, number] = Tag(number << 64, chance.randint(1, 1000), yields=True)
         stream.remember(b"p", iid)
         found = list(stream.producers.tables[b"p"].items())
         assert stream.producers.tracked == len(found) == len(stream.shared.tags[b"p"])
@@ -436,13 +436,13 @@ def test_late_idempotent_ids_are_ranked_against_few(monkeypatch: pytest.MonkeyPa
 def test_of_two_epochs_of_a_region_the_same_idempotent_id_is_forgotten_everywhere() -> None:
     """Both begin to number at 1: their effects may share time, region and number."""
     remembered = set()
-    for origins in [(2, 258), (258, 2)]:
+    for replica_ids in [(2, 258), (258, 2)]:
         stream = Stream.of_regions(1, 100, 1)
-        for origin in origins:
+        for replica_id in replica_ids:
             assert stream.shared is not None
-            dots = stream.shared.tags.setdefault(b"p", {}).setdefault(b"m%d" % origin, {})
-            dots[origin, 5] = Tag(origin << 64, 1000, yields=True)
-            stream.remember(b"p", b"m%d" % origin)
+            dots = stream.shared.tags.setdefault(b"p", {}).setdefault(b"m%d" % replica_id, {})
+            dots[replica_id, 5] = Tag(replica_id << 64, 1000, yields=True)
+            stream.remember(b"p", b"m%d" % replica_id)
         remembered.add(tuple(stream.producers.tables[b"p"]))
     assert remembered == {(b"m258",)}
 

@@ -98,10 +98,10 @@ def test_a_malformed_batch_changes_nothing(arrays: list[list[object]]) -> None:
     node = Mesh(2).nodes[1]
     replica = node.region.replica
     assert replica is not None
-    origin = 2
-    first = replica.vector.get(origin, 0) + 1
+    replica_id = 2
+    first = replica.vector.get(replica_id, 0) + 1
     before = dict(replica.vector), list(node.region.keyspace.databases[0].remembered)
-    batch = Batch(origin, 0, first, 2, 1, 0, 0, arrays, [])
+    batch = Batch(replica_id, 0, first, 2, 1, 0, 0, arrays, [])
     with pytest.raises(EffectFormatError):
         node.region.merging.apply([batch])
     assert before == (dict(replica.vector), list(node.region.keyspace.databases[0].remembered))

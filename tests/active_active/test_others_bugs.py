@@ -49,9 +49,9 @@ def test_long_keys_and_names_travel_and_are_kept() -> None:
 def test_numbers_beyond_32_and_53_bits_are_exact(start: int) -> None:
     mesh = Mesh(2)
     for node in mesh.nodes.values():
-        for origin in (1, 2):
-            node.vector[origin] = start
-            node.base[origin] = start
+        for replica_id in (1, 2):
+            node.vector[replica_id] = start
+            node.base[replica_id] = start
         node.turn.next_number = start + 1
     eu, us = mesh.nodes.values()
     ids = [mesh.nodes[1 + n % 2].do("XADD", "s", f"{n + 1}-*", "n", n) for n in range(30)]
@@ -75,7 +75,7 @@ def test_numbers_beyond_32_and_53_bits_are_exact(start: int) -> None:
 
 
 def test_an_id_that_was_used_again_after_it_ended_is_accepted_by_all() -> None:
-    """The origin has forgotten it; others, whose clocks are late, have not."""
+    """The replica ID has forgotten it; others, whose clocks are late, have not."""
     mesh = Mesh(2)
     eu, us = mesh.nodes.values()
     eu.do("XADD", "s", "IDMP", "p", "i", "*", "n", 0)

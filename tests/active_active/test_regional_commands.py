@@ -99,7 +99,7 @@ def deliverable(
 ) -> int:
     reader = life.reader(node, key, group, shown)
     due = reader.deliverable(shown, group, sure=sure)
-    return sum(entry.origin & 0xFF == region for entry in due)
+    return sum(entry.replica_id & 0xFF == region for entry in due)
 
 
 # -- digests ----------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def moments(seed: int) -> list[Moment]:
     taken = Node.receive
 
     def receive(self: Node, unit: Unit) -> None:
-        if unit.fits(self.vector) and region_of(unit.origin) != self.number:
+        if unit.fits(self.vector) and region_of(unit.replica_id) != self.number:
             state = Snapshot(self.region.keyspace, Contents(1)).whole()
             members = dict(self.replica.members)
             found.append(Moment(self.number, self.settings, self.clock.us, state, members, unit))
@@ -110,7 +110,7 @@ class _Local:
         self.is_full = self.is_over = False
 
     @property
-    def origin(self) -> int:
+    def replica_id(self) -> int:
         return self._target.replica.own
 
     @property
@@ -121,7 +121,7 @@ class _Local:
     def vector(self) -> Mapping[int, int]:
         return self._target.replica.vector
 
-    def fingerprint(self, origin: int, number: int) -> bytes | None:
+    def fingerprint(self, replica_id: int, number: int) -> bytes | None:
         return None
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
@@ -196,8 +196,10 @@ class Target:
         config = ReplicationConfig("r", "h", 1, "run", lambda: self.clock.us // 1000)
         local = cast("Local", _Local(self))
         links = Links(local, cast("Transport", _Silence()), config, random.Random(1))
-        origin = self.stage.unit.origin
-        session = Session(1, 0.0, Stage.UP, None, 0.0, region=region_of(origin), origin=origin)
+        replica_id = self.stage.unit.replica_id
+        session = Session(
+            1, 0.0, Stage.UP, None, 0.0, region=region_of(replica_id), replica_id=replica_id
+        )
         links.sessions[1] = session
         links.peer(session.region).session = session
         return Receiver(links), session

@@ -74,10 +74,10 @@ class Toy(ToyRegion):
         finally:
             self.staged = None
 
-    def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
-        if after < self.cut.get(origin, 0):
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+        if after < self.cut.get(replica_id, 0):
             return None
-        later = [raw for raw in self.batches.get(origin, ()) if span(raw).last > after]
+        later = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last > after]
         return later[: 1 + max_bytes // 1000]
 
     def stable(self, vector: dict[int, int]) -> None:
@@ -277,12 +277,12 @@ class Duel:
     def batch(self) -> bytes:
         """A batch that may come next, or not."""
         rng = self.rng
-        origin = rng.choice([2, 2, 2, 2, 3, 258, 1, 77])
-        number = self.local.vector.get(origin, 0) + 1
+        replica_id = rng.choice([2, 2, 2, 2, 3, 258, 1, 77])
+        number = self.local.vector.get(replica_id, 0) + 1
         first = number if rng.random() < 0.7 else max(1, number + rng.randrange(-2, 4))
         edges = [(1, rng.randrange(4)), (3, rng.randrange(3))][: rng.randrange(3)]
         return batch_bytes(
-            origin, first, rng.randrange(1, 4), dependencies=edges, continues=rng.random() < 0.1
+            replica_id, first, rng.randrange(1, 4), dependencies=edges, continues=rng.random() < 0.1
         )
 
 
@@ -299,21 +299,23 @@ def changed_message(rng: random.Random, body: bytes) -> bytes:
 
 def state_of(local: ToyRegion) -> Any:
     """What a region has applied of others, by content and by number."""
-    vector = {origin: number for origin, number in local.vector.items() if origin & 0xFF != 1}
-    return {origin: list(local.batches[origin]) for origin in vector}, vector
+    vector = {
+        replica_id: number for replica_id, number in local.vector.items() if replica_id & 0xFF != 1
+    }
+    return {replica_id: list(local.batches[replica_id]) for replica_id in vector}, vector
 
 
 def check_applied(before: Any, after: Any) -> None:
     """What was applied before is there, and behind it are whole batches without a gap."""
-    for origin, raws in after[0].items():
-        known = before[0].get(origin, [])
-        assert raws[: len(known)] == known, f"what was applied of {origin} has changed"
+    for replica_id, raws in after[0].items():
+        known = before[0].get(replica_id, [])
+        assert raws[: len(known)] == known, f"what was applied of {replica_id} has changed"
         number = 0
         for raw in raws:
             batch = decode_batch(raw)
             assert batch.first == number + 1
             number = batch.last
-        assert after[1][origin] == number
+        assert after[1][replica_id] == number
 
 
 def readable(frame: bytes) -> None:

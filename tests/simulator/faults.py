@@ -126,7 +126,7 @@ def have_ignored(patch: Patch) -> None:
 
 
 def former_rows_count(patch: Patch) -> None:
-    patch.setattr(vectors, "_has_begun", lambda vector, origins: True)
+    patch.setattr(vectors, "_has_begun", lambda vector, replica_ids: True)
 
 
 # -- removals -------------------------------------------------------------------------------------
@@ -219,11 +219,11 @@ def setid_leaves_runs_open(patch: Patch) -> None:
 
 
 def open_entries_are_acknowledged(patch: Patch) -> None:
-    patch.setattr(Group, "_first_open", lambda self, origin, log, run: None)
+    patch.setattr(Group, "_first_open", lambda self, replica_id, log, run: None)
 
 
 def acknowledged_stays_pending(patch: Patch) -> None:
-    patch.setattr(Group, "_drop", lambda self, origin, numbers: None)
+    patch.setattr(Group, "_drop", lambda self, replica_id, numbers: None)
 
 
 def creation_forgets_tombstones(patch: Patch) -> None:

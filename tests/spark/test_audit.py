@@ -238,11 +238,11 @@ def test_a_region_whose_disk_lies_is_found_out(spark, regions):
             if b"changed" in effect.data:
                 effect.data = effect.data.replace(b"changed", b"CHANGED")
             elif b"lost" in effect.data:
-                lost.append((batch.origin, batch.first))
+                lost.append((batch.replica_id, batch.first))
             elif effect.key == b"victim":
-                ((origin, number),) = lost
+                ((replica_id, number),) = lost
                 return kinds.RemoveNumbers(
-                    *(0, b"s", [(origin, [number - 1, number])], []),
+                    *(0, b"s", [(replica_id, [number - 1, number])], []),
                     dereferenced=True,
                     trimmed=False,
                 )

@@ -65,7 +65,7 @@ class KnownPeer:
     async def flood(self, region: int, make: Callable[[int], msgspec.Struct], count: int) -> None:
         """Send so many frames to a region, and return when it has echoed a row sent after them.
 
-        ``make`` gets the origin of that region.
+        ``make`` gets the replica ID of that region.
         """
         links = self._replicator._links
         async with asyncio.timeout(ENTER_S):
@@ -73,7 +73,7 @@ class KnownPeer:
             session = links.session_of(region)
             assert session is not None
             for sent in range(count):
-                links.send(session, make(session.origin))  # type: ignore[arg-type]
+                links.send(session, make(session.replica_id))  # type: ignore[arg-type]
                 if sent % SENT_AT_ONCE == 0:
                     await asyncio.sleep(0)
             sent_ms = self._gossip.now_ms()

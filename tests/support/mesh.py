@@ -55,9 +55,9 @@ START_MS: Final = 1_000
 
 
 class Unit(NamedTuple):
-    """Batches of one origin that are applied as one: what a turn made."""
+    """Batches of one replica ID that are applied as one: what a turn made."""
 
-    origin: int
+    replica_id: int
     first: int
     last: int
     dependencies: Vector
@@ -65,8 +65,8 @@ class Unit(NamedTuple):
 
     def fits(self, vector: Vector) -> bool:
         """Whether it comes next, and everything it was made with knowledge of is there."""
-        return vector.get(self.origin, 0) == self.first - 1 and all(
-            vector.get(origin, 0) >= number for origin, number in self.dependencies.items()
+        return vector.get(self.replica_id, 0) == self.first - 1 and all(
+            vector.get(replica_id, 0) >= number for replica_id, number in self.dependencies.items()
         )
 
     def decoded(self) -> list[Batch]:
@@ -74,8 +74,8 @@ class Unit(NamedTuple):
         last = batches[-1]
         for batch in batches:
             assert batch.continues is (batch is not last)
-            for origin, number in batch.dependencies.items():
-                assert number <= self.dependencies[origin]
+            for replica_id, number in batch.dependencies.items():
+                assert number <= self.dependencies[replica_id]
         # What was encoded ahead names fewer causes than the rest of its unit.
         assert any(batch.dependencies == self.dependencies for batch in batches)
         return batches
@@ -132,7 +132,7 @@ class Node:
         """What came before its causes, by its first dot."""
         self._start()
         self.kept: defaultdict[int, list[Unit]] = defaultdict(list)
-        """By origin, what can be sent on: everything above ``base``."""
+        """By replica ID, what can be sent on: everything above ``base``."""
         self.base: dict[int, int] = {}
         self._version = 0
         self.issued: list[kinds.Effect] = []
@@ -163,7 +163,7 @@ class Node:
         self.log.secure()
         self.rows = RowTable()
         self.membership = Membership(cast("Local", self))
-        self.membership.hear([self.origin, *self.vector])
+        self.membership.hear([self.replica_id, *self.vector])
         self.durable = dict(self.vector)
 
     def restart(self) -> None:
@@ -190,12 +190,12 @@ class Node:
         """Lose power, and with it all that was not synced; go on in a new epoch."""
         self.storage = self.storage.crash(_Least())
         self.restart()
-        for origin, units in self.kept.items():
-            self.kept[origin] = [u for u in units if u.last <= self.vector.get(origin, 0)]
-        self.region.merging.open_epoch(epoch_of(self.origin) + 1)
+        for replica_id, units in self.kept.items():
+            self.kept[replica_id] = [u for u in units if u.last <= self.vector.get(replica_id, 0)]
+        self.region.merging.open_epoch(epoch_of(self.replica_id) + 1)
         self.end_turn()
         self.sync()
-        self.membership.hear([self.origin])
+        self.membership.hear([self.replica_id])
 
     def snapshot(self) -> None:
         """Have the next start begin with the state of now."""
@@ -223,7 +223,7 @@ class Node:
     # -- as membership sees us ----------------------------------------------------------------
 
     @property
-    def origin(self) -> int:
+    def replica_id(self) -> int:
         """Under which our effects are numbered now."""
         return self.replica.own
 
@@ -271,32 +271,32 @@ class Node:
         if not effects:
             return
         sent = tuple(wire_form(data) for data in taken if not is_local(data))
-        origin, first, _, _ = span(sent[0])
+        replica_id, first, _, _ = span(sent[0])
         last = span(sent[-1]).last
-        assert last == self.vector[origin], "a number is missing"
-        dependencies = {other: count for other, count in self.vector.items() if other != origin}
-        self.kept[origin].append(Unit(origin, first, last, dependencies, sent))
+        assert last == self.vector[replica_id], "a number is missing"
+        dependencies = {other: count for other, count in self.vector.items() if other != replica_id}
+        self.kept[replica_id].append(Unit(replica_id, first, last, dependencies, sent))
         self.issued += effects
-        self.mesh.history.read(origin, first, dependencies, effects)
+        self.mesh.history.read(replica_id, first, dependencies, effects)
 
     # -- what arrives -------------------------------------------------------------------------
 
     def receive(self, unit: Unit) -> None:
         """Apply a unit and whatever waited for it; hold it until it can be."""
-        self._hear([unit.origin])
-        self.held[unit.origin, unit.first] = unit
+        self._hear([unit.replica_id])
+        self.held[unit.replica_id, unit.first] = unit
         while (ready := next(self._ready(), None)) is not None:
             self.region.merging.apply(ready.decoded())
             self.log.append(b"".join(ready.batches))
-            self.kept[ready.origin].append(ready)
+            self.kept[ready.replica_id].append(ready)
             self.end_turn()
-            assert self.vector[ready.origin] >= ready.last
+            assert self.vector[ready.replica_id] >= ready.last
             self.steps.append(dict(self.vector))
 
     def _ready(self) -> Iterator[Unit]:
         vector = self.vector
         for dot, unit in list(self.held.items()):
-            if unit.last <= vector.get(unit.origin, 0):
+            if unit.last <= vector.get(unit.replica_id, 0):
                 del self.held[dot]
             elif unit.fits(vector):
                 del self.held[dot]
@@ -313,21 +313,21 @@ class Node:
 
     def can_serve(self, vector: Vector) -> bool:
         """Whether all that a region with this vector lacks can be sent as effects."""
-        return all(vector.get(origin, 0) >= base for origin, base in self.base.items())
+        return all(vector.get(replica_id, 0) >= base for replica_id, base in self.base.items())
 
     def missing(self, vector: Vector) -> list[Unit]:
         """What a region with this vector lacks, in an order in which it can be applied."""
         return [
             unit
-            for origin, units in sorted(self.kept.items())
-            for unit in units[bisect_right(units, vector.get(origin, 0), key=_first_of) :]
+            for replica_id, units in sorted(self.kept.items())
+            for unit in units[bisect_right(units, vector.get(replica_id, 0), key=_first_of) :]
         ]
 
-    def forget(self, origin: int, number: int) -> None:
-        """Drop what could be sent of an origin, up to the unit with this number."""
-        rest = [unit for unit in self.kept[origin] if unit.last > number]
-        self.base[origin] = rest[0].first - 1 if rest else self.vector.get(origin, 0)
-        self.kept[origin] = rest
+    def forget(self, replica_id: int, number: int) -> None:
+        """Drop what could be sent of a replica ID, up to the unit with this number."""
+        rest = [unit for unit in self.kept[replica_id] if unit.last > number]
+        self.base[replica_id] = rest[0].first - 1 if rest else self.vector.get(replica_id, 0)
+        self.kept[replica_id] = rest
 
     # -- what may be forgotten ----------------------------------------------------------------
 
@@ -336,25 +336,25 @@ class Node:
         self._version += 1
         have = dict(self.vector)
         for unit in self.held.values():
-            have[unit.origin] = max(unit.last, have.get(unit.origin, 0))
+            have[unit.replica_id] = max(unit.last, have.get(unit.replica_id, 0))
         if self.number in self.mesh.stagings:
             have = maximum(have, self.mesh.stagings[self.number].vector)
         applied, durable = dict(self.vector), dict(self.durable)
-        return Row(self.number, self.origin, self._version, applied, durable, have, 1, [])
+        return Row(self.number, self.replica_id, self._version, applied, durable, have, 1, [])
 
     def hear_rows(self, rows: Iterable[Row]) -> None:
         """How far others are; the region forgets what it remembered for who knows it by now."""
         for row in rows:
             if row.region != self.number and row is not self.rows.rows.get(row.region):
                 self.rows.note(row, 0)
-                self._hear([row.origin, *row.applied, *row.durable, *row.have])
+                self._hear([row.replica_id, *row.applied, *row.durable, *row.have])
         stable = self.rows.stable(self.vector, self.durable, self.membership)
         if stable and self.number not in self.mesh.stagings:
             self.region.keyspace.forget_stable(stable)
 
-    def _hear(self, origins: Iterable[int]) -> None:
+    def _hear(self, replica_ids: Iterable[int]) -> None:
         """Of what waits here of former lives only what somebody has applied will come again."""
-        self.membership.hear(origins)
+        self.membership.hear(replica_ids)
         if self.membership.has_news:
             self.membership.has_news = False
             for dot in [dot for dot in self.held if self.membership.is_former(dot[0])]:
@@ -443,11 +443,11 @@ class Mesh:
         taker = self.nodes[target]
         taker.join(staging.end(), partial=staging.is_partial)
         self.joined.append(target)
-        for origin, number in taker.vector.items():
-            units = taker.kept[origin]
-            if origin != taker.replica.own and (not units or units[-1].last < number):
+        for replica_id, number in taker.vector.items():
+            units = taker.kept[replica_id]
+            if replica_id != taker.replica.own and (not units or units[-1].last < number):
                 units.clear()
-                taker.base[origin] = number
+                taker.base[replica_id] = number
         for unit in list(taker.held.values()):
             taker.receive(unit)
         return True
@@ -513,8 +513,8 @@ class NamedMesh:
 
     def forget(self, region: str) -> None:
         node = self._node(region)
-        for origin, number in node.vector.items():
-            node.forget(origin, number)
+        for replica_id, number in node.vector.items():
+            node.forget(replica_id, number)
 
     def count_effects(self, region: str, kind: str) -> int:
         counted = {"ack": kinds.Settle}[kind]

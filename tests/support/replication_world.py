@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from anabranch.effects import kinds
-from anabranch.keyspace.replica import Member, epoch_of, origin_of, region_of
+from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
 from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
 from anabranch.oplog.compression import Compressor
 from anabranch.replication.frames import FrameType
@@ -34,7 +34,7 @@ CHUNK = 700
 
 
 def batch_bytes(
-    origin: int,
+    replica_id: int,
     first: int,
     count: int = 1,
     *,
@@ -45,12 +45,12 @@ def batch_bytes(
     effects: list[Any] | None = None,
     compressor: Compressor | None = None,
 ) -> bytes:
-    """A batch of an origin: so many strings of so many bytes."""
-    key = f"{origin}:{first}".encode()
+    """A batch of a replica ID: so many strings of so many bytes."""
+    key = f"{replica_id}:{first}".encode()
     return encode_batch(
         effects or [kinds.SetString(0, key, b"x" * size) for _ in range(count)],
-        region=region_of(origin),
-        epoch=epoch_of(origin),
+        region=region_of(replica_id),
+        epoch=epoch_of(replica_id),
         first=first,
         wall_ms=wall_ms,
         flags=CONTINUES if continues else 0,
@@ -60,18 +60,18 @@ def batch_bytes(
 
 
 class ToyRegion:
-    """What the replicator sees of a region: batches by origin, and who belongs to the cluster."""
+    """The region that the replicator sees: batches by replica ID, and the members."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.origin = origin_of(number, 0)
+        self.replica_id = replica_id_of(number, 0)
         self.cluster_id = ""
         self.vector: dict[int, int] = {}
         self.members: dict[int, Member] = {}
         self.removed: dict[int, int] = {}
         self.batches: dict[int, list[bytes]] = defaultdict(list)
-        """All that is applied, by origin: the state."""
+        """All that is applied, by replica ID: the state."""
         self.cut: dict[int, int] = {}
         """The log does not reach back behind these numbers."""
         self.durable: dict[int, int] = {}
@@ -94,12 +94,12 @@ class ToyRegion:
     def sync(self) -> None:
         self.durable = dict(self.vector)
         self.disk = {
-            "origin": self.origin,
+            "replica_id": self.replica_id,
             "cluster_id": self.cluster_id,
             "members": dict(self.members),
             "removed": dict(self.removed),
             "vector": dict(self.vector),
-            "batches": {origin: list(raws) for origin, raws in self.batches.items()},
+            "batches": {replica_id: list(raws) for replica_id, raws in self.batches.items()},
             "cut": dict(self.cut),
         }
 
@@ -109,14 +109,14 @@ class ToyRegion:
             self.sync()
         after = self.found_on(self.disk)
         if not clean:
-            after.reopen(epoch_of(after.origin))
+            after.reopen(epoch_of(after.replica_id))
         return after
 
     def found_on(self, disk: dict[str, Any]) -> ToyRegion:
         """What a process finds on this disk, believing that it is as it was left."""
         after = ToyRegion(self.world, self.number)
         after.always = self.always
-        after.origin = disk["origin"]
+        after.replica_id = disk["replica_id"]
         after.cluster_id = disk["cluster_id"]
         after.members = dict(disk["members"])
         after.removed = dict(disk["removed"])
@@ -138,12 +138,12 @@ class ToyRegion:
     def _issue(
         self, effect: Any, count: int = 1, size: int = 10, *, continues: bool = False
     ) -> None:
-        first = self.vector.get(self.origin, 0) + 1
+        first = self.vector.get(self.replica_id, 0) + 1
         raw = batch_bytes(
-            self.origin,
+            self.replica_id,
             first,
             count,
-            dependencies=[(o, n) for o, n in self.vector.items() if o != self.origin],
+            dependencies=[(o, n) for o, n in self.vector.items() if o != self.replica_id],
             size=size,
             continues=continues,
             wall_ms=self.world.wall_ms(self.number),
@@ -152,12 +152,12 @@ class ToyRegion:
         self._apply(decode_batch(raw), raw)
 
     def _apply(self, batch: Batch, raw: bytes) -> None:
-        assert batch.first == self.vector.get(batch.origin, 0) + 1, "a gap, or twice"
-        for origin, number in batch.dependencies.items():
-            assert self.vector.get(origin, 0) >= number, "before its cause"
+        assert batch.first == self.vector.get(batch.replica_id, 0) + 1, "a gap, or twice"
+        for replica_id, number in batch.dependencies.items():
+            assert self.vector.get(replica_id, 0) >= number, "before its cause"
         self._check_stable(batch)
-        self.batches[batch.origin].append(raw)
-        self.vector[batch.origin] = batch.last
+        self.batches[batch.replica_id].append(raw)
+        self.vector[batch.replica_id] = batch.last
         self._members_of(batch)
 
     def _members_of(self, batch: Batch) -> None:
@@ -170,19 +170,23 @@ class ToyRegion:
 
     def _check_stable(self, batch: Batch) -> None:
         """What is stable has been forgotten: nothing may come that does not know of it."""
-        for origin, number in self.stable_now.items():
-            known = batch.dependencies.get(origin, 0) if origin != batch.origin else number
-            assert known >= number, f"{batch.origin}:{batch.first} is concurrent to what is stable"
+        for replica_id, number in self.stable_now.items():
+            known = (
+                batch.dependencies.get(replica_id, 0) if replica_id != batch.replica_id else number
+            )
+            assert known >= number, (
+                f"{batch.replica_id}:{batch.first} is concurrent to what is stable"
+            )
 
     is_full = False
 
     # -- Local --------------------------------------------------------------------------------
 
-    def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
-        if after < self.cut.get(origin, 0):
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+        if after < self.cut.get(replica_id, 0):
             return None
         found: list[bytes] = []
-        for raw in self.batches.get(origin, ()):
+        for raw in self.batches.get(replica_id, ()):
             if span(raw).last > after:
                 if found and sum(map(len, found)) + len(raw) > max_bytes:
                     break
@@ -190,10 +194,10 @@ class ToyRegion:
         assert not found or span(found[0]).first == after + 1
         return found
 
-    def fingerprint(self, origin: int, number: int) -> bytes | None:
-        if not self.cut.get(origin, 0) < number <= self.vector.get(origin, 0):
+    def fingerprint(self, replica_id: int, number: int) -> bytes | None:
+        if not self.cut.get(replica_id, 0) < number <= self.vector.get(replica_id, 0):
             return None
-        ending = [raw for raw in self.batches.get(origin, ()) if span(raw).last == number]
+        ending = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last == number]
         return fingerprint(ending[0]) if ending else b""
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
@@ -201,14 +205,14 @@ class ToyRegion:
             raise self.trouble
         assert [batch.continues for batch in unit] == [True] * (len(unit) - 1) + [False]
         for batch, data in zip(unit, raw, strict=True):
-            assert batch.origin != self.origin
+            assert batch.replica_id != self.replica_id
             self._apply(batch, data)
         if self.always:
             self.sync()
 
     def stable(self, vector: dict[int, int]) -> None:
-        for origin, number in self.stable_now.items():
-            assert vector.get(origin, 0) >= number, "what was stable is not any more"
+        for replica_id, number in self.stable_now.items():
+            assert vector.get(replica_id, 0) >= number, "what was stable is not any more"
         self.stable_now = vector
         self.world.check_stable(self)
 
@@ -240,16 +244,16 @@ class ToyRegion:
         assert covers(vector, self.stable_now), "a state that lacks what has been forgotten here"
         batches, members, removed = msgspec.msgpack.decode(self.staged)
         self.staged = None
-        for origin, raws in batches:
+        for replica_id, raws in batches:
             for raw in raws:
                 batch = decode_batch(raw)
-                if batch.last > self.vector.get(origin, 0):
-                    assert batch.first == self.vector.get(origin, 0) + 1
+                if batch.last > self.vector.get(replica_id, 0):
+                    assert batch.first == self.vector.get(replica_id, 0) + 1
                     self._check_stable(batch)
-                    self.batches[origin].append(raw)
-                    self.vector[origin] = batch.last
+                    self.batches[replica_id].append(raw)
+                    self.vector[replica_id] = batch.last
                     # What came as state is not in the log.
-                    self.cut[origin] = batch.last
+                    self.cut[replica_id] = batch.last
         assert covers(self.vector, vector)
         self.removed.update(removed)
         for region, fields in members:
@@ -279,9 +283,11 @@ class ToyRegion:
         self.sync()
 
     def reopen(self, epoch: int) -> None:
-        previous = epoch_of(self.origin)
-        self.origin = origin_of(self.number, max(epoch, self.world.last_epoch[self.number]) + 1)
-        self.world.last_epoch[self.number] = epoch_of(self.origin)
+        previous = epoch_of(self.replica_id)
+        self.replica_id = replica_id_of(
+            self.number, max(epoch, self.world.last_epoch[self.number]) + 1
+        )
+        self.world.last_epoch[self.number] = epoch_of(self.replica_id)
         self._issue(kinds.OpenEpoch(previous))
         self.sync()
 
@@ -296,9 +302,9 @@ class ToyRegion:
 
     # -- for tests ----------------------------------------------------------------------------
 
-    def cut_log(self, origin: int | None = None) -> None:
-        """Nothing of an origin (of any) can be sent on, but for what comes from now on."""
-        for each in self.batches if origin is None else [origin]:
+    def cut_log(self, replica_id: int | None = None) -> None:
+        """Nothing of a replica ID (of any) can be sent on, but for what comes from now on."""
+        for each in self.batches if replica_id is None else [replica_id]:
             self.cut[each] = self.vector[each]
 
     def noted(self, event: str) -> list[dict[str, Any]]:

@@ -30,11 +30,11 @@ KEYS = 1000
 EACH, IMPORTS, ROWS = 10, 25, 2000
 EVERYTHING = 1 << 40
 FLOODS: dict[str, tuple[Callable[[int], msgspec.Struct], int]] = {
-    "FETCH": (lambda origin: frames.Fetch(origin, 0, EVERYTHING, 1 << 20), 30),
-    "SUB": (lambda origin: frames.Sub({origin: 0}), 300),
+    "FETCH": (lambda replica_id: frames.Fetch(replica_id, 0, EVERYTHING, 1 << 20), 30),
+    "SUB": (lambda replica_id: frames.Sub({replica_id: 0}), 300),
     "CREDIT": (lambda _: frames.Credit(1), 20_000),
     "FETCHED": (frames.Fetched, 20_000),
-    "BEHIND": (lambda origin: frames.Behind(origin, 0), 5000),
+    "BEHIND": (lambda replica_id: frames.Behind(replica_id, 0), 5000),
     "KEYS_GET": (
         lambda _: frames.KeysGet(1, None, [(0, b"k%d" % each) for each in range(KEYS)]),
         70,

@@ -115,8 +115,8 @@ def _show(report: dict[str, Any], *, as_json: bool) -> None:
         return
     name = report["name"]
     print(f"Region {report['region']}{f' ({name})' if name else ''} has effects that others lack:")
-    for origin, count in sorted(report["effects"].items()):
-        print(f"  {count:,} of region.epoch {origin}")
+    for replica_id, count in sorted(report["effects"].items()):
+        print(f"  {count:,} of region.epoch {replica_id}")
     print(f"Among them are {report['entries']:,} live entries in {report['keys']:,} keys")
     if "added" in report:
         print(f"{report['added']:,} entries were added")

@@ -25,7 +25,7 @@ from anabranch.cli.inspect_stream import recovered
 from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load
 from anabranch.effects import kinds
-from anabranch.keyspace.replica import Replica, includes, origin_of, region_of
+from anabranch.keyspace.replica import Replica, includes, region_of, replica_id_of
 from anabranch.node.identity import identity_in, set_back_noted
 from anabranch.server.app import Server
 from anabranch.server.logs import close_logs, open_logs
@@ -61,7 +61,7 @@ class Lost:
     region: int
     name: str
     effects: dict[int, int]
-    """How many of each origin."""
+    """How many of each replica ID."""
     entries: dict[Key, list[Entry]]
     """Live ones by key, ascending by ID."""
 
@@ -72,7 +72,7 @@ class Cluster:
     def __init__(self, address: Address) -> None:
         self._client = connect(address, 0)
         answer = _pairs(self._client.execute_command("AB.INFO"))
-        self.vector = {origin_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
+        self.vector = {replica_id_of(region, epoch): n for region, epoch, n in answer[b"vector"]}
         self._databases = int(self._client.config_get("databases").get("databases", 16))
         rows = [_pairs(row) for row in self._client.execute_command("AB.REGION", "LIST")]
         self._states = {row[b"region"]: row[b"state"].decode() for row in rows}
@@ -135,15 +135,15 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
             f"region {region} is no removed region there: what it has is brought by starting it, "
             f"or, if it cannot be started, after AB.REGION REMOVE {region} FORCE"
         )
-    replica = Replica(origin_of(region, 0), lambda: (0, 0))
+    replica = Replica(replica_id_of(region, 0), lambda: (0, 0))
     keyspace, _ = recovered(directory, _DATABASES, replica)
     seen: dict[int, int] = dict(replica.stable if cluster is None else cluster.vector)
     if set_back is not None:  # behind that the numbers mean other effects there
         seen.update(set_back[1])
     effects = {
-        origin: number - seen.get(origin, 0)
-        for origin, number in replica.vector.items()
-        if number > seen.get(origin, 0)
+        replica_id: number - seen.get(replica_id, 0)
+        for replica_id, number in replica.vector.items()
+        if number > seen.get(replica_id, 0)
     }
     entries: dict[Key, list[Entry]] = {}
     for database in keyspace.databases:
@@ -233,7 +233,7 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
 
 
 def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """Some at a time; of several entries with one ID the first, as IDs of an origin ascend."""
+    """Some at a time; of several entries with one ID the first, as IDs of a replica ID ascend."""
     distinct = [next(group) for _, group in groupby(entries, key=lambda each: each.entry_id)]
     for at in range(0, len(distinct), _RUN_ENTRIES):
         yield distinct[at : at + _RUN_ENTRIES]
@@ -268,7 +268,7 @@ def _is_safe(server: Server, region: int) -> bool:
     """Whether a member has all of ours on its disk."""
     regions = server.regions
     assert regions is not None
-    if region_of(regions.origin) == region:
+    if region_of(regions.replica_id) == region:
         return False
     return any(each.region == region and each.durable_lag_effects == 0 for each in regions.peers())
 

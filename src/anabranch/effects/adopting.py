@@ -14,7 +14,7 @@ from typing import Final
 from anabranch.effects import kinds
 from anabranch.stream.counters import entries_read
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
-from anabranch.stream.group import NO_ORIGIN, Group
+from anabranch.stream.group import NO_REPLICA_ID, Group
 from anabranch.stream.pending import PendingEntry
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import Span
@@ -40,20 +40,20 @@ def groups_again(
 
 def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[kinds.Effect]:
     yield kinds.CreateGroup(db, key, name, was.start, None)
-    origin = was.origin
+    replica_id = was.replica_id
     yield kinds.AdoptGroup(
         db,
         key,
         name,
         was.last_id,
-        [(origin, was.delivered.flat())],
-        [(origin, number) for number in was.passed_over],
+        [(replica_id, was.delivered.flat())],
+        [(replica_id, number) for number in was.passed_over],
         [(each.name, each.seen_ms, each.active_ms) for each in was.group.consumers.values()],
         was.pending,
         was.entries_read,
     )
     done = was.delivered.without(Ranges((n - 1, n) for n in was.unprocessed))
-    ranges = [(origin, low, high) for low, high in done]
+    ranges = [(replica_id, low, high) for low, high in done]
     for low in range(0, len(ranges), SETTLED_RANGES_MAX):
         some = ranges[low : low + SETTLED_RANGES_MAX]
         greatest = was.log.id_upto(some[-1][-1])
@@ -72,13 +72,13 @@ class _Standing:
         self._source = source
         self._target = target
         self._renumbering = renumbering
-        self.origin, self.log = next(
-            (origin, log) for origin, log in target.logs.items() if log is target.local
+        self.replica_id, self.log = next(
+            (replica_id, log) for replica_id, log in target.logs.items() if log is target.local
         )
         late = self._numbers(group.late(source.logs))
         self.passed_over = self._numbers(group.passed_over(source.logs))
         self.pending = self._pending()
-        held = [number for _, origin, number, *_ in self.pending if origin != NO_ORIGIN]
+        held = [number for _, replica_id, number, *_ in self.pending if replica_id != NO_REPLICA_ID]
         self.unprocessed = sorted({*held, *self.passed_over})
         given = Ranges(self._given(self.last_id))
         self.delivered = given.without(Ranges((n - 1, n) for n in late))
@@ -109,8 +109,8 @@ class _Standing:
     def _numbers(self, spans: Iterable[tuple[int, Span]]) -> list[int]:
         id_of = self._renumbering.id_of
         numbers = (
-            self._number(id_of(origin, block.number(at), old))
-            for origin, (block, low, high) in spans
+            self._number(id_of(replica_id, block.number(at), old))
+            for replica_id, (block, low, high) in spans
             for at, old in enumerate(block.ids[low:high], low)
         )
         return sorted({number for number in numbers if number is not None})
@@ -131,17 +131,17 @@ class _Standing:
                 number = self._number(entry_id)
             if number is None:
                 gone += 1
-                places[id(entry)] = entry.entry_id, NO_ORIGIN, gone
+                places[id(entry)] = entry.entry_id, NO_REPLICA_ID, gone
             else:
-                places[id(entry)] = entry_id, self.origin, number
+                places[id(entry)] = entry_id, self.replica_id, number
         held = [entry for entry in group.between(MIN_ID, MAX_ID) if entry.consumer is not None]
         owners = {name: index for index, name in enumerate(group.consumers)}
         rows: dict[tuple[int, int], _Row] = {}  # of entries with one ID the first
         for entry in [*sorted(held, key=_stamp), *group.released]:
-            entry_id, origin, number = places[id(entry)]
+            entry_id, replica_id, number = places[id(entry)]
             owner = -1 if entry.consumer is None else owners[entry.consumer.name]
             rest = owner, entry.delivery_ms, entry.delivery_count
-            rows.setdefault((origin, entry_id), (entry_id, origin, number, *rest))
+            rows.setdefault((replica_id, entry_id), (entry_id, replica_id, number, *rest))
         return list(rows.values())
 
 

@@ -106,7 +106,7 @@ def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
         return
     row.shared(keyspace, effect)  # type: ignore[misc]  # likewise
     if not effect.local and (key := getattr(effect, "key", None)) is not None:
-        replica.last_effects.recent[effect.db, key, replica.origin] = replica.number  # type: ignore[attr-defined]
+        replica.last_effects.recent[effect.db, key, replica.replica_id] = replica.number  # type: ignore[attr-defined]
 
 
 def numbers_of(effect: kinds.Effect) -> int:

@@ -71,9 +71,9 @@ def _add_run(keyspace: Keyspace, effect: kinds.AddRun) -> list[Event]:
 def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Event]:
     stream = _value(keyspace, effect.db, effect.key)
     if not isinstance(stream, Stream) or not any(
-        stream.logs[origin].count_numbered(low, high)
-        for origin, edges in effect.ranges
-        if origin in stream.logs
+        stream.logs[replica_id].count_numbered(low, high)
+        for replica_id, edges in effect.ranges
+        if replica_id in stream.logs
         for low, high in zip(edges[::2], edges[1::2], strict=True)
     ):
         return []  # others have removed all of it already
@@ -82,10 +82,10 @@ def _remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> list[Eve
 
 def _resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> list[Event]:
     stream = _value(keyspace, effect.db, effect.key)
-    origin, number = effect.goes
-    if not effect.removed or not isinstance(stream, Stream) or origin not in stream.logs:
+    replica_id, number = effect.goes
+    if not effect.removed or not isinstance(stream, Stream) or replica_id not in stream.logs:
         return []
-    if stream.logs[origin].find_number(number) is None:
+    if stream.logs[replica_id].find_number(number) is None:
         return []  # it was removed before
     return [("t", "xdel", effect.db, effect.key)]
 

@@ -28,9 +28,9 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
     """
     mine, other = replica_of(ours), replica_of(theirs)
     news = {
-        origin: number
-        for origin, number in other.vector.items()
-        if number > mine.vector.get(origin, 0)
+        replica_id: number
+        for replica_id, number in other.vector.items()
+        if number > mine.vector.get(replica_id, 0)
     }
     if not partial:
         mine.last_effects.note_all(news)
@@ -75,8 +75,8 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             place = goes.db, goes.key
             note_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
-    for origin, number in other.vector.items():
-        mine.vector[origin] = max(mine.vector.get(origin, 0), number)
+    for replica_id, number in other.vector.items():
+        mine.vector[replica_id] = max(mine.vector.get(replica_id, 0), number)
     ours.renew_unstable_tombstones()
 
 

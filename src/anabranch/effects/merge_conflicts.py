@@ -22,18 +22,18 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     """
     replica = replica_of(keyspace)
     stream = shared_stream(keyspace, effect.db, effect.key)
-    origin, number = dot = replica.dot
-    is_own = origin == replica.own
+    replica_id, number = dot = replica.dot
+    is_own = replica_id == replica.own
     conflicts = replica.conflicts
     tag = HeldTag(
-        origin,
+        replica_id,
         number,
         effect.db,
         effect.key,
         effect.pid,
         effect.iid,
         effect.entry_id,
-        _entry(stream, origin, effect.entry_id),
+        _entry(stream, replica_id, effect.entry_id),
         effect.at_ms,
         effect.yields,
         conflicts.context_of(replica.context, is_own=is_own),
@@ -48,12 +48,12 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     conflicts.hold(tag)
 
 
-def _entry(stream: Stream, origin: int, entry_id: int) -> Dot:
-    """The effect that added the entry with an ID: mostly the newest, of the same origin."""
-    log = stream.logs.get(origin)
+def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
+    """The effect that added the entry with an ID: mostly the newest, of the same replica ID."""
+    log = stream.logs.get(replica_id)
     if log is not None and log.newest_id == entry_id:
-        return origin, log.newest_number
-    for each in [origin, *stream.ranked()]:
+        return replica_id, log.newest_number
+    for each in [replica_id, *stream.ranked()]:
         log = stream.logs.get(each)
         if log is not None and (found := log.find(entry_id)) is not None:
             block, index = found
@@ -65,33 +65,38 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     """See :class:`kinds.ResolveConflict`."""
     replica = replica_of(keyspace)
     conflicts = replica.conflicts
-    dot = effect.origin, effect.number
-    origin, number = effect.winner
-    conflicts.note_beaten(dot, (effect.entry_id, origin & 0xFF, origin, number))
+    dot = effect.replica_id, effect.number
+    replica_id, number = effect.winner
+    conflicts.note_beaten(dot, (effect.entry_id, replica_id & 0xFF, replica_id, number))
     due = conflicts.due.get(dot)
-    if due is not None and due.stays.rank >= (effect.entry_id, origin & 0xFF, origin, number):
+    if due is not None and due.stays.rank >= (
+        effect.entry_id,
+        replica_id & 0xFF,
+        replica_id,
+        number,
+    ):
         del conflicts.due[dot]
     if effect.counted:
-        conflicts.counts[replica.origin] = conflicts.counts.get(replica.origin, 0) + 1
+        conflicts.counts[replica.replica_id] = conflicts.counts.get(replica.replica_id, 0) + 1
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is None:  # deleted, and forgotten by all
         return
     _answer_with(stream, effect)
     place = effect.db, effect.key
     note_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
-    origin, number = effect.goes
+    replica_id, number = effect.goes
     if effect.counted:
-        log = stream.logs.get(origin)
+        log = stream.logs.get(replica_id)
         goes = 0 if log is None else log.id_upto(number)
         news = Resolved(effect.db, effect.key, effect.pid, effect.iid, effect.entry_id, goes)
         conflicts.news.append(news)
     if effect.removed and number:
-        log = stream.log_of(origin)
+        log = stream.log_of(replica_id)
         for group in stream.groups.values():
-            group.keep_place(origin, log, number)
+            group.keep_place(replica_id, log, number)
         log.remove_numbered(number - 1, number)
         for group in stream.groups.values():
-            group.drop_between(origin, number - 1, number)
+            group.drop_between(replica_id, number - 1, number)
         stream.recount()
     keyspace.databases[effect.db].touch(effect.key)
 
@@ -101,7 +106,7 @@ def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
     dots = stream.shared.tags.get(effect.pid, {}).get(effect.iid)
     if dots is None:
         return
-    dot = effect.origin, effect.number
+    dot = effect.replica_id, effect.number
     tag = dots.get(dot)
     if tag is not None and effect.entry_id < tag.answered:
         dots[dot] = tag._replace(stays=effect.entry_id)

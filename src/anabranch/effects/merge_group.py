@@ -93,8 +93,8 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     for name, seen_ms, active_ms in effect.consumers:
         owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, active_ms)))
     owners.append(None)  # at -1
-    for entry_id, origin, number, owner, delivery_ms, count in effect.pending:
-        entry = group.assign(origin, entry_id, owners[owner], delivery_ms, count)
+    for entry_id, replica_id, number, owner, delivery_ms, count in effect.pending:
+        entry = group.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number
     stream = stream_of(keyspace, effect.db, effect.key)
     _begin_to_count(stream, group, effect.entries_read)
@@ -138,10 +138,10 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     stream = stream_of(keyspace, effect.db, effect.key)
     group = group_of(keyspace, effect.db, effect.key, effect.group)
     owner = None if effect.consumer is None else group.consumers[effect.consumer]
-    for entry_id, origin, delivery_ms, count in effect.rows:
-        entry = group.assign(origin, entry_id, owner, delivery_ms, count)
+    for entry_id, replica_id, delivery_ms, count in effect.rows:
+        entry = group.assign(replica_id, entry_id, owner, delivery_ms, count)
         if not entry.number:  # it was not pending: XCLAIM FORCE
-            found = stream.log_of(origin).find(entry_id)
+            found = stream.log_of(replica_id).find(entry_id)
             assert found is not None
             block, index = found
             entry.number = block.number(index)
@@ -156,8 +156,8 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     if conflicts.held:
         where = effect.db, effect.key, effect.group
         for entry_id in effect.ids:
-            for origin, entry in group.pending_of(entry_id):
-                conflicts.note_processed(where, origin, (entry.number,))
+            for replica_id, entry in group.pending_of(entry_id):
+                conflicts.note_processed(where, replica_id, (entry.number,))
     group.acknowledge(effect.ids)
     group.drop_dots(effect.dots)
 
@@ -172,5 +172,5 @@ def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
             effect.creations,
             effect.ranges,
             effect.greatest,
-            ours=region_of(replica.origin) == replica.region,
+            ours=region_of(replica.replica_id) == replica.region,
         )

@@ -11,7 +11,7 @@ from anabranch.effects.merge_stream import (
 )
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Member, region_of
-from anabranch.stream.group import MAX_DELIVERIES, NO_ORIGIN
+from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
 from anabranch.stream.shared import ALL_GROUPS, NO_GROUP, forget_covered
 
 __all__: list[str] = []
@@ -26,8 +26,8 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     context = replica.context_now()
     positions = dict(effect.positions)
-    for origin, log in stream.logs.items():
-        gone = log.clear_upto(context.get(origin, 0), positions.get(origin, 0))
+    for replica_id, log in stream.logs.items():
+        gone = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
         keyspace.deferred_free.add(gone)
     shared = stream.shared
     shared.clear(replica.knows)
@@ -39,9 +39,9 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             del stream.groups[name]
             keyspace.deferred_free.add(group)
         else:
-            for origin in stream.logs:
-                group.drop_between(origin, 0, context.get(origin, 0))
-            group.drop_between(NO_ORIGIN, 0, MAX_DELIVERIES)
+            for replica_id in stream.logs:
+                group.drop_between(replica_id, 0, context.get(replica_id, 0))
+            group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)
     dot = replica.dot
     shared.tombstones[dot] = NO_GROUP if effect.expired else ALL_GROUPS
     replica.unstable_tombstones[dot] = None
@@ -72,7 +72,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     dot = replica.dot
     replica.flushes[dot] = effect.db
     replica.unstable_tombstones[dot] = None
-    replica.last_effects.note_all({replica.origin: replica.number})
+    replica.last_effects.note_all({replica.replica_id: replica.number})
     for database in keyspace.databases:
         if effect.db is None or effect.db == database.index:
             for key, value in list(database.values.items()):
@@ -129,8 +129,8 @@ def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
     What we did in a former epoch, and get back from others, changes nothing.
     """
     replica = replica_of(keyspace)
-    if region_of(replica.origin) == replica.region and replica.origin >= replica.own:
-        replica.own = replica.origin
+    if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
+        replica.own = replica.replica_id
         for database in keyspace.databases:
             for stream in [*database.values.values(), *database.remembered.values()]:
                 stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only

@@ -94,7 +94,7 @@ def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
 
 def _log(keyspace: Keyspace, stream: Stream, position: int) -> RegionLog:
     """The log that an addition goes to, ready for an entry of that position."""
-    log = stream.log_of(replica_of(keyspace).origin)
+    log = stream.log_of(replica_of(keyspace).replica_id)
     if position != log.next_position:
         stream.added_surplus -= position - log.next_position
         log.open_at(position)
@@ -119,8 +119,8 @@ def _notice(keyspace: Keyspace, stream: Stream, ids: Sequence[int]) -> None:
         return
     wanted = set(ids)
     equal: set[int] = set()
-    for origin, log in stream.logs.items():
-        if origin != replica.origin and log.length:
+    for replica_id, log in stream.logs.items():
+        if replica_id != replica.replica_id and log.length:
             for block, low, high in log.spans(ids[0], ids[-1]):
                 equal.update(wanted.intersection(block.ids[low:high]))
     stats.duplicate_ids += len(equal)
@@ -142,7 +142,7 @@ def add_to(keyspace: Keyspace, stream: Stream, effect: kinds.Add) -> None:
     """
     database = keyspace.databases[effect.db]
     replica = replica_of(keyspace)
-    log = stream.logs.get(replica.origin)
+    log = stream.logs.get(replica.replica_id)
     if log is None or log.next_position != effect.position:
         log = _log(keyspace, stream, effect.position)
     if effect.opens and log.tail is not None:
@@ -168,19 +168,19 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
     stream = known_stream(keyspace, effect.db, effect.key)
     if stream is None:  # deleted, and forgotten by all
         return
-    for origin, edges in effect.ranges:
-        log = stream.log_of(origin)
+    for replica_id, edges in effect.ranges:
+        log = stream.log_of(replica_id)
         for low, high in zip(edges[::2], edges[1::2], strict=True):
             if effect.trimmed:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
             for group in stream.groups.values():
-                group.keep_place(origin, log, high)
+                group.keep_place(replica_id, log, high)
             keyspace.deferred_free.add(log.remove_numbered(low, high))
             if effect.dereferenced:
                 for group in stream.groups.values():
-                    group.drop_between(origin, low, high)
-    for origin, number, entry_id in effect.deleted:
-        stream.log_of(origin).note_deleted(number, entry_id)
+                    group.drop_between(replica_id, low, high)
+    for replica_id, number, entry_id in effect.deleted:
+        stream.log_of(replica_id).note_deleted(number, entry_id)
     stream.recount()
     keyspace.databases[effect.db].touch(effect.key)
 
@@ -226,7 +226,7 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
     shared = stream.shared
     forget_covered(shared.limits, replica.knows)
     shared.limits[replica.dot] = Limits(
-        effect.stamp_ms, region_of(replica.origin), effect.duration_s, effect.maxsize
+        effect.stamp_ms, region_of(replica.replica_id), effect.duration_s, effect.maxsize
     )
     shared.forget_tags(replica.knows)
     renew_producers(keyspace, stream)

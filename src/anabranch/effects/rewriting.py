@@ -105,10 +105,10 @@ class Rewriting:
     def _fill(self, segments: list[_Prepared | _Gap]) -> Steps[None]:
         before, self._frozen = self._frozen, []
         views = {}
-        for origin in self.source.ranked():
-            frozen = FrozenLog(self.source.logs[origin])
+        for replica_id in self.source.ranked():
+            frozen = FrozenLog(self.source.logs[replica_id])
             self._frozen.append(frozen)
-            views[origin] = _View(frozen.blocks, [block.first_id for block in frozen.blocks])
+            views[replica_id] = _View(frozen.blocks, [block.first_id for block in frozen.blocks])
         for each in before:
             each.release()
         self._prepared = []
@@ -218,8 +218,8 @@ _Views = dict[int, _View]
 
 def _views(source: Stream) -> _Views:
     """A stream as it is now, and only now."""
-    logs = ((origin, source.logs[origin]) for origin in source.ranked())
-    return {origin: _View(log.blocks, log.first_ids) for origin, log in logs}
+    logs = ((replica_id, source.logs[replica_id]) for replica_id in source.ranked())
+    return {replica_id: _View(log.blocks, log.first_ids) for replica_id, log in logs}
 
 
 def _numbers(blocks: list[Block], low: int, high: int) -> list[int]:
@@ -251,14 +251,16 @@ class _Prepared:
 
     def look(self, views: _Views) -> None:
         """These views, of logs that share their blocks, have its entries."""
-        self._blocks = {origin: view.between(self.low, self.high) for origin, view in views.items()}
+        self._blocks = {
+            replica_id: view.between(self.low, self.high) for replica_id, view in views.items()
+        }
 
     def counts(self, views: _Views) -> bool:
         """Whether these views have the same entries in its interval."""
         low, high = self.low, self.high
-        for origin in {**self._blocks, **views}:
-            was = self._blocks.get(origin, [])
-            now = views[origin].between(low, high) if origin in views else []
+        for replica_id in {**self._blocks, **views}:
+            was = self._blocks.get(replica_id, [])
+            now = views[replica_id].between(low, high) if replica_id in views else []
             if was != now and _numbers(was, low, high) != _numbers(now, low, high):
                 return False
         return True
@@ -281,14 +283,14 @@ def _nodes(effect: kinds.AddRun) -> Iterator[Block]:
 def _runs(views: _Views, gap: _Prepared | _Gap, renumbering: Renumbering) -> Iterator[_Run]:
     """The entries of an interval, ascending; those with equal IDs are in one run."""
     run = _Run(renumbering.last)
-    sources = {origin: view.spans(gap.low, gap.high) for origin, view in views.items()}
-    for origin, span in merge_labelled(sources):
+    sources = {replica_id: view.spans(gap.low, gap.high) for replica_id, view in views.items()}
+    for replica_id, span in merge_labelled(sources):
         for block, low, high in _pieces(span):
             if run.is_full and block.ids[low] > run.newest:
                 renumbering.follow(run.renumbering)
                 yield run
                 run = _Run(renumbering.last)
-            run.take(origin, block, low, high)
+            run.take(replica_id, block, low, high)
     if run.ids:
         renumbering.follow(run.renumbering)
         yield run
@@ -338,9 +340,9 @@ class _Run:
         """Whether it is long enough."""
         return len(self.ids) >= RUN_ENTRIES_MAX or self._size >= RUN_BYTES_MAX
 
-    def take(self, origin: int, block: Block, low: int, high: int) -> None:
+    def take(self, replica_id: int, block: Block, low: int, high: int) -> None:
         """Neighbouring entries of a block, whose node they are to share if there is room."""
-        given = self.renumbering.take(origin, block, low, high)
+        given = self.renumbering.take(replica_id, block, low, high)
         self.oldest = self.oldest or block.ids[low]
         self.newest = block.ids[high - 1]
         slots = block.slots

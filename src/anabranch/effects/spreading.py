@@ -113,27 +113,30 @@ def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}
     for entry_id in effect.ids:
-        for origin, block, index in stream.find_all(entry_id):
+        for replica_id, block, index in stream.find_all(entry_id):
             number = block.number(index)
-            ranges.setdefault(origin, Ranges()).add(number - 1, number)
-            newest[origin] = max(newest.get(origin, (0, 0)), (number, entry_id))
+            ranges.setdefault(replica_id, Ranges()).add(number - 1, number)
+            newest[replica_id] = max(newest.get(replica_id, (0, 0)), (number, entry_id))
     yield kinds.RemoveNumbers(
         effect.db,
         effect.key,
-        [(origin, numbers.flat()) for origin, numbers in ranges.items()],
-        [(origin, *pair) for origin, pair in newest.items()] if effect.counted else [],
+        [(replica_id, numbers.flat()) for replica_id, numbers in ranges.items()],
+        [(replica_id, *pair) for replica_id, pair in newest.items()] if effect.counted else [],
         effect.dereferenced,
         effect.trimmed,
     )
 
 
 def _trim(writer: Writer, effect: kinds.Trim) -> Iterator[kinds.Effect]:
-    """Everything of an origin up to the newest entry that goes; all of that was seen here."""
+    """Everything of a replica ID up to the newest entry that goes; all of that was seen here."""
     logs = _stream(writer, effect.db, effect.key).logs
     yield kinds.RemoveNumbers(
         effect.db,
         effect.key,
-        [(origin, [0, logs[origin].number_below(place)]) for origin, place in effect.below],
+        [
+            (replica_id, [0, logs[replica_id].number_below(place)])
+            for replica_id, place in effect.below
+        ],
         [],
         dereferenced=False,
         trimmed=True,
@@ -183,7 +186,11 @@ def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
             list(group.creations),
             ranges,
             max(
-                (logs[origin].id_upto(high) for origin, _, high in ranges if origin in logs),
+                (
+                    logs[replica_id].id_upto(high)
+                    for replica_id, _, high in ranges
+                    if replica_id in logs
+                ),
                 default=0,
             ),
         )
@@ -211,7 +218,7 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
 def _delete(writer: Writer, effect: kinds.Delete) -> Iterator[kinds.Effect]:
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     assert stream is not None
-    effect.positions = [(origin, log.next_position) for origin, log in stream.logs.items()]
+    effect.positions = [(replica_id, log.next_position) for replica_id, log in stream.logs.items()]
     yield effect
 
 

@@ -34,7 +34,7 @@ _STEP: Final = 200
 
 def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
     """128 bits; ``deadline_ms`` is when the key expires, None for never."""
-    total = sum(_entries(origin, log) for origin, log in stream.logs.items())
+    total = sum(_entries(replica_id, log) for replica_id, log in stream.logs.items())
     total += _hash("counters", stream.last_id, stream.entries_added, stream.max_deleted_id)
     total += _hash("deadline", deadline_ms)
     for name, group in stream.groups.items():
@@ -53,10 +53,10 @@ def prepared(stream: Stream, most: int) -> int:
     Returns how many entries had to be looked at; less than ``most`` means that none are left.
     """
     done = 0
-    for origin, log in stream.logs.items():
+    for replica_id, log in stream.logs.items():
         for block in log.blocks:
             if block.digest is None and not block.is_open:
-                block.digest = _block(origin, block)
+                block.digest = _block(replica_id, block)
                 done += block.live
                 if done >= most:
                     return done
@@ -66,35 +66,35 @@ def prepared(stream: Stream, most: int) -> int:
 def preparing(stream: Stream) -> Steps[None]:
     """Take digests of all full blocks, in short steps; the stream may change between them."""
     done = 0
-    for origin, log in list(stream.logs.items()):
+    for replica_id, log in list(stream.logs.items()):
         for block in log.blocks[:]:
             if block.digest is None and not block.is_open:
-                block.digest = _block(origin, block)
+                block.digest = _block(replica_id, block)
                 done += block.live
                 if done >= _STEP:
                     done = 0
                     yield
 
 
-def _entries(origin: int, log: RegionLog) -> int:
+def _entries(replica_id: int, log: RegionLog) -> int:
     total = 0
     for block in log.blocks:
         digest = block.digest
         if digest is None:
-            digest = _block(origin, block)
+            digest = _block(replica_id, block)
             if not block.is_open:
                 block.digest = digest
         total += digest
     return total
 
 
-def _block(origin: int, block: Block) -> int:
+def _block(replica_id: int, block: Block) -> int:
     total = 0
     for low, high in block.runs(0, len(block.ids)):
         # The ID stands in the fragment; a fragment begins with "*", so the number ends there.
-        numbers = block.numbers_of(low, high) if origin else repeat(0)
+        numbers = block.numbers_of(low, high) if replica_id else repeat(0)
         for number, fragment in zip(numbers, block.fragments(low, high), strict=False):
-            total += xxh3_128_intdigest(b"%d:%d%b" % (origin, number, fragment))
+            total += xxh3_128_intdigest(b"%d:%d%b" % (replica_id, number, fragment))
     return total % _MODULUS
 
 
@@ -102,7 +102,7 @@ def _creations(name: bytes, group: Group) -> Iterator[int]:
     for dot, (context, start, offset) in group.creations.items():
         known = sorted(each for each in context.items() if each[1])
         yield _hash("creation", name, dot, start, known, *([offset] if offset else ()))
-    for dot, by_origin in group.acknowledged.items():
-        for origin, ranges in by_origin.items():
+    for dot, by_replica_id in group.acknowledged.items():
+        for replica_id, ranges in by_replica_id.items():
             if ranges:
-                yield _hash("acknowledged", name, dot, origin, ranges.flat())
+                yield _hash("acknowledged", name, dot, replica_id, ranges.flat())

@@ -62,7 +62,7 @@ class Conflicts:
     def __init__(self) -> None:
         self.held: dict[int, HeldTags] = {}
         self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank told of
-        self.counts: dict[int, int] = {}  # by origin, how many conflicts it has resolved
+        self.counts: dict[int, int] = {}  # by replica ID, how many conflicts it has resolved
         self.due: dict[Dot, Due] = {}
         self.dropped = 0  # tags let go of because there were too many
         self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
@@ -96,36 +96,36 @@ class Conflicts:
 
     def hold(self, tag: HeldTag) -> None:
         """A tag was applied."""
-        held = self.held.get(tag.origin)
+        held = self.held.get(tag.replica_id)
         if held is None:
-            held = self.held[tag.origin] = HeldTags()
+            held = self.held[tag.replica_id] = HeldTags()
         held.add(tag)
 
     def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk; ``vector`` is what we have applied."""
-        for origin, held in list(self.held.items()):
-            held.drop_upto(stable.get(origin, 0))
+        for replica_id, held in list(self.held.items()):
+            held.drop_upto(stable.get(replica_id, 0))
             if not len(held):
-                del self.held[origin]
-        for origin, number in list(self.beaten):
-            oldest = self.held[origin].oldest if origin in self.held else number + 1
-            if number <= stable.get(origin, 0) and number < oldest:
-                del self.beaten[origin, number]
+                del self.held[replica_id]
+        for replica_id, number in list(self.beaten):
+            oldest = self.held[replica_id].oldest if replica_id in self.held else number + 1
+            if number <= stable.get(replica_id, 0) and number < oldest:
+                del self.beaten[replica_id, number]
         self.processed.forget(stable, vector)
 
-    def note_processed(self, where: Place, origin: int, numbers: Iterable[int]) -> None:
-        """Entries of an origin were acknowledged in this region, in a group.
+    def note_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
+        """Entries of a replica ID were acknowledged in this region, in a group.
 
         Of two tags whose conflict is not resolved yet one is held at least.
         """
         if not self.held:
             return
-        held = self.held.get(origin, HeldTags())
+        held = self.held.get(replica_id, HeldTags())
         for number in numbers:
             tag = held.of_number(number + 1)
             # The effect behind a tagged entry is mostly its tag: so entries make one interval.
-            is_tagged = tag is not None and tag.entry == (origin, number)
-            self.processed.add(where, origin, number - 1, number + is_tagged)
+            is_tagged = tag is not None and tag.entry == (replica_id, number)
+            self.processed.add(where, replica_id, number - 1, number + is_tagged)
 
     def limit(self, most: int) -> int:
         """Drop the oldest tags beyond so many (0: any number); how many went."""
@@ -143,24 +143,24 @@ class Conflicts:
     # -- finding ------------------------------------------------------------------------------
 
     def meet(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
-        """A tag of another origin has arrived: note the conflicts that are ours to resolve.
+        """A tag of another replica ID has arrived: note the conflicts that are ours to resolve.
 
-        ``cares`` tells for which origins we resolve conflicts.
+        ``cares`` tells for which replica IDs we resolve conflicts.
         """
-        is_ours = cares(tag.origin)
-        for origin, held in self.held.items():
-            if origin != tag.origin and (is_ours or cares(origin)):
-                for other in held.find(tag, tag.context.get(origin, 0)):
+        is_ours = cares(tag.replica_id)
+        for replica_id, held in self.held.items():
+            if replica_id != tag.replica_id and (is_ours or cares(replica_id)):
+                for other in held.find(tag, tag.context.get(replica_id, 0)):
                     if are_concurrent(tag, other):
                         goes, stays = (tag, other) if other.rank < tag.rank else (other, tag)
-                        if cares(goes.origin):
+                        if cares(goes.replica_id):
                             self._note(goes, stays)
 
     def meet_again(self, cares: Callable[[int], bool]) -> None:
         """Check all tags again: this region may have to resolve other conflicts than before."""
         self.is_stale = False
-        for origin, held in list(self.held.items()):
-            if cares(origin):
+        for replica_id, held in list(self.held.items()):
+            if cares(replica_id):
                 for tag in held:
                     self.meet(tag, cares)
 
@@ -184,7 +184,11 @@ class Conflicts:
     def written(self) -> list[Any]:
         """Everything as plain values; :meth:`read` takes it back."""
         return [
-            [[origin, chunk] for origin, held in self.held.items() for chunk in held.chunks()],
+            [
+                [replica_id, chunk]
+                for replica_id, held in self.held.items()
+                for chunk in held.chunks()
+            ],
             [
                 [*dot, rank[0] >> 64, rank[0] & (1 << 64) - 1, *rank[2:]]
                 for dot, rank in self.beaten.items()
@@ -197,10 +201,10 @@ class Conflicts:
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
         chunks, beaten, counts, self.dropped, processed = written[:5]
-        for origin, data in chunks:
-            self.held.setdefault(origin, HeldTags()).read(origin, data)
-        for origin, number, ms, seq, winner, place in beaten:
-            self.beaten[origin, number] = ms << 64 | seq, winner & 0xFF, winner, place
+        for replica_id, data in chunks:
+            self.held.setdefault(replica_id, HeldTags()).read(replica_id, data)
+        for replica_id, number, ms, seq, winner, place in beaten:
+            self.beaten[replica_id, number] = ms << 64 | seq, winner & 0xFF, winner, place
         self.counts = dict(counts)
         self.processed.read(processed)
 
@@ -221,10 +225,10 @@ class Conflicts:
             if self.beaten.get(dot) != rank:
                 news.append((dot, rank[2:]))
             self.note_beaten(dot, rank)
-        for origin, count in other.counts.items():
-            self.counts[origin] = max(self.counts.get(origin, 0), count)
-        for origin, held in sorted(other.held.items()):
-            for tag in held.after(ours.get(origin, 0)):
+        for replica_id, count in other.counts.items():
+            self.counts[replica_id] = max(self.counts.get(replica_id, 0), count)
+        for replica_id, held in sorted(other.held.items()):
+            for tag in held.after(ours.get(replica_id, 0)):
                 self.hold(tag)
                 self.meet(tag, cares)
         pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in news]

@@ -141,7 +141,7 @@ class Digests:
         return self._keys[bucket].get(place)
 
     def touched(self, bucket: int) -> dict[int, int]:
-        """The last effect of each origin on the keys of a bucket, or later ones."""
+        """The last effect of each replica ID on the keys of a bucket, or later ones."""
         return self._last_effects.of_bucket(bucket)
 
     def touched_key(self, place: Place) -> dict[int, int]:

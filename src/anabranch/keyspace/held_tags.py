@@ -44,7 +44,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 class HeldTag(NamedTuple):
     """One effect :class:`kinds.Remember`, and its context."""
 
-    origin: int
+    replica_id: int
     number: int
     db: int
     key: bytes
@@ -61,20 +61,20 @@ class HeldTag(NamedTuple):
     @property
     def dot(self) -> Dot:
         """Of the tag."""
-        return self.origin, self.number
+        return self.replica_id, self.number
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
         """Of several tags for one idempotent ID the one with the smallest rank wins."""
-        return self.entry_id, self.origin & 0xFF, self.origin, self.number
+        return self.entry_id, self.replica_id & 0xFF, self.replica_id, self.number
 
 
 def are_concurrent(one: HeldTag, other: HeldTag) -> bool:
     """Whether neither is in the context of the other."""
     return (
-        one.origin != other.origin
-        and one.number > other.context.get(one.origin, 0)
-        and other.number > one.context.get(other.origin, 0)
+        one.replica_id != other.replica_id
+        and one.number > other.context.get(one.replica_id, 0)
+        and other.number > one.context.get(other.replica_id, 0)
     )
 
 
@@ -89,7 +89,7 @@ class _Chunk(NamedTuple):
 
 
 class HeldTags:
-    """The held tags of one origin, ascending by number."""
+    """The held tags of one replica ID, ascending by number."""
 
     __slots__ = ("_asked", "_chunks", "_open", "_read", "_table", "_table_low", "_table_top")
 
@@ -196,9 +196,9 @@ class HeldTags:
         data += [_packed(tags[at : at + CHUNK_TAGS]) for at in range(0, len(tags), CHUNK_TAGS)]
         return data
 
-    def read(self, origin: int, data: bytes) -> None:
+    def read(self, replica_id: int, data: bytes) -> None:
         """Take over a chunk, newer than any here."""
-        tags = _unpacked(origin, data)
+        tags = _unpacked(replica_id, data)
         if len(tags) == CHUNK_TAGS and not self._open:
             self._chunks.append(_Chunk(tags[0].number, tags[-1].number, len(tags), data))
         else:
@@ -245,8 +245,8 @@ class HeldTags:
 
     def _unpacked(self, chunk: _Chunk) -> list[HeldTag]:
         if self._read is None or self._read[0] is not chunk.data:
-            origin = _decode(chunk.data)[0]
-            self._read = chunk.data, _unpacked(origin, chunk.data)
+            replica_id = _decode(chunk.data)[0]
+            self._read = chunk.data, _unpacked(replica_id, chunk.data)
         return self._read[1]
 
 
@@ -273,7 +273,7 @@ def _packed(tags: Sequence[HeldTag]) -> bytes:
     numbers = [tag.number for tag in tags]
     return _encode(
         [
-            tags[0].origin,
+            tags[0].replica_id,
             [list(place) for place in places],
             list(pids),
             [starts, contexts],
@@ -285,7 +285,7 @@ def _packed(tags: Sequence[HeldTag]) -> bytes:
             [tag.entry_id & MAX_SEQ for tag in tags],
             [(tag.entry_id >> SEQ_BITS) - tag.at_ms for tag in tags],
             [
-                tag.number - tag.entry[1] if tag.entry[0] == tag.origin else list(tag.entry)
+                tag.number - tag.entry[1] if tag.entry[0] == tag.replica_id else list(tag.entry)
                 for tag in tags
             ],
             [int(tag.yields) for tag in tags],
@@ -293,7 +293,7 @@ def _packed(tags: Sequence[HeldTag]) -> bytes:
     )
 
 
-def _unpacked(origin: int, data: bytes) -> list[HeldTag]:
+def _unpacked(replica_id: int, data: bytes) -> list[HeldTag]:
     _, places, pids, (starts, contexts), numbers, *columns = _decode(data)
     known = [dict(zip(edges[::2], edges[1::2], strict=True)) for edges in contexts]
     tags = []
@@ -304,14 +304,14 @@ def _unpacked(origin: int, data: bytes) -> list[HeldTag]:
         number += step
         tags.append(
             HeldTag(
-                origin,
+                replica_id,
                 number,
                 places[place][0],
                 places[place][1],
                 pids[pid],
                 iid,
                 ms << SEQ_BITS | seq,
-                (origin, number - entry) if isinstance(entry, int) else (entry[0], entry[1]),
+                (replica_id, number - entry) if isinstance(entry, int) else (entry[0], entry[1]),
                 ms - age,
                 bool(yields),
                 known[bisect_right(starts, index) - 1],

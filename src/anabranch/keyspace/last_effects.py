@@ -40,7 +40,7 @@ class LastEffects:
 
     def __init__(self) -> None:
         self.recent: dict[tuple[int, bytes, int], int] = {}
-        """(database, key, origin) -> number, until :meth:`absorb`: all that a write costs."""
+        """(database, key, replica ID) -> number, until :meth:`absorb`: all that a write costs."""
         self.base: dict[int, int] = {}
         """No key that is not named was touched by a later effect than these."""
         self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
@@ -52,17 +52,17 @@ class LastEffects:
     def absorb(self) -> None:
         """Take over the keys that were written since."""
         recent, self.recent = self.recent, {}
-        for (db, key, origin), number in recent.items():
-            self.note((db, key), {origin: number})
+        for (db, key, replica_id), number in recent.items():
+            self.note((db, key), {replica_id: number})
 
     def note(self, place: Place, vector: Mapping[int, int]) -> None:
         """Effects up to these may have changed a key."""
         bucket = bucket_of(place)
         self.changed[bucket][place] = None
         for known in (self._keys.setdefault(place, {}), self._buckets[bucket]):
-            for origin, number in vector.items():
-                if number > known.get(origin, 0):
-                    known[origin] = number
+            for replica_id, number in vector.items():
+                if number > known.get(replica_id, 0):
+                    known[replica_id] = number
 
     def mark(self, place: Place) -> None:
         """A key has changed, by effects that are told otherwise."""
@@ -73,7 +73,7 @@ class LastEffects:
         _raise(self.base, vector)
 
     def of_key(self, place: Place) -> dict[int, int]:
-        """The last effect of each origin on a key."""
+        """The last effect of each replica ID on a key."""
         self.absorb()
         return _greatest(self.base, self._keys.get(place, {}))
 
@@ -116,9 +116,9 @@ class LastEffects:
 
 
 def _raise(known: dict[int, int], vector: Mapping[int, int]) -> None:
-    for origin, number in vector.items():
-        if number > known.get(origin, 0):
-            known[origin] = number
+    for replica_id, number in vector.items():
+        if number > known.get(replica_id, 0):
+            known[replica_id] = number
 
 
 def _greatest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
@@ -128,4 +128,4 @@ def _greatest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int
 
 
 def _covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    return all(vector.get(origin, 0) >= number for origin, number in other.items())
+    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())

@@ -157,11 +157,11 @@ def _progress_bytes(group: Group) -> int:
     return size + sum(map(getsizeof, group.discarded.values()))
 
 
-def _ranges_bytes(by_origin: dict[int, Ranges]) -> int:
+def _ranges_bytes(by_replica_id: dict[int, Ranges]) -> int:
     each = 2 * (_SLOT_BYTES + _OFFSET_BYTES)
-    return getsizeof(by_origin) + sum(
+    return getsizeof(by_replica_id) + sum(
         getsizeof(ranges) + 2 * getsizeof(ranges.lows) + len(ranges) * each
-        for ranges in by_origin.values()
+        for ranges in by_replica_id.values()
     )
 
 

@@ -21,7 +21,7 @@ Place = tuple[int, bytes, bytes]
 
 
 class Processed:
-    """By group and origin, the numbers of entries that were acknowledged in this region."""
+    """By group and by replica ID, the numbers of entries that were acknowledged in this region."""
 
     __slots__ = ("_leaving", "_leaving_at", "_ranges")
 
@@ -34,14 +34,14 @@ class Processed:
         """Intervals."""
         return sum(map(len, self._ranges.values())) + sum(map(len, self._leaving.values()))
 
-    def add(self, where: Place, origin: int, low: int, high: int) -> None:
+    def add(self, where: Place, replica_id: int, low: int, high: int) -> None:
         """The numbers above ``low`` up to ``high`` were."""
-        self._ranges.setdefault((where, origin), Ranges()).add(low, high)
+        self._ranges.setdefault((where, replica_id), Ranges()).add(low, high)
 
     def __contains__(self, entry: tuple[Place, tuple[int, int]]) -> bool:
-        where, (origin, number) = entry
+        where, (replica_id, number) = entry
         return any(
-            number in table.get((where, origin), ()) for table in (self._ranges, self._leaving)
+            number in table.get((where, replica_id), ()) for table in (self._ranges, self._leaving)
         )
 
     def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
@@ -77,7 +77,7 @@ class Processed:
 
     def written(self) -> list[list[Any]]:
         """Everything as plain values; :meth:`read` takes it back."""
-        return [[*where, origin, ranges.flat()] for (where, origin), ranges in self._all()]
+        return [[*where, replica_id, ranges.flat()] for (where, replica_id), ranges in self._all()]
 
     def _all(self) -> Iterator[tuple[tuple[Place, int], Ranges]]:
         for place in {**self._ranges, **self._leaving}:
@@ -87,5 +87,5 @@ class Processed:
 
     def read(self, written: list[list[Any]]) -> None:
         """Take over what :meth:`written` gave; it is not known what of it was stable."""
-        for db, key, group, origin, edges in written:
-            self._ranges[(db, key, group), origin] = Ranges.of_flat(edges)
+        for db, key, group, replica_id, edges in written:
+            self._ranges[(db, key, group), replica_id] = Ranges.of_flat(edges)

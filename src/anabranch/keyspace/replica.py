@@ -1,6 +1,6 @@
 """What one region knows of all regions: its replica ID, its version vector, its tombstones.
 
-A *replica ID* (``origin``) is one epoch of a region: ``epoch << 8 | region``. It numbers its
+A *replica ID* is one epoch of a region: ``epoch << 8 | region``. It numbers its
 effects 1, 2, 3 ... without gaps; a *dot* is (replica ID, number). Batches are applied in causal
 order, so a *version vector* (replica ID -> number) describes completely what was applied: an entry
 that the version vector covers and that does not exist was removed, and nothing need be remembered
@@ -26,30 +26,30 @@ __all__ = [
     "covers",
     "epoch_of",
     "includes",
-    "origin_of",
     "region_of",
+    "replica_id_of",
 ]
 
 Dot = tuple[int, int]
-"""(origin, number)."""
+"""(replica ID, number)."""
 
 REGION_BITS = 8
 REGION_MAX = (1 << REGION_BITS) - 1
 
 
-def origin_of(region: int, epoch: int) -> int:
+def replica_id_of(region: int, epoch: int) -> int:
     """The replica ID of a region's epoch."""
     return epoch << REGION_BITS | region
 
 
-def region_of(origin: int) -> int:
+def region_of(replica_id: int) -> int:
     """The region number of a replica ID."""
-    return origin & REGION_MAX
+    return replica_id & REGION_MAX
 
 
-def epoch_of(origin: int) -> int:
+def epoch_of(replica_id: int) -> int:
     """The epoch of a replica ID."""
-    return origin >> REGION_BITS
+    return replica_id >> REGION_BITS
 
 
 def covers(vector: Mapping[int, int], dot: Dot) -> bool:
@@ -59,7 +59,7 @@ def covers(vector: Mapping[int, int], dot: Dot) -> bool:
 
 def includes(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
     """Whether a version vector covers everything that another one covers."""
-    return all(vector.get(origin, 0) >= number for origin, number in other.items())
+    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
 
 
 class Member(NamedTuple):
@@ -99,9 +99,9 @@ class Replica:
         "last_effects",
         "members",
         "number",
-        "origin",
         "own",
         "removed",
+        "replica_id",
         "stable",
         "tombstoned",
         "unstable_tombstones",
@@ -119,7 +119,7 @@ class Replica:
         self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
         self.former_names: dict[int, str] = {}  # of removed regions, as far as they were known here
         # Of the effect being applied:
-        self.origin = own
+        self.replica_id = own
         self.number = 0
         self.context: Mapping[int, int] = self.vector
         # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
@@ -142,7 +142,7 @@ class Replica:
     @property
     def dot(self) -> Dot:
         """Of the effect being applied."""
-        return self.origin, self.number
+        return self.replica_id, self.number
 
     @property
     def oldest_tombstone(self) -> Dot | None:
@@ -176,7 +176,7 @@ class Replica:
         own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
         if region_of(own) == self.region:
             self.own = own
-        self.vector.update((origin, number) for origin, number in vector)
+        self.vector.update((replica_id, number) for replica_id, number in vector)
         last_effects = written[7] if len(written) > 7 else None
         if last_effects is None:
             self.last_effects.note_all(self.vector)
@@ -185,12 +185,12 @@ class Replica:
         if len(written) > 8:
             self.conflicts.read(written[8])
         self.admissions = {}
-        for region, origin, number, *rest in members:
-            self.admissions.setdefault(region, {})[origin, number] = Member(*rest)
+        for region, replica_id, number, *rest in members:
+            self.admissions.setdefault(region, {})[replica_id, number] = Member(*rest)
         self.renew_members()
         self.removed = dict(removed)
         self.former_names = dict(written[9]) if len(written) > 9 else {}
-        self.flushes = {(origin, number): db for origin, number, db in flushes}
+        self.flushes = {(replica_id, number): db for replica_id, number, db in flushes}
         self.unstable_tombstones.update(dict.fromkeys(self.flushes))
 
     def renew_members(self) -> None:
@@ -200,33 +200,35 @@ class Replica:
 
     def knows(self, dot: Dot) -> bool:
         """Whether another effect is in the context of the effect being applied."""
-        return dot[1] <= (self.context.get(dot[0], 0) if dot[0] != self.origin else self.number - 1)
+        return dot[1] <= (
+            self.context.get(dot[0], 0) if dot[0] != self.replica_id else self.number - 1
+        )
 
     def context_now(self) -> dict[int, int]:
         """The context of the effect being applied, to be kept."""
         context = dict(self.context)
-        context[self.origin] = self.number - 1
+        context[self.replica_id] = self.number - 1
         return context
 
     def begin_own(self) -> None:
         """The next effect is one of ours."""
-        self.origin = self.own
+        self.replica_id = self.own
         self.number = self.vector.get(self.own, 0) + 1
         self.context = self.vector
 
-    def begin(self, origin: int, number: int, context: Mapping[int, int]) -> None:
+    def begin(self, replica_id: int, number: int, context: Mapping[int, int]) -> None:
         """The next effect is one of this replica ID, with this context."""
-        self.origin = origin
+        self.replica_id = replica_id
         self.number = number
         self.context = context
         self.conflicts.heard += 1
 
-    def resolves_for(self, origin: int) -> bool:
-        """Whether conflicts that entries of an origin lose are ours to resolve.
+    def resolves_for(self, replica_id: int) -> bool:
+        """Whether conflicts that entries of a replica ID lose are ours to resolve.
 
         For a region that was removed the member with the smallest number does it.
         """
-        region = region_of(origin)
+        region = region_of(replica_id)
         if region == self.region:
             return True
         return (
@@ -237,7 +239,7 @@ class Replica:
 
     def finish(self, count: int) -> None:
         """The effect, which took so many numbers, was applied."""
-        self.vector[self.origin] = self.number + count - 1
+        self.vector[self.replica_id] = self.number + count - 1
 
     def stamp(self, now_ms: int) -> int:
         """The time of a new setting: not before any known one."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from anabranch.keyspace.replica import epoch_of, origin_of, region_of
+from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 
 __all__ = ["TOKEN_PREFIX", "read_token", "write_token"]
 
@@ -23,7 +23,7 @@ _NUMBERS: Final = msgspec.msgpack.Decoder(list[int])
 
 
 def write_token(vector: Mapping[int, int]) -> bytes:
-    """The token of a vector; origins of which it covers nothing are left out."""
+    """The token of a vector; replica IDs of which it covers nothing are left out."""
     triples = sorted((region_of(o), epoch_of(o), number) for o, number in vector.items() if number)
     if not triples:
         return _NOTHING
@@ -41,7 +41,7 @@ def read_token(raw: bytes) -> dict[int, int]:
     except msgspec.MsgspecError as problem:
         raise ValueError("not a list of numbers") from problem
     vector = {
-        origin_of(region, epoch): number
+        replica_id_of(region, epoch): number
         for region, epoch, number in zip(flat[::3], flat[1::3], flat[2::3], strict=False)
     }
     if min(flat, default=0) < 0 or write_token(vector) != raw:

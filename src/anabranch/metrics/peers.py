@@ -60,7 +60,7 @@ class PeerFigures:
     held_bytes: int
     held_oldest_ms: float
     relayed_for: list[int]
-    """Origins that are fetched through it at present."""
+    """Replica IDs that are fetched through it at present."""
     feature_level: int | None
     row_age_ms: float | None
     connected_ms: float | None

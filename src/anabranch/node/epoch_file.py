@@ -36,7 +36,7 @@ def continue_or_open_epoch(
     log. Raises :class:`OSError`; the next attempt does the same.
     """
     if local.cluster_id and (was_cut or not epoch_file.may_continue()):
-        local.reopen(epoch_of(local.origin))
+        local.reopen(epoch_of(local.replica_id))
     # The file is written last, so that a start that fails before opens an epoch again.
     epoch_file.write(policy)
 

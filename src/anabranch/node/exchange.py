@@ -201,7 +201,7 @@ class Exchange(RegionLocal):
         self._config.host = self._self().host
         self._config.join = [_address(text) for text in self._settings.join.split()]
         self._config.window_bytes = self._settings.gossip_window
-        self._origins.keep_recent(self._settings.region_cache_bytes)
+        self._log_index.keep_recent(self._settings.region_cache_bytes)
         self._config.max_clock_skew_ms = self._settings.max_clock_skew_ms
         self._config.digest_interval_ms = self._settings.digest_interval * 1000
         self._config.expire_after_ms = self._settings.region_expire_after * 1000
@@ -449,8 +449,8 @@ class Exchange(RegionLocal):
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
         """How many other regions have applied an effect of ours, and have it on the disk."""
-        origin, number = effect
-        return self.replicator.acknowledged(number, origin)
+        replica_id, number = effect
+        return self.replicator.acknowledged(number, replica_id)
 
     def verify(self, region: int, places: list[Place]) -> Verdict:
         """Compare keys, or all if none are named; CommandError if the region is out of reach."""

@@ -96,9 +96,9 @@ def removal_noted(storage: Storage) -> str:
 def note_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> None:
     """Note that others know other effects under numbers of this region. Raises :class:`OSError`.
 
-    ``agreed``: by origin of this region, up to where they surely know the same.
+    ``agreed``: by replica ID of this region, up to where they surely know the same.
     """
-    noted = {"reason": reason, "agreed": {str(origin): n for origin, n in agreed.items()}}
+    noted = {"reason": reason, "agreed": {str(replica_id): n for replica_id, n in agreed.items()}}
     _write(storage, _SET_BACK, json.dumps(noted).encode() + b"\n")
 
 
@@ -111,7 +111,7 @@ def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
         return None
     with closing(storage.open(_SET_BACK)) as file:
         noted = json.loads(file.read())
-    agreed = {int(origin): int(number) for origin, number in noted["agreed"].items()}
+    agreed = {int(replica_id): int(number) for replica_id, number in noted["agreed"].items()}
     return str(noted["reason"]), agreed
 
 

@@ -7,9 +7,9 @@
 
 All integers are little-endian; the checksum is over everything else, header and body. The body is
 msgpack: ``[dependencies, effects]``. Effects are as :mod:`anabranch.effects.codec` writes them.
-Dependencies, ``[origin, number, ...]``, are the context of the effects: what the region had applied
-of other replica IDs when it made them, nothing on a server of its own. With the flag ``COMPRESSED``
-the body is a zstd frame of that.
+Dependencies, ``[replica_id, number, ...]``, are the context of the effects: what the region had
+applied of other replica IDs when it made them, nothing on a server of its own. With the flag
+``COMPRESSED`` the body is a zstd frame of that.
 
 Effects that concern other regions are numbered without gaps, ``count`` numbers from ``first
 number``: one for each effect, in an :class:`kinds.AddRun` one for each entry. A batch of local
@@ -33,7 +33,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
 from anabranch.errors import UNREADABLE
-from anabranch.keyspace.replica import origin_of
+from anabranch.keyspace.replica import replica_id_of
 from anabranch.oplog.compression import (
     FRAME_HEADER_BYTES_MAX,
     CompressionError,
@@ -51,7 +51,7 @@ __all__ = [
     "LOCAL",
     "MAGIC",
     "NUMBER_MAX",
-    "ORIGINS_MAX",
+    "REPLICA_IDS_MAX",
     "SENT_BODY_BYTES_MAX",
     "UNIT_CONTINUES",
     "Batch",
@@ -95,11 +95,11 @@ BODY_BYTES_MAX: Final = (1 << 32) - 1
 SENT_BODY_BYTES_MAX: Final = 64 << 20
 """The same of a batch for other regions. None makes a longer one, none reads one."""
 
-ORIGINS_MAX: Final = 1 << 17
+REPLICA_IDS_MAX: Final = 1 << 17
 """That a batch or a message can name: so many epochs no cluster lives through."""
 
 _Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * ORIGINS_MAX)]
+_Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * REPLICA_IDS_MAX)]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[_Edges, list[list[Any]]]).decode
@@ -127,12 +127,12 @@ class Batch(NamedTuple):
     """All bytes, header included."""
     effects: list[list[Any]]
     context: list[int]
-    """``[origin, number, ...]`` of what its region had applied of others."""
+    """``[replica_id, number, ...]`` of what its region had applied of others."""
 
     @property
-    def origin(self) -> int:
+    def replica_id(self) -> int:
         """Region and epoch in one."""
-        return origin_of(self.region, self.epoch)
+        return replica_id_of(self.region, self.epoch)
 
     @property
     def last(self) -> int:
@@ -141,7 +141,7 @@ class Batch(NamedTuple):
 
     @property
     def dependencies(self) -> dict[int, int]:
-        """What must have been applied before: all of other origins that its region had."""
+        """What must have been applied before: all of other replica IDs that its region had."""
         return dict(zip(self.context[::2], self.context[1::2], strict=True))
 
     @property
@@ -158,7 +158,7 @@ class Batch(NamedTuple):
 class Span(NamedTuple):
     """What the header of a batch tells; see :class:`Batch`."""
 
-    origin: int
+    replica_id: int
     first: int
     last: int
     wall_ms: int
@@ -283,7 +283,7 @@ def batch_size(data: bytes, at: int) -> int | None:
 def span(data: bytes) -> Span:
     """Which effects a batch, known to be whole, holds; from its header alone."""
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
-    return Span(origin_of(region, epoch), first, first + count - 1, wall_ms)
+    return Span(replica_id_of(region, epoch), first, first + count - 1, wall_ms)
 
 
 def decode_batch(

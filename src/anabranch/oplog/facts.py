@@ -18,7 +18,7 @@ __all__ = ["Due", "Fate", "SeenBatch", "SeenRecord", "SegmentFacts", "SnapshotFa
 
 
 Due = dict[int, int]
-"""By origin, the number of the effect that comes next; 1 where there was none yet."""
+"""By replica ID, the number of the effect that comes next; 1 where there was none yet."""
 
 
 class Fate(Enum):

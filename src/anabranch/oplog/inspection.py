@@ -356,7 +356,7 @@ def _seen(
         checked = due is not None and position >= base
         # With several regions a local batch has the number of its own region at the moment.
         if checked and due is not None and not (batch.is_local and batch.region):
-            wanted = due.get(batch.origin, 1)
+            wanted = due.get(batch.replica_id, 1)
             if batch.first != wanted:
                 return Damage(at, f"effect number {batch.first} where {wanted} was due", begin)
         try:
@@ -379,7 +379,7 @@ def _due_after(due: Due | None, seen: SeenBatch) -> Due | None:
     batch = seen.batch
     if not batch.numbered:
         return due
-    return {**due, batch.origin: batch.first + batch.numbered}
+    return {**due, batch.replica_id: batch.first + batch.numbered}
 
 
 def _count_turn(turn: list[SeenBatch], facts: SegmentFacts) -> None:
@@ -444,6 +444,6 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         if regions is None:
             facts.due = {0: facts.next_number}
         else:
-            facts.due = {origin: number + 1 for origin, number in regions[1]}
+            facts.due = {replica_id: number + 1 for replica_id, number in regions[1]}
     else:
         raise ValueError(f"unknown kind of record: {kind!r}")

@@ -267,7 +267,7 @@ def _apply(
         raise other_mode(shown, regional=replica is None)
     due = report.next_number
     if replica is not None and not batch.is_local:
-        due = replica.vector.get(batch.origin, 0) + 1
+        due = replica.vector.get(batch.replica_id, 0) + 1
     if batch.first != due:
         raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")
     number = batch.first
@@ -280,7 +280,7 @@ def _apply(
                 if isinstance(effect, JoinState | TakeKey):
                     _join(effect, keyspace, storage)
             else:
-                replica.begin(batch.origin, number, context)
+                replica.begin(batch.replica_id, number, context)
                 apply(keyspace, effect)
                 replica.finish(count := numbers_of(effect))
                 number += count

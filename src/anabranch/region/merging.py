@@ -10,7 +10,7 @@ from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
 from anabranch.effects.merge_stream import known_stream, replica_of
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import ApplyStats, Replica, origin_of
+from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch
 from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Merging"]
 
 PACKED_CHUNKS_MAX: Final = 4
-"""Chunks of held tags of an origin packed in a slice: some milliseconds."""
+"""Chunks of held tags of a replica ID packed in a slice: some milliseconds."""
 
 
 class Merging:
@@ -51,13 +51,13 @@ class Merging:
         now_ms = self._region.clock.now_us() // 1000
         self._region.effects.now_ms = now_ms
         for batch, decided in zip(batches, effects, strict=True):
-            origin = batch.origin
+            replica_id = batch.replica_id
             context = batch.dependencies
             number = batch.first
-            assert number == replica.vector.get(origin, 0) + 1
+            assert number == replica.vector.get(replica_id, 0) + 1
             assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
             for effect in decided:
-                replica.begin(origin, number, context)
+                replica.begin(replica_id, number, context)
                 apply_remote(effect)
                 count = numbers_of(effect)
                 replica.finish(count)
@@ -122,7 +122,7 @@ class Merging:
         """Begin to number effects anew: what we may have forgotten keeps its names."""
         replica = replica_of(self._region.keyspace)
         previous = replica.own
-        replica.own = origin_of(replica.region, epoch)
+        replica.own = replica_id_of(replica.region, epoch)
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
@@ -155,9 +155,9 @@ class Merging:
         conflicts = replica.conflicts
         for goes, stays, is_new in list(conflicts.due.values()):
             stream = known_stream(keyspace, goes.db, goes.key)
-            origin, number = goes.entry
+            replica_id, number = goes.entry
             is_live = stream is not None and (
-                number > 0 and stream.log_of(origin).find_number(number) is not None
+                number > 0 and stream.log_of(replica_id).find_number(number) is not None
             )
             self._region.stats.idmp_collapsed += is_live and goes.yields
             emit(
@@ -177,9 +177,9 @@ class Merging:
             )
         conflicts.due.clear()
         processed, replica.apply_stats.processed = replica.apply_stats.processed, []
-        for db, key, name, (origin, number), entry_id in processed:
+        for db, key, name, (replica_id, number), entry_id in processed:
             stream = known_stream(keyspace, db, key)
             group = None if stream is None else stream.groups.get(name)
-            if group is not None and not group.is_settled(origin, number):
-                ranges = [(origin, number - 1, number)]
+            if group is not None and not group.is_settled(replica_id, number):
+                ranges = [(replica_id, number - 1, number)]
                 emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))

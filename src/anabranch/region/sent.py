@@ -51,7 +51,7 @@ _PLAIN: Final = {
 
 
 class _End:
-    """Where the log of the unit's origin ends in one key."""
+    """Where the log of the unit's replica ID ends in one key."""
 
     __slots__ = ("base", "newest_id", "position")
 
@@ -68,13 +68,13 @@ class SentUnit:
         """``keyspace`` is what they are to be applied to; everything before them was."""
         self._keyspace = keyspace
         self._ends: dict[tuple[int, bytes], _End] = {}
-        self._origin = 0
+        self._replica_id = 0
         self._number = 0  # of the effect that is looked at
         self._context: dict[int, int] = {}
 
     def effects(self, batch: Batch) -> list[kinds.Effect]:
         """What the next batch does; :class:`EffectFormatError` if no region sends such."""
-        self._origin = batch.origin
+        self._replica_id = batch.replica_id
         self._context = batch.dependencies
         self._number = batch.first
         effects = []
@@ -111,11 +111,11 @@ class SentUnit:
         if check is not None:
             check(self, effect)
 
-    def _knows(self, origin: int, number: int) -> bool:
+    def _knows(self, replica_id: int, number: int) -> bool:
         """Whether the effect was made with knowledge of another one."""
-        if origin == self._origin:
+        if replica_id == self._replica_id:
             return number < self._number
-        return number <= self._context.get(origin, 0)
+        return number <= self._context.get(replica_id, 0)
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class SentUnit:
         if end is None:
             database = self._keyspace.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
-            log = stream.logs.get(self._origin) if type(stream) is Stream else None
+            log = stream.logs.get(self._replica_id) if type(stream) is Stream else None
             if log is None:
                 end = _End()
             else:
@@ -167,7 +167,7 @@ class SentUnit:
 
     def _delete(self, effect: kinds.Delete) -> None:
         """What was added before is gone, and counting begins at a position."""
-        position = dict(effect.positions).get(self._origin, 0)
+        position = dict(effect.positions).get(self._replica_id, 0)
         if position > STAMP_MAX:
             raise _Malformed(f"position {position}")
         end = self._end(effect.db, effect.key)
@@ -176,29 +176,31 @@ class SentUnit:
         end.newest_id = -1
 
     def _remove_numbers(self, effect: kinds.RemoveNumbers) -> None:
-        for origin, edges in effect.ranges:
+        for replica_id, edges in effect.ranges:
             if len(edges) % 2:
                 raise _Malformed("edges make no ranges")
             for low, high in zip(edges[::2], edges[1::2], strict=True):
-                self._check_range(origin, low, high)
-        for origin, number, _ in effect.deleted:
-            _check_numbers((origin, number))
-            self._check_range(origin, 0, number)
+                self._check_range(replica_id, low, high)
+        for replica_id, number, _ in effect.deleted:
+            _check_numbers((replica_id, number))
+            self._check_range(replica_id, 0, number)
 
-    def _check_range(self, origin: int, low: int, high: int) -> None:
-        if low > high or (high and not self._knows(origin, high)):
-            raise _Malformed(f"numbers {low} to {high} of origin {origin}, which it cannot know")
+    def _check_range(self, replica_id: int, low: int, high: int) -> None:
+        if low > high or (high and not self._knows(replica_id, high)):
+            raise _Malformed(
+                f"numbers {low} to {high} of replica ID {replica_id}, which it cannot know"
+            )
 
     def _create_group(self, effect: kinds.CreateGroup) -> None:
         _check_numbers(abs(effect.offset))
 
     def _settle(self, effect: kinds.Settle) -> None:
-        for origin, low, high in effect.ranges:
-            self._check_range(origin, low, high)
+        for replica_id, low, high in effect.ranges:
+            self._check_range(replica_id, low, high)
 
     def _resolve_conflict(self, effect: kinds.ResolveConflict) -> None:
-        for origin, number in (effect.goes, effect.stays, effect.winner):
-            self._check_range(origin, 0, number)
+        for replica_id, number in (effect.goes, effect.stays, effect.winner):
+            self._check_range(replica_id, 0, number)
 
     # -- the rest -----------------------------------------------------------------------------
 

@@ -33,12 +33,12 @@ __all__ = ["check_order", "check_state"]
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
-_Origin = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
+_ReplicaId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 40)]
 _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
-_Dot = tuple[_Origin, _Number]
+_Dot = tuple[_ReplicaId, _Number]
 
 _REPLICA: Final[dict[str, Any]] = {
-    "vector": dict[_Origin, _Number],
+    "vector": dict[_ReplicaId, _Number],
     "removed": dict[_Region, _Number],
     "hybrid_ms": _Place,
     "flushes": dict[_Dot, _Number | None],
@@ -94,7 +94,7 @@ def check_state(theirs: Keyspace, shown: str) -> Iterator[None]:
 
 
 def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
-    """Look at whether what a state brings goes behind what we have, in the log of every origin.
+    """Look at whether what a state brings goes behind what we have, in the log of every replica ID.
 
     :class:`CorruptLogError` if not. It has to be joined before anything else changes.
     """
@@ -106,11 +106,13 @@ def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
                 stream = here.values.get(key) or here.remembered.get(key)
                 if type(stream) is not Stream or type(source) is not Stream:
                     continue
-                for origin, log in source.logs.items():
-                    known = stream.logs.get(origin)
-                    if known is not None and not _goes_on(known, log, mine.vector.get(origin, 0)):
+                for replica_id, log in source.logs.items():
+                    known = stream.logs.get(replica_id)
+                    if known is not None and not _goes_on(
+                        known, log, mine.vector.get(replica_id, 0)
+                    ):
                         raise CorruptLogError(
-                            shown, 0, f"entries of origin {origin} that are not above ours"
+                            shown, 0, f"entries of replica ID {replica_id} that are not above ours"
                         )
 
 
@@ -141,13 +143,13 @@ def _plain(value: Any) -> Any:
 
 def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
     conflicts = replica.conflicts
-    msgspec.convert(conflicts.counts, dict[_Origin, _Number])
-    msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _Origin, _Number]])
-    for origin, held in conflicts.held.items():
+    msgspec.convert(conflicts.counts, dict[_ReplicaId, _Number])
+    msgspec.convert(conflicts.beaten, dict[_Dot, tuple[int, _Region, _ReplicaId, _Number]])
+    for replica_id, held in conflicts.held.items():
         newest = 0
         for tag in held:
             msgspec.convert(_plain(tag), HeldTag)
-            assert tag.origin == origin
+            assert tag.replica_id == replica_id
             assert 0 <= tag.db < databases
             assert newest < tag.number <= NUMBER_MAX
             assert 0 <= tag.entry_id <= MAX_ID
@@ -167,16 +169,16 @@ def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
         assert limits.duration_s > 0
         assert limits.maxsize > 0
     yield
-    for origin, log in stream.logs.items():
+    for replica_id, log in stream.logs.items():
         yield from _check_log(log)
         told = max(log.newest_number, log.deleted_number, log.floor)
-        assert told <= replica.vector.get(origin, 0), "effects that were not applied"
+        assert told <= replica.vector.get(replica_id, 0), "effects that were not applied"
     for name, group in stream.groups.items():
         assert type(name) is bytes
         assert group.creations
         msgspec.convert(_plain(group.creations), dict[_Dot, Creation])
-        for by_origin in (group.delivered, group.hidden, *group.acknowledged.values()):
-            for ranges in by_origin.values():
+        for by_replica_id in (group.delivered, group.hidden, *group.acknowledged.values()):
+            for ranges in by_replica_id.values():
                 _check_ranges(ranges)
         group.check_shared()
         yield

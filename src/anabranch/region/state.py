@@ -14,7 +14,7 @@ from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
 from anabranch.effects.applier import Applier
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.metrics.latency import LatencyMonitor
 from anabranch.metrics.rates import Rates
 from anabranch.metrics.slowlog import SlowLog
@@ -51,7 +51,7 @@ class RegionState:
         self.keyspace = Keyspace(settings.databases)
         if settings.region_id:
             self.keyspace.replica = Replica(
-                origin_of(settings.region_id, 0),
+                replica_id_of(settings.region_id, 0),
                 lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
             )
         self.replica = self.keyspace.replica

@@ -43,15 +43,15 @@ class Turn:
         return 0 if self._replica is None else epoch_of(self._replica.own)
 
     def _dependencies(self) -> list[int]:
-        """What was applied of other origins. None of theirs is applied within a turn."""
+        """What was applied of other replica IDs. None of theirs is applied within a turn."""
         replica = self._replica
         if replica is None:
             return []
         return [
             edge
-            for origin, number in sorted(replica.vector.items())
-            if origin != replica.own
-            for edge in (origin, number)
+            for replica_id, number in sorted(replica.vector.items())
+            if replica_id != replica.own
+            for edge in (replica_id, number)
         ]
 
     def encode_ahead(self, effect: kinds.AddRun, *, compress: bool = True) -> None:

@@ -1,8 +1,8 @@
 """Batches that have arrived and must wait: for an earlier number, a cause, or the rest of a unit.
 
-A unit is a run of batches of one origin of which all but the last have the flag ``CONTINUES``; it
-is applied as one. It is ready when it follows what is applied of its origin and everything it
-depends on is applied. Vectors are handed in; nothing is applied here.
+A unit is a run of batches of one replica ID of which all but the last have the flag ``CONTINUES``;
+it is applied as one. It is ready when it follows what is applied of its replica ID and everything
+it depends on is applied. Vectors are handed in; nothing is applied here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Held(NamedTuple):
 class Missing(NamedTuple):
     """Effects that something waits for."""
 
-    origin: int
+    replica_id: int
     upto: int
     source: int
     """The region that sent what waits, and so must have them."""
@@ -39,11 +39,11 @@ class Missing(NamedTuple):
 
 
 class CausalBuffer:
-    """What waits, by origin, ascending and without overlaps."""
+    """What waits, by replica ID, ascending and without overlaps."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[Held]] = {}
-        self._run_end: dict[int, int] = {}  # by origin: up to where the queue has no gap
+        self._run_end: dict[int, int] = {}  # by replica ID: up to where the queue has no gap
         self._count = 0
         self.bytes_of: Counter[int] = Counter()
         """Bytes that wait, by the region that sent them."""
@@ -54,7 +54,7 @@ class CausalBuffer:
     def add(self, held: Held) -> bool:
         """Keep a batch; false if (part of) it is here already."""
         batch = held.batch
-        queue = self._held.setdefault(batch.origin, [])
+        queue = self._held.setdefault(batch.replica_id, [])
         at = bisect_left(queue, batch.first, key=lambda other: other.batch.first)
         if at and queue[at - 1].batch.last >= batch.first:
             return False
@@ -62,19 +62,19 @@ class CausalBuffer:
             return False
         queue.insert(at, held)
         if at == 0:
-            self._run_end[batch.origin] = batch.last
-        if at == 0 or batch.first == self._run_end[batch.origin] + 1:
-            self._follow(batch.origin, at)
+            self._run_end[batch.replica_id] = batch.last
+        if at == 0 or batch.first == self._run_end[batch.replica_id] + 1:
+            self._follow(batch.replica_id, at)
         self._count += 1
         self.bytes_of[held.source] += len(held.raw)
         return True
 
-    def reach(self, origin: int, applied: int) -> int:
+    def reach(self, replica_id: int, applied: int) -> int:
         """The last number up to which there is no gap, given how many are applied."""
-        queue = self._held.get(origin)
+        queue = self._held.get(replica_id)
         if not queue or queue[0].batch.first > applied + 1:
             return applied
-        end = self._run_end[origin]
+        end = self._run_end[replica_id]
         if end >= applied:
             return end
         for held in queue:  # what is applied came another way as well
@@ -83,78 +83,80 @@ class CausalBuffer:
             applied = max(applied, held.batch.last)
         return applied
 
-    def _follow(self, origin: int, at: int) -> None:
+    def _follow(self, replica_id: int, at: int) -> None:
         """The run without a gap goes up to this batch at least: find its end."""
-        queue = self._held[origin]
+        queue = self._held[replica_id]
         end = queue[at].batch.last
         while at + 1 < len(queue) and queue[at + 1].batch.first == end + 1:
             at += 1
             end = queue[at].batch.last
-        self._run_end[origin] = end
+        self._run_end[replica_id] = end
 
     def last(self) -> dict[int, int]:
-        """The last number that waits, by origin."""
-        return {origin: queue[-1].batch.last for origin, queue in self._held.items() if queue}
+        """The last number that waits, by replica ID."""
+        return {
+            replica_id: queue[-1].batch.last for replica_id, queue in self._held.items() if queue
+        }
 
-    def ending(self, origin: int, number: int) -> bytes | None:
+    def ending(self, replica_id: int, number: int) -> bytes | None:
         """The bytes of the batch that waits and ends with a number."""
-        queue = self._held.get(origin, [])
+        queue = self._held.get(replica_id, [])
         at = bisect_left(queue, number, key=lambda held: held.batch.last)
         return queue[at].raw if at < len(queue) and queue[at].batch.last == number else None
 
     def next_unit(self, vector: Mapping[int, int]) -> list[Held]:
         """A unit that is ready; it stays here until :meth:`take`. Empty if there is none."""
-        for origin in self._held:
-            unit, whole = self._head(origin, vector)
+        for replica_id in self._held:
+            unit, whole = self._head(replica_id, vector)
             if whole and next(_lacking(unit, vector), None) is None:
                 return unit
         return []
 
     def take(self, unit: list[Held]) -> None:
         """Let go of a unit that was applied."""
-        origin = unit[0].batch.origin
-        self._drop(origin, len(unit))
+        replica_id = unit[0].batch.replica_id
+        self._drop(replica_id, len(unit))
 
     def missing(self, vector: Mapping[int, int]) -> Iterator[Missing]:
-        """What the first batch of every origin waits for; the rest of a unit is not told."""
-        for origin, queue in self._held.items():
+        """What the first batch of every replica ID waits for; the rest of a unit is not told."""
+        for replica_id, queue in self._held.items():
             if not queue:
                 continue
             first = queue[0]
-            if first.batch.first > vector.get(origin, 0) + 1:
-                yield Missing(origin, first.batch.first - 1, first.source, first.since_ms)
+            if first.batch.first > vector.get(replica_id, 0) + 1:
+                yield Missing(replica_id, first.batch.first - 1, first.source, first.since_ms)
                 continue
-            unit, _ = self._head(origin, vector)
+            unit, _ = self._head(replica_id, vector)
             for cause, number in _lacking(unit, vector):
                 yield Missing(cause, number, first.source, first.since_ms)
 
-    def lacks_cause(self, origin: int, vector: Mapping[int, int]) -> bool:
-        """Whether what is next of an origin is here, but not everything it depends on."""
-        unit, _ = self._head(origin, vector)
+    def lacks_cause(self, replica_id: int, vector: Mapping[int, int]) -> bool:
+        """Whether what is next of a replica ID is here, but not everything it depends on."""
+        unit, _ = self._head(replica_id, vector)
         return next(_lacking(unit, vector), None) is not None
 
-    def lacks_rest(self, origin: int, vector: Mapping[int, int]) -> bool:
-        """Whether what is next of an origin is a unit that has only begun to arrive."""
-        unit, whole = self._head(origin, vector)
+    def lacks_rest(self, replica_id: int, vector: Mapping[int, int]) -> bool:
+        """Whether what is next of a replica ID is a unit that has only begun to arrive."""
+        unit, whole = self._head(replica_id, vector)
         return bool(unit) and not whole
 
     def forget_applied(self, vector: Mapping[int, int]) -> int:
         """Drop what is applied by now; how many batches that were."""
         count = 0
-        for origin, queue in self._held.items():
-            applied = vector.get(origin, 0)
+        for replica_id, queue in self._held.items():
+            applied = vector.get(replica_id, 0)
             done = sum(held.batch.first <= applied for held in queue)
-            self._drop(origin, done)
+            self._drop(replica_id, done)
             count += done
         return count
 
-    def forget(self, origin: int) -> None:
-        """Drop everything of an origin."""
-        self._drop(origin, len(self._held.get(origin, ())))
+    def forget(self, replica_id: int) -> None:
+        """Drop everything of a replica ID."""
+        self._drop(replica_id, len(self._held.get(replica_id, ())))
 
-    def origins(self) -> list[int]:
+    def replica_ids(self) -> list[int]:
         """Of what something waits."""
-        return [origin for origin, queue in self._held.items() if queue]
+        return [replica_id for replica_id, queue in self._held.items() if queue]
 
     def oldest_ms(self, source: int | None = None) -> float | None:
         """Since when the oldest batch (of one sender) waits; None if none does."""
@@ -172,11 +174,11 @@ class CausalBuffer:
         """How many batches of one sender wait."""
         return sum(held.source == source for queue in self._held.values() for held in queue)
 
-    def _head(self, origin: int, vector: Mapping[int, int]) -> tuple[list[Held], bool]:
+    def _head(self, replica_id: int, vector: Mapping[int, int]) -> tuple[list[Held], bool]:
         """The batches of the unit that is next, and whether they are all of it."""
         unit: list[Held] = []
-        expected = vector.get(origin, 0) + 1
-        for held in self._held.get(origin, ()):
+        expected = vector.get(replica_id, 0) + 1
+        for held in self._held.get(replica_id, ()):
             if held.batch.first != expected:
                 break
             unit.append(held)
@@ -185,18 +187,18 @@ class CausalBuffer:
                 return unit, True
         return unit, False
 
-    def _drop(self, origin: int, count: int) -> None:
-        queue = self._held.get(origin, [])
+    def _drop(self, replica_id: int, count: int) -> None:
+        queue = self._held.get(replica_id, [])
         self._count -= len(queue[:count])
         for held in queue[:count]:
             self.bytes_of[held.source] -= len(held.raw)
         del queue[:count]
-        if count and queue and queue[0].batch.first > self._run_end[origin]:
-            self._follow(origin, 0)
+        if count and queue and queue[0].batch.first > self._run_end[replica_id]:
+            self._follow(replica_id, 0)
 
 
 def _lacking(unit: list[Held], vector: Mapping[int, int]) -> Iterator[tuple[int, int]]:
     for held in unit:
-        for origin, number in held.batch.dependencies.items():
-            if vector.get(origin, 0) < number:
-                yield origin, number
+        for replica_id, number in held.batch.dependencies.items():
+            if vector.get(replica_id, 0) < number:
+                yield replica_id, number

@@ -56,7 +56,7 @@ class Dialler:
         self._under_way.pop(address, None)
         if address in self._recommended and not self._links.local.cluster_id:
             self._recommended.clear()
-            if not epoch_of(self._links.origin):
+            if not epoch_of(self._links.replica_id):
                 # Any member takes us in who cannot be confused with somebody else.
                 self._links.outlived(0)
         self.wait(address, now_ms)

@@ -68,11 +68,11 @@ def comparable(
 
     Given are what each has applied, and effects after which it has none on what is compared.
     """
-    for origin in {**ours, **theirs}:
-        here, there = ours.get(origin, 0), theirs.get(origin, 0)
-        if here > there and our_touched.get(origin, 0) > there:
+    for replica_id in {**ours, **theirs}:
+        here, there = ours.get(replica_id, 0), theirs.get(replica_id, 0)
+        if here > there and our_touched.get(replica_id, 0) > there:
             return False
-        if there > here and their_touched.get(origin, 0) > here:
+        if there > here and their_touched.get(replica_id, 0) > here:
             return False
     return True
 

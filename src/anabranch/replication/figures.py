@@ -63,16 +63,16 @@ class Figures:
         peer = links.peer(region)
         session = peer.session
         row = links.rows.rows.get(region)
-        own = links.local.vector.get(links.origin, 0)
+        own = links.local.vector.get(links.replica_id, 0)
         lag_effects = lag_bytes = durable_lag = receive_lag = None
         lag_seconds = receive_lag_seconds = None
         if row is not None:
-            applied = row.applied.get(links.origin, 0)
+            applied = row.applied.get(links.replica_id, 0)
             lag_effects = max(0, own - applied)
-            durable_lag = max(0, own - row.durable.get(links.origin, 0))
+            durable_lag = max(0, own - row.durable.get(links.replica_id, 0))
             lag_bytes, lag_seconds = self._sender.marks.after(applied, links.config.wall_ms())
-            ours = links.local.vector.get(row.origin, 0)
-            receive_lag = max(0, row.applied.get(row.origin, 0) - ours)
+            ours = links.local.vector.get(row.replica_id, 0)
+            receive_lag = max(0, row.applied.get(row.replica_id, 0) - ours)
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)
         oldest = buffer.oldest_ms(region)
         heard = links.rows.heard_ms.get(region)
@@ -118,7 +118,7 @@ class Figures:
         incoming = self._receiver.joiner.joining
         return {
             "region": links.region,
-            "epoch": epoch_of(links.origin),
+            "epoch": epoch_of(links.replica_id),
             "cluster_id": links.local.cluster_id,
             "members": len(others) + 1,
             "peers_connected": sum(1 for _ in links.up()),
@@ -165,7 +165,8 @@ class Figures:
         """Effects applied here that are not known to be on every member's disk."""
         stable = self._gossip.stable
         return sum(
-            number - stable.get(origin, 0) for origin, number in self._links.local.vector.items()
+            number - stable.get(replica_id, 0)
+            for replica_id, number in self._links.local.vector.items()
         )
 
     def _holding_back(self) -> str:

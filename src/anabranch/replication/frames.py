@@ -26,13 +26,13 @@ import msgspec
 from xxhash import xxh3_64_digest
 
 from anabranch.errors import UNREADABLE, AnabranchError
-from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, ORIGINS_MAX, SENT_BODY_BYTES_MAX
+from anabranch.oplog.batch import HEADER_BYTES, NUMBER_MAX, REPLICA_IDS_MAX, SENT_BODY_BYTES_MAX
 
 __all__ = [
     "FRAME_BYTES_MAX",
     "HANDSHAKE_BYTES_MAX",
     "MODULUS",
-    "ORIGIN_MAX",
+    "REPLICA_ID_MAX",
     "TAG_BYTES",
     "Behind",
     "Bye",
@@ -81,14 +81,14 @@ FRAME_BYTES_MAX: Final = SENT_BODY_BYTES_MAX + HEADER_BYTES + TAG_BYTES + 1
 HANDSHAKE_BYTES_MAX: Final = 64 << 10
 """The same before the other side has shown who it is."""
 
-ORIGIN_MAX: Final = (1 << 40) - 1
+REPLICA_ID_MAX: Final = (1 << 40) - 1
 """An epoch of 32 bits and a region."""
 
 _HEAD: Final = struct.Struct("<IB")
 _CHECKSUM_BYTES: Final = 8
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-_Origin = Annotated[int, msgspec.Meta(ge=0, le=ORIGIN_MAX)]
+_ReplicaId = Annotated[int, msgspec.Meta(ge=0, le=REPLICA_ID_MAX)]
 _Region = Annotated[int, msgspec.Meta(ge=1, le=255)]
 _Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 _Text = Annotated[str, msgspec.Meta(max_length=256)]
@@ -96,7 +96,7 @@ _Epoch = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 32)]
 _Fingerprint = Annotated[bytes, msgspec.Meta(max_length=8)]
 _Database = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, lt=1024)]
-Vector = Annotated[dict[_Origin, _Number], msgspec.Meta(max_length=ORIGINS_MAX)]
+Vector = Annotated[dict[_ReplicaId, _Number], msgspec.Meta(max_length=REPLICA_IDS_MAX)]
 _Regions = Annotated[list[_Region], msgspec.Meta(max_length=255)]
 _Buckets = Annotated[list[_Bucket], msgspec.Meta(max_length=1024)]
 Place = tuple[_Database, bytes]
@@ -192,8 +192,8 @@ class Hello(_Message, frozen=True):
     """The speaker wants a proof, and seals its frames; from protocol version 2 on."""
 
     @property
-    def origin(self) -> int:
-        """The origin of the effects it writes."""
+    def replica_id(self) -> int:
+        """The replica ID of the effects it writes."""
         return self.epoch << 8 | self.region
 
 
@@ -232,20 +232,20 @@ class Members(_Message, frozen=True):
 
 
 class Sub(_Message, frozen=True):
-    """Send me the effects of your own origin after this, as they come."""
+    """Send me the effects of your own replica ID after this, as they come."""
 
     vector: Vector
     fingerprint: _Fingerprint = b""
-    """Of the last batch of that origin that I have; empty if I cannot tell."""
+    """Of the last batch of that replica ID that I have; empty if I cannot tell."""
 
 
 class Row(_Message, frozen=True):
     """How far one region is."""
 
     region: _Region
-    origin: _Origin
+    replica_id: _ReplicaId
     version: _Number
-    """A later row of the same origin has a greater one."""
+    """A later row of the same replica ID has a greater one."""
     applied: Vector
     durable: Vector
     have: Vector
@@ -260,7 +260,7 @@ class Row(_Message, frozen=True):
             self.applied == other.applied
             and self.durable == other.durable
             and self.have == other.have
-            and self.origin == other.origin
+            and self.replica_id == other.replica_id
             and self.feature_level == other.feature_level
             and self.links == other.links
         )
@@ -280,9 +280,9 @@ class Rows(_Message, frozen=True):
 
 
 class Fetch(_Message, frozen=True):
-    """Send me effects of any origin once, up to so many bytes; not counted against the window."""
+    """Requests effects of any replica ID once, at most so many bytes, outside the window."""
 
-    origin: _Origin
+    replica_id: _ReplicaId
     after: _Number
     upto: _Number
     max_bytes: _Number
@@ -293,7 +293,7 @@ class Fetch(_Message, frozen=True):
 class Fetched(_Message, frozen=True):
     """That was all for this FETCH."""
 
-    origin: _Origin
+    replica_id: _ReplicaId
 
 
 class Credit(_Message, frozen=True):
@@ -306,7 +306,7 @@ class Credit(_Message, frozen=True):
 class Behind(_Message, frozen=True):
     """My log does not reach back to what you asked for: you need my state."""
 
-    origin: _Origin
+    replica_id: _ReplicaId
     after: _Number
 
 

@@ -47,7 +47,7 @@ class Gossip:
         links = self._links
         return Row(
             links.region,
-            links.origin,
+            links.replica_id,
             self._version,
             dict(links.local.vector),
             dict(links.local.durable),
@@ -115,10 +115,12 @@ class Gossip:
         """Rows have come."""
         links = self._links
         first = message.rows[0]
-        if first.region != session.region or first.origin != session.origin:
+        if first.region != session.region or first.replica_id != session.replica_id:
             raise Refusal(Reason.PROTOCOL, "the first row is not that of its sender")
         for row in message.rows:
-            known_of_us = max(row.have.get(links.origin, 0), row.applied.get(links.origin, 0))
+            known_of_us = max(
+                row.have.get(links.replica_id, 0), row.applied.get(links.replica_id, 0)
+            )
             links.refuse_beyond_issued(known_of_us, now_ms)
         for row in message.rows:
             self._note(row, now_ms)
@@ -128,21 +130,24 @@ class Gossip:
     def _note(self, row: Row, now_ms: float) -> None:
         links = self._links
         if row.region == links.region:
-            if row.origin == links.origin:
+            if row.replica_id == links.replica_id:
                 self._version = max(self._version, row.version)  # of ours, before a restart
         elif links.membership.is_known(row.region):
             links.rows.note(row, now_ms)
             if links.membership.is_member(row.region):
-                theirs, ours = row.applied.get(row.origin, 0), links.local.vector.get(row.origin, 0)
-                links.peer(row.region).receive_lag.told(row.origin, theirs, ours, now_ms)
-        for origin in {row.origin, *row.applied, *row.durable, *row.have}:
-            if region_of(origin) == links.region and origin > links.origin:
-                links.outlived(epoch_of(origin))
+                theirs, ours = (
+                    row.applied.get(row.replica_id, 0),
+                    links.local.vector.get(row.replica_id, 0),
+                )
+                links.peer(row.region).receive_lag.told(row.replica_id, theirs, ours, now_ms)
+        for replica_id in {row.replica_id, *row.applied, *row.durable, *row.have}:
+            if region_of(replica_id) == links.region and replica_id > links.replica_id:
+                links.outlived(epoch_of(replica_id))
                 raise Refusal(
                     Reason.EPOCH,
-                    f"region {links.region} lives in epoch {epoch_of(origin)} by now",
+                    f"region {links.region} lives in epoch {epoch_of(replica_id)} by now",
                 )
-            links.membership.hear([origin])
+            links.membership.hear([replica_id])
 
     def _measure(self, session: Session, message: Rows, now_ms: float) -> None:
         session.stamp = message.stamp
@@ -167,12 +172,12 @@ class Gossip:
         """Tell when both sides have all that the other had when they met."""
         links = self._links
         if session.met is None:
-            session.met = (row.applied, links.local.vector.get(links.origin, 0))
+            session.met = (row.applied, links.local.vector.get(links.replica_id, 0))
             session.began_behind = not covers(links.local.vector, row.applied)
         theirs, ours = session.met
         if (
             not session.in_sync
-            and row.applied.get(links.origin, 0) >= ours
+            and row.applied.get(links.replica_id, 0) >= ours
             and covers(links.local.vector, theirs)
         ):
             session.in_sync = True
@@ -202,13 +207,13 @@ class Gossip:
             self.stable = stable
             links.local.stable(dict(stable))
 
-    def confirmed(self, origin: int | None = None) -> list[tuple[int, int]]:
+    def confirmed(self, replica_id: int | None = None) -> list[tuple[int, int]]:
         """Up to where the other members have applied our effects, and have them on disk.
 
-        ``origin`` is one of our former lives, if those of the present one are not meant.
+        ``replica_id`` is one of our former lives, if those of the present one are not meant.
         """
         links = self._links
-        ours = links.origin if origin is None else origin
+        ours = links.replica_id if replica_id is None else replica_id
         rows = [row for row in map(links.rows.rows.get, links.membership.others()) if row]
         return [(row.applied.get(ours, 0), row.durable.get(ours, 0)) for row in rows]
 

@@ -93,7 +93,7 @@ class Handshaker:
         config = self._config
         return Hello(
             *spoken(config), self._local.cluster_id, self._links.region, config.name,
-            epoch_of(self._links.origin), config.run_id, config.feature_level, MODULUS,
+            epoch_of(self._links.replica_id), config.run_id, config.feature_level, MODULUS,
             config.host, config.port, known_epoch, self._links.chance.randbytes(NONCE_BYTES),
             removed_you, bool(config.secret),
         )  # fmt: skip
@@ -156,7 +156,9 @@ class Handshaker:
             return False
         if not self.is_alive(theirs.region, now_ms):
             return False
-        return not theirs.cluster_id or links.rows.rows[theirs.region].origin > theirs.origin
+        return (
+            not theirs.cluster_id or links.rows.rows[theirs.region].replica_id > theirs.replica_id
+        )
 
     def _check_facts(
         self, session: Session, theirs: Hello, expected: int | None, now_ms: float
@@ -275,7 +277,7 @@ class Handshaker:
 
         To a region that has yet to join any life of its number is a former one: its disk was lost.
         """
-        own = epoch_of(self._links.origin)
+        own = epoch_of(self._links.replica_id)
         if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
             self._links.outlived(theirs.known_epoch)
             raise Refusal(

@@ -27,8 +27,8 @@ class Local(Protocol):
     """The region, its log and its disk."""
 
     @property
-    def origin(self) -> int:
-        """The own origin, ``epoch << 8 | region``; grows when a new epoch is opened."""
+    def replica_id(self) -> int:
+        """The own replica ID, ``epoch << 8 | region``; grows when a new epoch is opened."""
         ...
 
     @property
@@ -51,12 +51,12 @@ class Local(Protocol):
 
     @property
     def vector(self) -> Mapping[int, int]:
-        """What has been applied, by origin; the own one included."""
+        """What has been applied, by replica ID; the own one included."""
         ...
 
     @property
     def durable(self) -> Mapping[int, int]:
-        """What has been applied and is on the disk, by origin."""
+        """What has been applied and is on the disk, by replica ID."""
         ...
 
     @property
@@ -69,16 +69,16 @@ class Local(Protocol):
         """Digests of everything that is here."""
         ...
 
-    def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
-        """Whole batches of an origin that may leave this region, ascending and without a gap.
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
+        """Whole batches of a replica ID that may leave this region, ascending and without a gap.
 
         The first one begins at ``after + 1``. About ``max_bytes``, but at least one batch; none if
         there is nothing newer; None if the log does not reach back that far.
         """
         ...
 
-    def fingerprint(self, origin: int, number: int) -> bytes | None:
-        """What tells the batch of an origin that ends with a number from any other.
+    def fingerprint(self, replica_id: int, number: int) -> bytes | None:
+        """What tells the batch of a replica ID that ends with a number from any other.
 
         Empty if none ends there; None if the log does not reach back that far.
         """
@@ -90,7 +90,7 @@ class Local(Protocol):
         ...
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
-        """Apply batches of another origin as one, and append their bytes to the log.
+        """Apply batches of another replica ID as one, and append their bytes to the log.
 
         OSError or AnabranchError: not now; nothing was applied, and it is offered again.
         """
@@ -156,9 +156,9 @@ class Local(Protocol):
     def reopen(self, epoch: int) -> None:
         """Others know this region in ``epoch``, with effects that are not here: open a later one.
 
-        That happens where a disk was lost or set back. The replicator goes on when ``origin`` has
-        changed; until then it talks to nobody who knows more than this region does. OSError: the
-        disk would not keep it; what is issued from then on leaves when it is written.
+        That happens where a disk was lost or set back. The replicator goes on when ``replica_id``
+        has changed; until then it talks to nobody who knows more than this region does. OSError:
+        the disk would not keep it; what is issued from then on leaves when it is written.
         """
         ...
 

@@ -55,8 +55,8 @@ class Inward(Protocol):
     def buffer(self) -> CausalBuffer:
         """What waits for its causes."""
 
-    def reach(self, origin: int) -> int:
-        """The last effect of an origin up to which all are here, applied or waiting."""
+    def reach(self, replica_id: int) -> int:
+        """The last effect of a replica ID up to which all are here, applied or waiting."""
 
     def subscribe(self, session: Session) -> None:
         """Say from where on effects are wanted."""
@@ -120,7 +120,7 @@ class Joiner:
             return
         for link, behind in list(self._behind.items()):
             session = self._links.sessions[link]
-            if self._receiver.reach(behind.origin) > behind.after:
+            if self._receiver.reach(behind.replica_id) > behind.after:
                 del self._behind[link]
                 self._receiver.subscribe(session)
                 continue
@@ -140,7 +140,7 @@ class Joiner:
     def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
         """A snapshot follows, or goes on."""
         incoming = self._expected(session)
-        self._links.refuse_beyond_issued(message.vector.get(self._links.origin, 0), now_ms)
+        self._links.refuse_beyond_issued(message.vector.get(self._links.replica_id, 0), now_ms)
         self._links.membership.hear(message.vector)
         if message.offset:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
@@ -200,7 +200,7 @@ class Joiner:
         assert vector is not None
         incoming.vector = None
         links, receiver = self._links, self._receiver
-        before = {other.link: receiver.reach(other.origin) for other in links.up()}
+        before = {other.link: receiver.reach(other.replica_id) for other in links.up()}
         try:
             links.local.join(vector, partial=incoming.partial)
         except (OSError, AnabranchError) as problem:
@@ -211,11 +211,11 @@ class Joiner:
         counters.full_catch_ups += 1
         session.joined = True
         behind = self._behind.pop(session.link)
-        counters.catch_up_cause = f"log cut after {behind.after} of origin {behind.origin}"
+        counters.catch_up_cause = f"log cut after {behind.after} of replica ID {behind.replica_id}"
         name = links.membership.name(session.region)
         links.local.note("joined", region=session.region, name=name, bytes=incoming.bytes)
         for other in links.up():
-            if other is session or receiver.reach(other.origin) > before[other.link]:
+            if other is session or receiver.reach(other.replica_id) > before[other.link]:
                 self._behind.pop(other.link, None)
                 receiver.subscribe(other)
         self._stage_next()

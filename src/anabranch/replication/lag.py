@@ -69,14 +69,14 @@ class ReceiveLag:
     """
 
     def __init__(self) -> None:
-        self._origin = 0
+        self._replica_id = 0
         self._awaited = 0
         self._since_ms = 0.0
 
-    def told(self, origin: int, theirs: int, ours: int, now_ms: float) -> None:
-        """The peer has ``theirs`` effects of its origin, of which we have applied ``ours``."""
-        if origin != self._origin or ours >= self._awaited:
-            self._origin = origin
+    def told(self, replica_id: int, theirs: int, ours: int, now_ms: float) -> None:
+        """The peer has ``theirs`` effects of its replica ID, of which we have applied ``ours``."""
+        if replica_id != self._replica_id or ours >= self._awaited:
+            self._replica_id = replica_id
             self._awaited = theirs
             self._since_ms = now_ms
 

@@ -39,7 +39,7 @@ class Links:
         self.transport = transport
         self.config = config
         self.chance = chance
-        self.origin = local.origin
+        self.replica_id = local.replica_id
         self.membership = Membership(local)
         self.rows = RowTable()
         self.sessions: dict[int, Session] = {}
@@ -53,7 +53,7 @@ class Links:
     @property
     def region(self) -> int:
         """Our own number."""
-        return region_of(self.origin)
+        return region_of(self.replica_id)
 
     def peer(self, region: int) -> Peer:
         """What is kept of a region."""
@@ -105,7 +105,7 @@ class Links:
         A region that has lost its disk does not know its earlier epochs, so the distance to the new
         epoch is random: only a member that is down at present may know its last epoch.
         """
-        if self.local.origin == self.origin:  # or it was opened just now
+        if self.local.replica_id == self.replica_id:  # or it was opened just now
             later = 0 if self.local.cluster_id else int.from_bytes(self.chance.randbytes(2))
             try:
                 self.local.reopen(epoch + later)
@@ -128,11 +128,11 @@ class Links:
             )
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
-        """Refuse somebody who knows effects of our own origin that we have never issued."""
-        issued = self.local.vector.get(self.origin, 0)
+        """Refuse somebody who knows effects of our own replica ID that we have never issued."""
+        issued = self.local.vector.get(self.replica_id, 0)
         if number > issued:
             self.note_once("ahead_of_us", 0, now_ms, number=number, issued=issued)
-            self.outlived(epoch_of(self.origin))
+            self.outlived(epoch_of(self.replica_id))
             raise Refusal(
                 Reason.EPOCH,
                 f"effect {number} of region {self.region} is known there, "

@@ -20,7 +20,7 @@ from anabranch.oplog.batch import Batch, is_local, kept_form
 from anabranch.oplog.compression import Compressor
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.oplog.log import OpLog
-from anabranch.oplog.origins import Origins
+from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.snapshot import Contents, Snapshot, framed
 from anabranch.scheduling import Steps
 
@@ -94,7 +94,7 @@ class RegionLocal:
         self._journal = journal
         self._digests: Digests | None = None
         self._storage: Storage
-        self._origins: Origins
+        self._log_index: LogIndex
         self._staging: LogFile | None = None
         self._loaded: Keyspace | None = None  # what is staged
         self._damages: set[str] = set()
@@ -102,9 +102,9 @@ class RegionLocal:
     def open_log(self, storage: Storage, log: OpLog) -> None:
         """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
         self._storage = storage
-        self._origins = Origins(storage, recent_bytes=self._region.settings.region_cache_bytes)
-        self._origins.on_damage = self._damaged
-        self._origins.scan(log.segments, self.replica.vector)
+        self._log_index = LogIndex(storage, recent_bytes=self._region.settings.region_cache_bytes)
+        self._log_index.on_damage = self._damaged
+        self._log_index.scan(log.segments, self.replica.vector)
         log.needed_from = self._needed_from
         with suppress(FileNotFoundError):
             storage.remove(STAGING)
@@ -131,12 +131,12 @@ class RegionLocal:
         """Batches of a turn of ours will stand at this position."""
         for data in batches:
             if not is_local(data):
-                self._origins.note(data, position)
+                self._log_index.note(data, position)
             position += len(data)
 
     def synced(self) -> None:
         """More of the log is on the disk."""
-        self._origins.synced(self._journal.synced)
+        self._log_index.synced(self._journal.synced)
 
     def _visible(self) -> int:
         """Effects before this position may leave the region."""
@@ -148,10 +148,10 @@ class RegionLocal:
         log = self._journal.log
         assert log is not None
         settings = self._region.settings
-        needed = self._origins.needed_from(log, self.replica.stable)
+        needed = self._log_index.needed_from(log, self.replica.stable)
         needed = max(needed, log.excess_end(settings.oplog_max_bytes))
         if settings.oplog_max_age and log.segments:
-            ages = self._origins.ages
+            ages = self._log_index.ages
             ages.forget(log.segments[0].first)
             oldest_ms = self._region.clock.now_us() // 1000 - settings.oplog_max_age * 1000
             needed = max(needed, ages.older_than(oldest_ms, log.end))
@@ -167,7 +167,7 @@ class RegionLocal:
     # -- for the replicator -------------------------------------------------------------------
 
     @property
-    def origin(self) -> int:
+    def replica_id(self) -> int:
         """See :class:`Local`."""
         return self.replica.own
 
@@ -194,19 +194,19 @@ class RegionLocal:
     @property
     def durable(self) -> Mapping[int, int]:
         """See :class:`Local`."""
-        return self._origins.durable
+        return self._log_index.durable
 
-    def read(self, origin: int, after: int, max_bytes: int) -> list[bytes] | None:
+    def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
         """See :class:`Local`."""
         log = self._journal.log
         assert log is not None
-        return self._origins.read(log, origin, after, max_bytes, self._visible())
+        return self._log_index.read(log, replica_id, after, max_bytes, self._visible())
 
-    def fingerprint(self, origin: int, number: int) -> bytes | None:
+    def fingerprint(self, replica_id: int, number: int) -> bytes | None:
         """See :class:`Local`."""
         log = self._journal.log
         assert log is not None
-        return self._origins.fingerprint(log, origin, number)
+        return self._log_index.fingerprint(log, replica_id, number)
 
     def _damaged(self, problem: OSError | CorruptLogError) -> None:
         """The log cannot be read somewhere, which a restart would refuse: tell it once."""
@@ -229,7 +229,7 @@ class RegionLocal:
         kept = [kept_form(data) for data in raw]
         position = journal.append(b"".join(kept))
         for data in kept:
-            self._origins.note(data, position)
+            self._log_index.note(data, position)
             position += len(data)
         self.after_effects()
 
@@ -237,7 +237,7 @@ class RegionLocal:
         """See :class:`Local`."""
         keeps_tombstones = self._region.settings.mark_retention == "forever"
         self._region.keyspace.forget_stable(vector, keeps_tombstones=keeps_tombstones)
-        self._origins.stable(vector)
+        self._log_index.stable(vector)
 
     def state(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
@@ -302,10 +302,10 @@ class RegionLocal:
         theirs, name = self._keep_staged()
         self._region.merging.join(theirs, name, partial=partial)
         self.note("state_joined", file=name)
-        self._origins.joined(self.replica.vector)
+        self._log_index.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that tells of it is.
-        self._origins.told_by(vector, self._journal.mark)
+        self._log_index.told_by(vector, self._journal.mark)
         self.after_effects()
 
     def take_key(self, db: int, key: bytes) -> None:

@@ -30,7 +30,7 @@ class Membership:
     @property
     def region(self) -> int:
         """Our own number."""
-        return region_of(self._local.origin)
+        return region_of(self._local.replica_id)
 
     def others(self) -> list[int]:
         """Members other than us."""
@@ -66,12 +66,12 @@ class Membership:
 
     # -- epochs -------------------------------------------------------------------------------
 
-    def hear(self, origins: Iterable[int]) -> None:
-        """Origins that somebody has named."""
-        for origin in origins:
-            region = region_of(origin)
-            if origin > self._latest.get(region, -1):
-                self._latest[region] = origin
+    def hear(self, replica_ids: Iterable[int]) -> None:
+        """Replica IDs that somebody has named."""
+        for replica_id in replica_ids:
+            region = region_of(replica_id)
+            if replica_id > self._latest.get(region, -1):
+                self._latest[region] = replica_id
                 self.has_news = True
 
     def known_epoch(self, region: int) -> int:
@@ -83,20 +83,20 @@ class Membership:
         """The newest epoch in which it may have numbered effects; -1 if it was never admitted."""
         return max(self.known_epoch(region), 0 if self.is_member(region) else -1)
 
-    def is_over(self, origin: int) -> bool:
+    def is_over(self, replica_id: int) -> bool:
         """Whether it will tell nothing more: its region opened a later epoch, or was removed."""
-        return self.is_former(origin) or self.was_removed(region_of(origin))
+        return self.is_former(replica_id) or self.was_removed(region_of(replica_id))
 
-    def is_former(self, origin: int) -> bool:
+    def is_former(self, replica_id: int) -> bool:
         """Whether its region has opened a later epoch."""
-        return origin < self._latest.get(region_of(origin), origin)
+        return replica_id < self._latest.get(region_of(replica_id), replica_id)
 
     def opened(self, regions: Iterable[int]) -> list[int]:
-        """Their newest origins, as far as these begin with an effect of their own."""
+        """Their newest replica IDs, as far as these begin with an effect of their own."""
         return [
-            origin
+            replica_id
             for region in regions
-            if (origin := self._latest.get(region)) is not None and epoch_of(origin)
+            if (replica_id := self._latest.get(region)) is not None and epoch_of(replica_id)
         ]
 
     # -- removals -----------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Session:
 
     theirs: Hello | None = None
     region: int = 0
-    origin: int = 0
+    replica_id: int = 0
     up_ms: float = 0.0
     subscribed: bool = False
     """Whether own effects are sent from ``position`` on."""
@@ -157,5 +157,5 @@ class Peer:
         self.run_id = ""
         """The process that was there last."""
         self.agreed: dict[int, int] = {}
-        """By origin of ours, up to where it had the same effects as we: we sent them, or it has
+        """By replica ID of ours, up to where it had the same effects as we: we sent them, or it has
         shown it. Only this process knows."""

@@ -29,7 +29,7 @@ from anabranch.oplog.batch import (
 )
 from anabranch.replication.causal import CausalBuffer, Held, Missing
 from anabranch.replication.frames import (
-    ORIGIN_MAX,
+    REPLICA_ID_MAX,
     Credit,
     Fetch,
     Fetched,
@@ -86,27 +86,27 @@ class Receiver:
         """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
         self.joiner = Joiner(links, self)
         self.relays: dict[int, int] = {}
-        """Origins that come through another region at present, and which."""
+        """Replica IDs that come through another region at present, and which."""
         self._fetching: dict[int, _Fetching] = {}
-        self._barren_until: dict[int, float] = {}  # origins nobody had more of when asked
-        self._progress: dict[int, _Progress] = {}  # of origins of which there is more elsewhere
+        self._barren_until: dict[int, float] = {}  # replica IDs nobody had more of when asked
+        self._progress: dict[int, _Progress] = {}  # of replica IDs of which there is more elsewhere
 
     # -- where we are -------------------------------------------------------------------------
 
-    def reach(self, origin: int) -> int:
-        """The last effect of an origin up to which all are here, applied or waiting."""
-        return self.buffer.reach(origin, self._links.local.vector.get(origin, 0))
+    def reach(self, replica_id: int) -> int:
+        """The last effect of a replica ID up to which all are here, applied or waiting."""
+        return self.buffer.reach(replica_id, self._links.local.vector.get(replica_id, 0))
 
-    def _fingerprint(self, origin: int) -> bytes:
+    def _fingerprint(self, replica_id: int) -> bytes:
         """What tells the batch at :meth:`reach` from any other; empty if that is not known."""
-        reach = self.reach(origin)
-        waiting = self.buffer.ending(origin, reach)
+        reach = self.reach(replica_id)
+        waiting = self.buffer.ending(replica_id, reach)
         if waiting is not None:
             return fingerprint(waiting)
-        return self._links.local.fingerprint(origin, reach) or b""
+        return self._links.local.fingerprint(replica_id, reach) or b""
 
     def have(self) -> dict[int, int]:
-        """The last effect of each origin that is here in any form."""
+        """The last effect of each replica ID that is here in any form."""
         return maximum(self._links.local.vector, self.buffer.last(), self.joiner.vector)
 
     # -- links --------------------------------------------------------------------------------
@@ -121,15 +121,15 @@ class Receiver:
     def subscribe(self, session: Session) -> None:
         """Say from where on its own effects are wanted."""
         vector = dict(self._links.local.vector)
-        if reach := self.reach(session.origin):
-            vector[session.origin] = reach
-        self._links.send(session, Sub(vector, self._fingerprint(session.origin)))
+        if reach := self.reach(session.replica_id):
+            vector[session.replica_id] = reach
+        self._links.send(session, Sub(vector, self._fingerprint(session.replica_id)))
 
     def end(self, session: Session, now_ms: float) -> None:
         """A link is gone, and with it whatever was half-way."""
-        for origin, fetching in list(self._fetching.items()):
+        for replica_id, fetching in list(self._fetching.items()):
             if fetching.session is session:
-                del self._fetching[origin]
+                del self._fetching[replica_id]
         self.joiner.end(session, now_ms)
 
     def forget_lives_that_are_over(self) -> None:
@@ -139,9 +139,9 @@ class Receiver:
         region, or with what the region was removed with, and so may be what it waits for. It must
         not come to life here when everybody else has stopped waiting for it.
         """
-        for origin in self.buffer.origins():
-            if self._links.membership.is_over(origin):
-                self.buffer.forget(origin)
+        for replica_id in self.buffer.replica_ids():
+            if self._links.membership.is_over(replica_id):
+                self.buffer.forget(replica_id)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -151,28 +151,35 @@ class Receiver:
         counters = links.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
         counters.received_raw_bytes += saved_bytes(raw)
-        is_direct = batch.origin == session.origin
+        is_direct = batch.replica_id == session.replica_id
         if is_direct:
             session.ungranted += len(raw)
         else:
             counters.relayed_bytes += len(raw)
-        applied = links.local.vector.get(batch.origin, 0)
+        applied = links.local.vector.get(batch.replica_id, 0)
         if batch.last <= applied:
             counters.duplicates += 1
         elif self._is_next(batch, applied):
             self._apply([Held(batch, raw, session.region, now_ms)], now_ms)
         elif batch.first <= applied:
-            self._alarm(session, now_ms, f"effects {batch.first} to {batch.last} of {batch.origin}")
+            self._alarm(
+                session, now_ms, f"effects {batch.first} to {batch.last} of {batch.replica_id}"
+            )
             raise Refusal(
                 Reason.BATCH,
-                f"a batch holds effects {batch.first} to {batch.last} of origin {batch.origin}, "
-                f"of which {applied} are applied: it was cut differently before",
+                f"a batch contains effects {batch.first} to {batch.last} of "
+                f"replica ID {batch.replica_id}, of which {applied} are applied: "
+                "it was cut differently before",
             )
         elif not is_direct and self.buffer.bytes_of[session.region] >= self._fetched_bytes_max():
             pass  # nobody asked for that much; it can be fetched when there is room
         elif not self.buffer.add(Held(batch, raw, session.region, now_ms)):
             counters.duplicates += 1
-        if is_direct and batch.last > applied and self.relays.pop(batch.origin, None) is not None:
+        if (
+            is_direct
+            and batch.last > applied
+            and self.relays.pop(batch.replica_id, None) is not None
+        ):
             links.local.note("relay_ended", region=session.region, name=self._name(session))
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
@@ -204,13 +211,13 @@ class Receiver:
             or batch.numbered < 1
             or batch.first < 1
             or batch.last > NUMBER_MAX
-            or max(batch.context[::2], default=0) > ORIGIN_MAX
+            or max(batch.context[::2], default=0) > REPLICA_ID_MAX
         ):
             self._alarm(session, now_ms, "no batch for other regions")
             raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")
-        if batch.origin == links.origin:
+        if batch.replica_id == links.replica_id:
             links.refuse_beyond_issued(batch.last, now_ms)
-        elif batch.region == links.region and batch.epoch > epoch_of(links.origin):
+        elif batch.region == links.region and batch.epoch > epoch_of(links.replica_id):
             links.outlived(batch.epoch)
             raise Refusal(Reason.EPOCH, f"region {links.region} lives in epoch {batch.epoch} there")
         if not links.membership.is_known(batch.region):
@@ -218,7 +225,7 @@ class Receiver:
             raise Refusal(
                 Reason.BATCH, f"a batch is of region {batch.region}, which is no member here"
             )
-        links.membership.hear([batch.origin])
+        links.membership.hear([batch.replica_id])
         return batch
 
     def _alarm(self, session: Session, now_ms: float, why: str) -> None:
@@ -261,7 +268,7 @@ class Receiver:
                 self.buffer.add(held)
             return
         last = unit[-1].batch
-        assert local.vector[last.origin] == last.last
+        assert local.vector[last.replica_id] == last.last
 
     def _reject(self, unit: list[Held], problem: EffectFormatError, now_ms: float) -> None:
         """A unit is none that a region writes: end the links that brought it."""
@@ -297,7 +304,7 @@ class Receiver:
         if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < session.grants:
             return
         if self.buffer.bytes_of[session.region] >= config.hold_bytes and not self.buffer.lacks_rest(
-            session.origin, self._links.local.vector
+            session.replica_id, self._links.local.vector
         ):
             return
         self._links.send(session, Credit(session.ungranted))
@@ -307,9 +314,9 @@ class Receiver:
 
     def want(self, now_ms: float) -> None:
         """Ask for what is missing here and known to be elsewhere."""
-        for origin, fetching in list(self._fetching.items()):
+        for replica_id, fetching in list(self._fetching.items()):
             if now_ms - fetching.since_ms >= FETCH_TIMEOUT_MS:
-                del self._fetching[origin]
+                del self._fetching[replica_id]
         if self.is_full:
             return
         vector = self._links.local.vector
@@ -320,92 +327,102 @@ class Receiver:
 
     def _want_cause(self, missing: Missing, now_ms: float) -> None:
         links = self._links
-        origin, upto = missing.origin, missing.upto
-        if self.reach(origin) >= upto and self.buffer.lacks_cause(origin, links.local.vector):
+        replica_id, upto = missing.replica_id, missing.upto
+        if self.reach(replica_id) >= upto and self.buffer.lacks_cause(
+            replica_id, links.local.vector
+        ):
             return  # it is here, and waits for a cause itself
-        direct = links.session_of(region_of(origin))
-        if direct is not None and direct.origin == origin and direct.region != missing.source:
+        direct = links.session_of(region_of(replica_id))
+        if (
+            direct is not None
+            and direct.replica_id == replica_id
+            and direct.region != missing.source
+        ):
             # Mostly it is on its way, and would be sooner here than the answer of another.
             round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
             if now_ms - missing.since_ms < min(max(GRACE_MS, round_trip), PATIENCE_MS):
                 return
-        session = links.session_of(missing.source) or self._best_source(origin, None)
+        session = links.session_of(missing.source) or self._best_source(replica_id, None)
         if session is not None:
-            self._fetch(session, origin, upto, now_ms)
+            self._fetch(session, replica_id, upto, now_ms)
 
     def _want_news(self, now_ms: float) -> None:
         links = self._links
         newest: dict[int, int] = {}
         for session in links.up():
             row = links.rows.rows.get(session.region)
-            for origin, number in {} if row is None else row.applied.items():
-                if number > self.reach(origin) and origin != links.origin:
-                    newest[origin] = max(number, newest.get(origin, 0))
-        for origin in [origin for origin in self._progress if origin not in newest]:
-            del self._progress[origin]
-        for origin in [o for o in self.relays if links.membership.is_former(o) and o not in newest]:
-            del self.relays[origin]
-        for origin, number in newest.items():
-            reach = self.reach(origin)
-            progress = self._progress.get(origin)
+            for replica_id, number in {} if row is None else row.applied.items():
+                if number > self.reach(replica_id) and replica_id != links.replica_id:
+                    newest[replica_id] = max(number, newest.get(replica_id, 0))
+        for replica_id in [replica_id for replica_id in self._progress if replica_id not in newest]:
+            del self._progress[replica_id]
+        for replica_id in [
+            o for o in self.relays if links.membership.is_former(o) and o not in newest
+        ]:
+            del self.relays[replica_id]
+        for replica_id, number in newest.items():
+            reach = self.reach(replica_id)
+            progress = self._progress.get(replica_id)
             if progress is None or progress.reach != reach:
-                progress = self._progress[origin] = _Progress(reach, now_ms)
-            direct = links.session_of(region_of(origin))
-            if direct is not None and direct.origin != origin:
+                progress = self._progress[replica_id] = _Progress(reach, now_ms)
+            direct = links.session_of(region_of(replica_id))
+            if direct is not None and direct.replica_id != replica_id:
                 direct = None  # it lives another life by now, and gives back this one like anybody
             if direct is not None:
                 round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
                 if now_ms - progress.since_ms < max(PATIENCE_MS, 2 * round_trip):
                     continue
-            if self.buffer.lacks_cause(origin, links.local.vector):
+            if self.buffer.lacks_cause(replica_id, links.local.vector):
                 continue
-            source = self._best_source(origin, direct)
-            if source is not None and self._fetch(source, origin, number, now_ms):
-                self._note_relay(origin, source)
+            source = self._best_source(replica_id, direct)
+            if source is not None and self._fetch(source, replica_id, number, now_ms):
+                self._note_relay(replica_id, source)
 
-    def _best_source(self, origin: int, but: Session | None) -> Session | None:
-        """The link to the region that has told of most of an origin, if that is more than here."""
+    def _best_source(self, replica_id: int, but: Session | None) -> Session | None:
+        """The link to the region that has most effects of a replica ID, if more than this one."""
         best = None
-        most = self.reach(origin)
+        most = self.reach(replica_id)
         for session in self._links.up():
             row = self._links.rows.rows.get(session.region)
-            number = 0 if row is None else row.applied.get(origin, 0)
+            number = 0 if row is None else row.applied.get(replica_id, 0)
             if number > most and session is not but and not self.joiner.is_needed(session):
                 best, most = session, number
         return best
 
-    def _fetch(self, session: Session, origin: int, upto: int, now_ms: float) -> bool:
+    def _fetch(self, session: Session, replica_id: int, upto: int, now_ms: float) -> bool:
         """Ask, unless that is asked for already or a short while ago to no avail."""
         links = self._links
         if (
-            origin in self._fetching
-            or now_ms < self._barren_until.get(origin, 0.0)
-            or not links.membership.is_known(region_of(origin))
+            replica_id in self._fetching
+            or now_ms < self._barren_until.get(replica_id, 0.0)
+            or not links.membership.is_known(region_of(replica_id))
             or self.joiner.is_needed(session)
         ):
             return False
-        reach = self.reach(origin)
+        reach = self.reach(replica_id)
         if upto <= reach:
             return False
-        self._fetching[origin] = _Fetching(session, reach, now_ms)
+        self._fetching[replica_id] = _Fetching(session, reach, now_ms)
         links.peer(session.region).counters.fetches += 1
-        links.send(session, Fetch(origin, reach, upto, FETCH_BYTES_MAX, self._fingerprint(origin)))
+        links.send(
+            session, Fetch(replica_id, reach, upto, FETCH_BYTES_MAX, self._fingerprint(replica_id))
+        )
         return True
 
-    def _note_relay(self, origin: int, source: Session) -> None:
-        if self.relays.get(origin) != source.region:
-            self.relays[origin] = source.region
+    def _note_relay(self, replica_id: int, source: Session) -> None:
+        if self.relays.get(replica_id) != source.region:
+            self.relays[replica_id] = source.region
             self._links.local.note(
-                "relay", region=region_of(origin), origin=origin, via=source.region
+                "relay", region=region_of(replica_id), origin=replica_id, via=source.region
             )
 
     def fetched(self, session: Session, message: Fetched, now_ms: float) -> None:
         """The answer to a FETCH is complete."""
-        fetching = self._fetching.get(message.origin)
+        fetching = self._fetching.get(message.replica_id)
         if fetching is None or fetching.session is not session:
             return
-        del self._fetching[message.origin]
-        if self.reach(message.origin) <= fetching.reach:
-            self._barren_until[message.origin] = now_ms + PATIENCE_MS
+        del self._fetching[message.replica_id]
+        if self.reach(message.replica_id) <= fetching.reach:
+            self._barren_until[message.replica_id] = now_ms + PATIENCE_MS
         else:
-            self._barren_until.pop(message.origin, None)
+            self._barren_until.pop(message.replica_id, None)

@@ -71,7 +71,7 @@ class Replicator:
         self._figures = Figures(
             self._links, self._sender, self._receiver, self._gossip, self._digest_exchange
         )
-        self._links.membership.hear([local.origin, *local.vector])
+        self._links.membership.hear([local.replica_id, *local.vector])
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
             (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._handshaker.welcome),
             (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._handshaker.proof),
@@ -298,7 +298,7 @@ class Replicator:
             self._refuse(existing.link, Refusal(Reason.DUPLICATE, "another link is used"), now_ms)
         session.stage = Stage.UP
         session.region = theirs.region
-        session.origin = theirs.origin
+        session.replica_id = theirs.replica_id
         session.up_ms = now_ms
         peer.session = session
         # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
@@ -306,7 +306,7 @@ class Replicator:
             peer.run_id = theirs.run_id
         peer.counters.connects += 1
         links.membership.moved(theirs.region, theirs.host, theirs.port)
-        links.membership.hear([theirs.origin])
+        links.membership.hear([theirs.replica_id])
         if existing is None:
             links.local.note("reachable", region=theirs.region, name=theirs.name)
         self._receiver.begin(session)
@@ -354,7 +354,7 @@ class Replicator:
 
     def appended(self, now_ms: float) -> None:
         """The region has new effects that may leave it, or more of them on its disk."""
-        if self._local.origin != self._links.origin:
+        if self._local.replica_id != self._links.replica_id:
             self._begin_own_life(now_ms)
         self._sender.appended()
         self._feed(now_ms)
@@ -385,7 +385,7 @@ class Replicator:
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
-        if self._local.origin != self._links.origin:
+        if self._local.replica_id != self._links.replica_id:
             self._begin_own_life(now_ms)
         self._receiver.refused = None
         self._receiver.look_at_memory()
@@ -439,10 +439,10 @@ class Replicator:
 
     def _begin_own_life(self, now_ms: float) -> None:
         """This region has opened a new epoch: everybody must hear of it first."""
-        self._links.origin = self._local.origin
+        self._links.replica_id = self._local.replica_id
         for link in list(self._links.sessions):
             self._refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
-        self._links.membership.hear([self._links.origin])
+        self._links.membership.hear([self._links.replica_id])
         self._receiver.forget_lives_that_are_over()
         self._sender.restart()
 
@@ -453,7 +453,7 @@ class Replicator:
             return
         membership.has_news = False
         for session in self._links.up():
-            if membership.is_former(session.origin):
+            if membership.is_former(session.replica_id):
                 epoch = membership.known_epoch(session.region)
                 text = f"region {session.region} lives in epoch {epoch} by now"
                 self._refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
@@ -568,12 +568,12 @@ class Replicator:
         """Up to where the other members have applied own effects, and have them on disk."""
         return self._gossip.confirmed()
 
-    def acknowledged(self, number: int, origin: int | None = None) -> tuple[int, int]:
+    def acknowledged(self, number: int, replica_id: int | None = None) -> tuple[int, int]:
         """How many other members have applied an own effect, and how many have it on disk.
 
-        ``origin`` tells in which life of this region it was issued, if not in the present one.
+        ``replica_id`` tells in which life of this region it was issued, if not in the present one.
         """
-        confirmed = self._gossip.confirmed(origin)
+        confirmed = self._gossip.confirmed(replica_id)
         return (
             sum(applied >= number for applied, _ in confirmed),
             sum(durable >= number for _, durable in confirmed),

@@ -61,8 +61,8 @@ class Sender:
         self.restart()
 
     def restart(self) -> None:
-        """The own origin has changed."""
-        self.marks = OwnMarks(self._links.local.vector.get(self._links.origin, 0))
+        """The own replica ID has changed."""
+        self.marks = OwnMarks(self._links.local.vector.get(self._links.replica_id, 0))
         self._fresh_after = -1
         self._fresh: list[bytes] = []
 
@@ -70,7 +70,7 @@ class Sender:
         """There are new own effects: read them once for all that keep up."""
         links = self._links
         after = self.marks.number
-        fresh = links.local.read(links.origin, after, SLICE_BYTES)
+        fresh = links.local.read(links.replica_id, after, SLICE_BYTES)
         if fresh is None:  # a snapshot has replaced the log behind our back
             self.restart()
         elif fresh:
@@ -80,13 +80,13 @@ class Sender:
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
         """The peer tells from where on it wants our effects."""
-        number = message.vector.get(self._links.origin, 0)
+        number = message.vector.get(self._links.replica_id, 0)
         self._links.refuse_beyond_issued(number, now_ms)
-        same = self._has_same(self._links.origin, number, message.fingerprint)
+        same = self._has_same(self._links.replica_id, number, message.fingerprint)
         if same:
             self._agree(session, number)
         elif same is not None:
-            self._conflict(session, self._links.origin, number, now_ms)
+            self._conflict(session, self._links.replica_id, number, now_ms)
         session.position = number
         session.subscribed = True
         self.feed(session)
@@ -101,49 +101,49 @@ class Sender:
         self.feed(session)
 
     def fetch(self, session: Session, message: Fetch, now_ms: float) -> None:
-        """The peer lacks effects of some origin."""
+        """The peer lacks effects of some replica ID."""
         links = self._links
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
         links.peer(session.region).counters.served_fetches += 1
         batches: list[bytes] | None = []
-        if self._has_same(message.origin, message.after, message.fingerprint) is False:
-            self._conflict(session, message.origin, message.after, now_ms)
+        if self._has_same(message.replica_id, message.after, message.fingerprint) is False:
+            self._conflict(session, message.replica_id, message.after, now_ms)
         else:
-            batches = links.local.read(message.origin, message.after, limit)
+            batches = links.local.read(message.replica_id, message.after, limit)
         if batches is None:
-            links.send(session, Behind(message.origin, message.after))
+            links.send(session, Behind(message.replica_id, message.after))
         for raw in batches or ():
             if span(raw).first > message.upto:
                 break
             links.send_raw(session, FrameType.BATCH, raw)
-        links.send(session, Fetched(message.origin))
+        links.send(session, Fetched(message.replica_id))
 
-    def _has_same(self, origin: int, number: int, fingerprint: bytes) -> bool | None:
+    def _has_same(self, replica_id: int, number: int, fingerprint: bytes) -> bool | None:
         """Whether the batch that ends with a number is the same there; None if nobody can tell."""
-        ours = self._links.local.fingerprint(origin, number) if fingerprint else None
+        ours = self._links.local.fingerprint(replica_id, number) if fingerprint else None
         return None if ours is None else ours == fingerprint
 
     def _agree(self, session: Session, number: int) -> None:
         agreed = self._links.peer(session.region).agreed
-        agreed[self._links.origin] = max(number, agreed.get(self._links.origin, 0))
+        agreed[self._links.replica_id] = max(number, agreed.get(self._links.replica_id, 0))
 
-    def _conflict(self, session: Session, origin: int, number: int, now_ms: float) -> None:
+    def _conflict(self, session: Session, replica_id: int, number: int, now_ms: float) -> None:
         """A number has two contents: nothing may follow either of them elsewhere.
 
         The region that issued both must stop: it was set back. But if the peer had agreed on the
         number while this process ran, the peer's disk is inconsistent. That case, and a conflict of
         two other regions, is reported to the operator.
         """
-        links, region = self._links, region_of(origin)
-        agreed = links.peer(session.region).agreed.get(origin, 0)
+        links, region = self._links, region_of(replica_id)
+        agreed = links.peer(session.region).agreed.get(replica_id, 0)
         if region == links.region and number > agreed:
-            links.set_back(_set_back_text(origin, number, session.region))
+            links.set_back(_set_back_text(replica_id, number, session.region))
             links.refuse_if_set_back()
         if region == session.region:
-            raise Refusal(Reason.SET_BACK, _set_back_text(origin, number, links.region))
+            raise Refusal(Reason.SET_BACK, _set_back_text(replica_id, number, links.region))
         links.note_once(
-            "conflict", (session.region, origin), now_ms,
-            region=session.region, origin=origin, number=number,
+            "conflict", (session.region, replica_id), now_ms,
+            region=session.region, origin=replica_id, number=number,
         )  # fmt: skip
 
     def begin_state(self, session: Session, message: StateGet, now_ms: float) -> None:
@@ -217,10 +217,10 @@ class Sender:
                 batches: list[bytes] | None = self._fresh
             else:
                 most = min(session.credit, budget)
-                batches = links.local.read(links.origin, session.position, most)
+                batches = links.local.read(links.replica_id, session.position, most)
             if batches is None:
                 session.subscribed = False
-                links.send(session, Behind(links.origin, session.position))
+                links.send(session, Behind(links.replica_id, session.position))
                 return
             if not batches:
                 return
@@ -261,9 +261,10 @@ def _has_state_to_send(session: Session) -> bool:
     return transfer is not None and not transfer.is_sent and session.state_credit > 0
 
 
-def _set_back_text(origin: int, number: int, witness: int) -> str:
+def _set_back_text(replica_id: int, number: int, witness: int) -> str:
     return (
         f"This region was set back to an earlier state: region {witness} knows another effect "
-        f"{number} of origin {origin}. What was written here since is nowhere else; the manual "
-        "tells how to bring it back (active-active-operating.md, A disk that was set back)"
+        f"{number} of replica ID {replica_id}. Writes accepted here since are in no other region; "
+        "the manual describes how to recover them "
+        "(active-active-operating.md, A disk that was set back)"
     )

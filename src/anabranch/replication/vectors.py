@@ -1,7 +1,7 @@
 """Version vectors, the rows in which regions tell theirs, and what follows: what is stable.
 
-A vector maps an origin to the number of its last effect that is meant; effects of an origin have no
-gaps, so that is all of them up to there. An origin is ``epoch << 8 | region``.
+A vector maps a replica ID to the number of its last effect that is meant; effects of a replica ID
+have no gaps, so that is all of them up to there. A replica ID is ``epoch << 8 | region``.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["RowTable", "covers", "maximum"]
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
     """Whether a vector contains all of another one."""
-    return all(vector.get(origin, 0) >= number for origin, number in other.items())
+    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
 
 
 def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:
     """The least vector that covers all of them."""
     result = dict(vectors[0])
     for vector in vectors[1:]:
-        for origin, number in vector.items():
-            if number > result.get(origin, 0):
-                result[origin] = number
+        for replica_id, number in vector.items():
+            if number > result.get(replica_id, 0):
+                result[replica_id] = number
     return result
 
 
@@ -42,7 +42,7 @@ class RowTable:
     def note(self, row: Row, now_ms: float) -> None:
         """Take over a row if it is newer."""
         known = self.rows.get(row.region)
-        if known is not None and (row.origin, row.version) <= (known.origin, known.version):
+        if known is not None and (row.replica_id, row.version) <= (known.replica_id, known.version):
             return
         self.rows[row.region] = row
         self.heard_ms[row.region] = now_ms
@@ -77,7 +77,7 @@ class RowTable:
         if not _has_begun(durable, beginnings):
             return {}
         stable = {o: min(known.get(o, 0) for known in vouched) for o in durable}
-        return {origin: number for origin, number in stable.items() if number}
+        return {replica_id: number for replica_id, number in stable.items() if number}
 
     def _removed_waited_for(
         self, durable: Mapping[int, int], membership: Membership
@@ -124,5 +124,5 @@ class RowTable:
         return sorted(found)
 
 
-def _has_begun(vector: Mapping[int, int], origins: Iterable[int]) -> bool:
-    return all(vector.get(origin, 0) >= 1 for origin in origins)
+def _has_begun(vector: Mapping[int, int], replica_ids: Iterable[int]) -> bool:
+    return all(vector.get(replica_id, 0) >= 1 for replica_id in replica_ids)

@@ -8,7 +8,7 @@ I-3  a write that was confirmed is never lost, except where ``appendfsync`` says
 I-4  an entry that is gone from a region does not come back there
 I-7  in strict mode no two entries of a key have one ID
 I-8  an ID that is given out is above all that its region had seen in the key
-I-9  within an origin's log numbers and IDs ascend
+I-9  within a replica ID's log numbers and IDs ascend
 I-10 reading a group to its end leaves no entry that was neither delivered there, nor acknowledged,
      nor jumped over there
 I-11 what counts as acknowledged was acknowledged by somebody, under a creation that lives
@@ -316,12 +316,12 @@ class Checks:
         for one, other in pairwise(processes):
             self._must_be_equal(one, other)
         vector = processes[0].replica.vector
-        for origin, number in sorted(self._record.promised.items()):
-            if number > vector.get(origin, 0):
+        for replica_id, number in sorted(self._record.promised.items()):
+            if number > vector.get(replica_id, 0):
                 raise Violation(
                     3,
-                    f"clients of region {region_of(origin)} were told that effect {number} of "
-                    f"origin {origin} is done, and {vector.get(origin, 0)} are left",
+                    f"clients of region {region_of(replica_id)} were told that effect {number} of "
+                    f"replica ID {replica_id} is done, and {vector.get(replica_id, 0)} are left",
                 )
         for key in self._work.keys:
             shown = self._record.history.shown((0, key), vector)
@@ -329,7 +329,7 @@ class Checks:
             self._check_collapse(key, shown)
 
     def _check_collapse(self, key: bytes, shown: Shown) -> None:
-        live = {(entry.origin, entry.entry_id) for entry in shown.entries}
+        live = {(entry.replica_id, entry.entry_id) for entry in shown.entries}
         collapses = (
             not self._work.copies and self._work.conflict == "collapse" and not self.configured
         )
@@ -338,7 +338,7 @@ class Checks:
             if len(facts) < 2 or max(ids) - min(ids) > TRACKED_MS:
                 continue
             self._record.reached["idempotent ID accepted by two regions"] += 1
-            left = [fact.dot for fact in facts if (fact.origin, fact.entry_id) in live]
+            left = [fact.dot for fact in facts if (fact.replica_id, fact.entry_id) in live]
             if len(left) > 1 and collapses:
                 raise Violation(16, f"{pid!r} {iid!r} has entries {left} in {key!r}")
 

@@ -26,7 +26,7 @@ class Server(Protocol):
 
     @property
     def own_number(self) -> int:
-        """How many effects the own origin has."""
+        """How many effects the own replica ID has."""
 
     def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
         """Replies that report these effects have reached the client."""
@@ -34,7 +34,7 @@ class Server(Protocol):
 
 @dataclass
 class _Reported:
-    """What the replies of one turn report: effects that are done, by origin."""
+    """What the replies of one turn report: effects that are done, by replica ID."""
 
     upto: dict[int, int] = field(default_factory=dict)
     is_write: bool = False
@@ -90,8 +90,8 @@ class SimulatedClient:
     def reports(self, effects: Iterable[Dot]) -> None:
         """The replies so far report these effects, whatever else they report."""
         upto = self._reported.upto
-        for origin, number in effects:
-            upto[origin] = max(number, upto.get(origin, 0))
+        for replica_id, number in effects:
+            upto[replica_id] = max(number, upto.get(replica_id, 0))
 
     def on_answer(self, action: Callable[[], None]) -> None:
         """Have something called when the replies so far have reached the client."""

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 Dot = tuple[int, int]
-"""An origin and a number of it."""
+"""A replica ID and a number of it."""
 
 Vector = Mapping[int, int]
-"""Per origin, the number up to which its effects are there."""
+"""Per replica ID, the number up to which its effects are there."""
 
 Key = tuple[int, bytes]
 """Database and name."""
@@ -46,18 +46,18 @@ NEVER = float("inf")
 class Fact:
     """An effect on one key: its dot and its context."""
 
-    origin: int
+    replica_id: int
     number: int
     context: Vector
 
     @property
     def dot(self) -> Dot:
         """What the effect is called everywhere."""
-        return self.origin, self.number
+        return self.replica_id, self.number
 
     def knew(self, other: Fact) -> bool:
         """Whether the other was applied where this one was made."""
-        return other.number <= self.context.get(other.origin, 0)
+        return other.number <= self.context.get(other.replica_id, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Removed(Fact):
 
     dots: frozenset[Dot]
     deleted: tuple[tuple[int, int, int], ...]
-    """``(origin, number, ID)`` of entries that raise max-deleted-entry-id."""
+    """``(replica_id, number, ID)`` of entries that raise max-deleted-entry-id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Acknowledged(Fact):
     group: bytes
     creations: frozenset[Dot]
     ranges: tuple[tuple[int, int, int], ...]
-    """``(origin, low, high)``: the numbers above low, up to high."""
+    """``(replica_id, low, high)``: the numbers above low, up to high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,33 +161,33 @@ class Configured(Fact):
 
 
 def facts_of_run(
-    effect: kinds.AddRun, origin: int, first: int, dependencies: Vector
+    effect: kinds.AddRun, replica_id: int, first: int, dependencies: Vector
 ) -> Iterator[Fact]:
     """A run has a number an entry."""
     at = 0
     for index, (entry_id, size) in enumerate(zip(effect.ids, effect.sizes, strict=True)):
-        context = {**dependencies, origin: first + index - 1}
+        context = {**dependencies, replica_id: first + index - 1}
         payload = effect.data[at : at + size]
         at += size
-        yield Added(origin, first + index, context, entry_id, payload)
+        yield Added(replica_id, first + index, context, entry_id, payload)
 
 
 def facts_of_resolution(
-    effect: kinds.ResolveConflict, origin: int, number: int, context: Vector
+    effect: kinds.ResolveConflict, replica_id: int, number: int, context: Vector
 ) -> Iterator[Fact]:
     """What a conflict came to: another answer, and maybe an entry that goes."""
-    tag = effect.origin, effect.number
-    yield Resolved(origin, number, context, tag, effect.entry_id)
+    tag = effect.replica_id, effect.number
+    yield Resolved(replica_id, number, context, tag, effect.entry_id)
     if effect.removed:
         goes = frozenset([(effect.goes[0], effect.goes[1])])
-        yield Removed(origin, number, context, goes, ())
+        yield Removed(replica_id, number, context, goes, ())
 
 
-def fact_of(effect: kinds.Effect, origin: int, number: int, context: Vector) -> Fact | None:
+def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector) -> Fact | None:
     """None for kinds of which nothing is shown here."""
     match effect:
         case kinds.Add():
-            return Added(origin, number, context, effect.entry_id, effect.fragment)
+            return Added(replica_id, number, context, effect.entry_id, effect.fragment)
         case kinds.RemoveNumbers():
             dots = frozenset(
                 (removed_from, removed)
@@ -195,21 +195,21 @@ def fact_of(effect: kinds.Effect, origin: int, number: int, context: Vector) -> 
                 for low, high in zip(edges[::2], edges[1::2], strict=True)
                 for removed in range(low + 1, high + 1)
             )
-            return Removed(origin, number, context, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
+            return Removed(replica_id, number, context, dots, tuple(map(tuple, effect.deleted)))  # type: ignore[arg-type]
         case kinds.Delete():
-            return Cleared(origin, number, context, effect.expired)
+            return Cleared(replica_id, number, context, effect.expired)
         case kinds.CreateGroup():
-            return Created(origin, number, context, effect.group, effect.start, effect.offset)
+            return Created(replica_id, number, context, effect.group, effect.start, effect.offset)
         case kinds.DestroyGroup():
-            return Destroyed(origin, number, context, effect.group)
+            return Destroyed(replica_id, number, context, effect.group)
         case kinds.Settle():
             creations = frozenset((region, created) for region, created in effect.creations)
             return Acknowledged(
-                origin, number, context, effect.group, creations, tuple(effect.ranges)
+                replica_id, number, context, effect.group, creations, tuple(effect.ranges)
             )
         case kinds.SetLastId():
             return Raised(
-                origin,
+                replica_id,
                 number,
                 context,
                 effect.last_id,
@@ -218,11 +218,11 @@ def fact_of(effect: kinds.Effect, origin: int, number: int, context: Vector) -> 
             )
         case kinds.Remember():
             return Tagged(
-                origin, number, context, effect.pid, effect.iid, effect.entry_id, effect.yields
+                replica_id, number, context, effect.pid, effect.iid, effect.entry_id, effect.yields
             )
         case kinds.ConfigureProducers():
-            return Configured(origin, number, context)
+            return Configured(replica_id, number, context)
         case kinds.Expire():
             at_ms = NEVER if effect.at_ms is None else effect.at_ms
-            return Deadline(origin, number, context, at_ms)
+            return Deadline(replica_id, number, context, at_ms)
     return None

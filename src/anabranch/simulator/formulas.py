@@ -4,8 +4,8 @@ A replica arrives at its state step by step, with shortcuts. Here each thing sho
 expression over the set of effects that a replica has applied, whatever their order; no code of the
 engine is used but the records that effects are. Two ideas carry all of it:
 
-* An effect's *context* is what its origin had applied when it made it: the dependencies of its
-  batch, and all of the origin's own effects before it.
+* An effect's *context* is what its replica ID had applied when it made it: the dependencies of its
+  batch, and all of the replica ID's own effects before it.
 * Removing is *observed*: a removal takes the additions in its context. Only for groups is it
   also the other way round: a creation must have had every removal in *its* context.
 """
@@ -78,20 +78,20 @@ class Shown:
     def _applied(self, kind: type[_F]) -> list[_F]:
         upto = self._upto
         some: Any = self._facts.get(kind, ())
-        return [fact for fact in some if fact.number <= upto.get(fact.origin, 0)]
+        return [fact for fact in some if fact.number <= upto.get(fact.replica_id, 0)]
 
     def _kept(self, kind: type[_F]) -> list[_F]:
         """Those that no clearing knew."""
         facts = self._applied(kind)
         covered = self._covered
         if covered:
-            return [fact for fact in facts if fact.number > covered.get(fact.origin, 0)]
+            return [fact for fact in facts if fact.number > covered.get(fact.replica_id, 0)]
         return facts
 
     @_once
     def _cleared(self) -> list[Cleared]:
         upto = self._upto
-        flushes = [fact for fact in self._flushes if fact.number <= upto.get(fact.origin, 0)]
+        flushes = [fact for fact in self._flushes if fact.number <= upto.get(fact.replica_id, 0)]
         return self._applied(Cleared) + flushes
 
     @_once
@@ -127,7 +127,7 @@ class Shown:
         live: dict[bytes, list[Created]] = {}
         for fact in created:
             if (
-                fact.number > expired.get(fact.origin, 0)
+                fact.number > expired.get(fact.replica_id, 0)
                 and all(fact.knew(removal) for removal in removals)
                 and all(fact.knew(each) for each in destroyed if each.group == fact.group)
             ):
@@ -155,7 +155,7 @@ class Shown:
         settings = self._kept(Deadline)
         known = _joined(fact.context for fact in settings)
         return max(
-            (fact.at_ms for fact in settings if fact.number > known.get(fact.origin, 0)),
+            (fact.at_ms for fact in settings if fact.number > known.get(fact.replica_id, 0)),
             default=NEVER,
         )
 
@@ -179,8 +179,8 @@ class Shown:
         ids = [
             entry_id
             for fact in self._applied(Removed)
-            for origin, number, entry_id in fact.deleted
-            if number > covered.get(origin, 0)
+            for replica_id, number, entry_id in fact.deleted
+            if number > covered.get(replica_id, 0)
         ]
         return max(ids + [fact.max_deleted_id for fact in self._raised], default=0)
 
@@ -195,7 +195,7 @@ class Shown:
         known = _joined(fact.context for fact in self._kept(Configured))
         tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
         for fact in self._kept(Tagged):
-            if fact.number > known.get(fact.origin, 0):
+            if fact.number > known.get(fact.replica_id, 0):
                 tags.setdefault((fact.producer, fact.idempotent_id), []).append(fact)
         return {
             pair: [fact for fact in facts if not any(other.knew(fact) for other in facts)]
@@ -228,31 +228,31 @@ class Shown:
         self, group: bytes, entry: Added, but: frozenset[Dot] = frozenset()
     ) -> bool:
         """Whether an acknowledgement covers an entry, ``but`` some that are not asked."""
-        origin, number = entry.origin, entry.number
+        replica_id, number = entry.replica_id, entry.number
         for fact in self.acknowledged[group]:
             if not but or fact.dot not in but:
                 for which, low, high in fact.ranges:
-                    if which == origin and low < number <= high:
+                    if which == replica_id and low < number <= high:
                         return True
         return False
 
 
 def _place(fact: Added) -> tuple[int, int, int, int]:
-    return fact.entry_id, region_of(fact.origin), fact.origin, fact.number
+    return fact.entry_id, region_of(fact.replica_id), fact.replica_id, fact.number
 
 
 def _joined(contexts: Iterable[Vector]) -> dict[int, int]:
     """What anybody of those knew."""
     found: dict[int, int] = {}
     for context in contexts:
-        for origin, number in context.items():
-            if number > found.get(origin, 0):
-                found[origin] = number
+        for replica_id, number in context.items():
+            if number > found.get(replica_id, 0):
+                found[replica_id] = number
     return found
 
 
 class History:
-    """All effects that were ever made, of all origins."""
+    """All effects that were ever made, of all replica IDs."""
 
     def __init__(self) -> None:
         self.facts: defaultdict[Key, list[Fact]] = defaultdict(list)
@@ -265,18 +265,18 @@ class History:
         self._numbers: defaultdict[Key | None, defaultdict[int, list[int]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        """By origin, the numbers of a key's facts, ascending; those of flushes under None."""
+        """By replica ID, the numbers of a key's facts, ascending; those of flushes under None."""
         self._shown: defaultdict[Key, dict[tuple[int, ...], Shown]] = defaultdict(dict)
-        """The newest answers, by how many facts of each origin were applied."""
+        """The newest answers, by how many facts of each replica ID were applied."""
 
     def add(self, key: Key, fact: Fact) -> None:
         """An effect on a key."""
         self.facts[key].append(fact)
         self._by_kind[key][type(fact)].append(fact)
-        insort(self._numbers[key][fact.origin], fact.number)
+        insort(self._numbers[key][fact.replica_id], fact.number)
 
-    def forget(self, origin: int, after: int) -> None:
-        """Effects of an origin beyond a number were lost before anybody had heard of them."""
+    def forget(self, replica_id: int, after: int) -> None:
+        """Effects of a replica ID beyond a number were lost before anybody had heard of them."""
         kept = self.facts
         flushes = self.flushes
         stands_for = self.stands_for
@@ -285,38 +285,38 @@ class History:
         for key, facts in kept.items():
             self.facts[key] = []
             for fact in facts:
-                if fact.origin != origin or fact.number <= after:
+                if fact.replica_id != replica_id or fact.number <= after:
                     self.add(key, fact)
         for db, flush in flushes:
-            if flush.origin != origin or flush.number <= after:
+            if flush.replica_id != replica_id or flush.number <= after:
                 self.flush(db, flush)
 
     def flush(self, db: int | None, fact: Cleared) -> None:
         """Of a database, or of all."""
         self.flushes.append((db, fact))
-        insort(self._numbers[None][fact.origin], fact.number)
+        insort(self._numbers[None][fact.replica_id], fact.number)
 
     def read(
-        self, origin: int, first: int, dependencies: Vector, effects: Iterable[kinds.Effect]
+        self, replica_id: int, first: int, dependencies: Vector, effects: Iterable[kinds.Effect]
     ) -> None:
         """The effects of a batch; ``first`` is the number of the first of them."""
         number = first
         for effect in effects:
-            context = {**dependencies, origin: number - 1}
+            context = {**dependencies, replica_id: number - 1}
             if isinstance(effect, kinds.AddRun):
-                for fact in facts_of_run(effect, origin, number, dependencies):
+                for fact in facts_of_run(effect, replica_id, number, dependencies):
                     self.add((effect.db, effect.key), fact)
                     number += 1
                 continue
             if isinstance(effect, kinds.Flush):
-                self.flush(effect.db, Cleared(origin, number, context, expired=False))
+                self.flush(effect.db, Cleared(replica_id, number, context, expired=False))
             elif isinstance(effect, kinds.ResolveConflict):
                 stays = (effect.stays[0], effect.stays[1])
                 goes = (effect.goes[0], effect.goes[1])
                 self.stands_for[(effect.db, effect.key), stays].append(goes)
-                for each in facts_of_resolution(effect, origin, number, context):
+                for each in facts_of_resolution(effect, replica_id, number, context):
                     self.add((effect.db, effect.key), each)
-            elif (other := fact_of(effect, origin, number, context)) is not None:
+            elif (other := fact_of(effect, replica_id, number, context)) is not None:
                 self.add((effect.db, effect.key), other)  # type: ignore[attr-defined]
             number += 1
 
@@ -332,9 +332,11 @@ class History:
         applied = vector.get
         place = tuple(
             [
-                len(each) if (upto := applied(origin, 0)) >= each[-1] else bisect_right(each, upto)
+                len(each)
+                if (upto := applied(replica_id, 0)) >= each[-1]
+                else bisect_right(each, upto)
                 for numbers in (self._numbers[key], self._numbers[None])
-                for origin, each in numbers.items()
+                for replica_id, each in numbers.items()
             ]
         )
         answers = self._shown[key]

@@ -55,24 +55,26 @@ class GroupChecks:
         if lag != due:
             raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
         held = Counter(
-            (origin, entry.entry_id)
+            (replica_id, entry.entry_id)
             for consumer in group.consumers.values()
-            for origin, pending in consumer.pending.items()
+            for replica_id, pending in consumer.pending.items()
             for entry in pending.between(MIN_ID, MAX_ID)
         )
         pending = Counter(
-            (origin, entry_id)
-            for origin, each in group.pending.items()
+            (replica_id, entry_id)
+            for replica_id, each in group.pending.items()
             for entry_id, entry in each.entries.items()
             if entry.consumer is not None
         )
         if held != pending:
             raise Violation(13, f"{where}: consumers hold {held}, pending is {pending}")
-        for origin, each in group.pending.items():
-            done = looking.acknowledged(group, origin).without(group.hidden.get(origin))
+        for replica_id, each in group.pending.items():
+            done = looking.acknowledged(group, replica_id).without(group.hidden.get(replica_id))
             wrong = [entry.number for entry in each.entries.values() if entry.number in done]
             if wrong:
-                raise Violation(13, f"{where}: {wrong} of {origin} are acknowledged and pending")
+                raise Violation(
+                    13, f"{where}: {wrong} of {replica_id} are acknowledged and pending"
+                )
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -110,9 +112,9 @@ class GroupChecks:
         if group is not None:
             creations = set(group.creations)
             dots = [
-                (origin, entry.number)
+                (replica_id, entry.number)
                 for entry_id in {parsed_id(each) for each in words[at:]}
-                for origin, entry in group.pending_of(entry_id)
+                for replica_id, entry in group.pending_of(entry_id)
             ]
         before = self._record.reached["acknowledgement that travels"]
         reply = process.do(words)
@@ -189,13 +191,13 @@ class GroupChecks:
 
 def _is_due(group: Group, entry: looking.Entry) -> bool:
     """Whether a group would still deliver an entry, one condition after the other."""
-    origin, number = entry.dot
-    if number in group.delivered.get(origin, ()):
+    replica_id, number = entry.dot
+    if number in group.delivered.get(replica_id, ()):
         return False
-    hidden = number in group.hidden.get(origin, ())
-    if not hidden and number in looking.acknowledged(group, origin):
+    hidden = number in group.hidden.get(replica_id, ())
+    if not hidden and number in looking.acknowledged(group, replica_id):
         return False
-    return origin in group.rewound or any(
-        number > context.get(origin, 0) if start is None else entry.entry_id > start
+    return replica_id in group.rewound or any(
+        number > context.get(replica_id, 0) if start is None else entry.entry_id > start
         for context, start, _ in group.creations.values()
     )

@@ -50,12 +50,12 @@ def is_over(stream: Stream, now_ms: int) -> bool:
 
 
 def entries(stream: Stream) -> list[Entry]:
-    """Live entries by origin and number."""
+    """Live entries by replica ID and number."""
     found = []
-    for origin, log in sorted(stream.logs.items()):
+    for replica_id, log in sorted(stream.logs.items()):
         for block, low, high in log.spans(MIN_ID, MAX_ID):
             found += [
-                Entry(entry_id, (origin, number), token_of(fragment))
+                Entry(entry_id, (replica_id, number), token_of(fragment))
                 for entry_id, number, fragment in zip(
                     block.ids[low:high],
                     block.numbers_of(low, high),
@@ -77,11 +77,11 @@ def groups(stream: Stream) -> Iterator[tuple[bytes, Group]]:
         yield name, stream.groups[name]
 
 
-def acknowledged(group: Group, origin: int) -> Ranges:
-    """Numbers of an origin that were acknowledged under any creation."""
+def acknowledged(group: Group, replica_id: int) -> Ranges:
+    """Numbers of a replica ID that were acknowledged under any creation."""
     found = Ranges()
-    for by_origin in group.acknowledged.values():
-        if (ranges := by_origin.get(origin)) is not None:
+    for by_replica_id in group.acknowledged.values():
+        if (ranges := by_replica_id.get(replica_id)) is not None:
             found.update(ranges)
     return found
 
@@ -103,7 +103,7 @@ def visible_stream(stream: Stream) -> dict[str, Any]:
     }
     shown["groups"] = {}
     for name, group in groups(stream):
-        done = {origin: acknowledged(group, origin) for origin in stream.logs}
+        done = {replica_id: acknowledged(group, replica_id) for replica_id in stream.logs}
         dots = [each.dot for each in live if each.dot[1] in done[each.dot[0]]]
         shown["groups"][name] = sorted(group.creations), dots
     return shown
@@ -118,7 +118,7 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
     assert replica is not None
     return {
         "vector": dict(sorted(replica.vector.items())),
-        "own origin": replica.own,
+        "own replica ID": replica.own,
         "members": dict(sorted(replica.members.items())),
         "visible": visible(keyspace),
         "local": {
@@ -134,14 +134,14 @@ def _local(group: Group) -> dict[str, Any]:
         "consumers": sorted(group.consumers),
         "pending": sorted(
             (
-                origin,
+                replica_id,
                 entry_id,
                 entry.number,
                 b"" if entry.consumer is None else entry.consumer.name,
                 entry.delivery_ms,
                 entry.delivery_count,
             )
-            for origin, pending in group.pending.items()
+            for replica_id, pending in group.pending.items()
             for entry_id, entry in pending.entries.items()
         ),
         "delivered": sorted((o, ranges.flat()) for o, ranges in group.delivered.items() if ranges),
@@ -149,8 +149,8 @@ def _local(group: Group) -> dict[str, Any]:
         "rewound": sorted(group.rewound),
         "discarded": sorted((o, *sorted(some)) for o, some in group.discarded.items() if some),
         "runs": sorted(
-            (origin, run.low, run.sent, run.last, run.closed)
-            for origin, runs in group.runs.items()
+            (replica_id, run.low, run.sent, run.last, run.closed)
+            for replica_id, runs in group.runs.items()
             for run in runs
         ),
     }

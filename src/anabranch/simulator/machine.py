@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, epoch_of, origin_of, region_of
+from anabranch.keyspace.replica import Replica, epoch_of, region_of, replica_id_of
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.snapshot import position_of
@@ -184,8 +184,8 @@ class Machine:
         self._whole = None
         self._synced = 0
         self._is_new_disk = True
-        origins = [each for each in self.record.origins() if region_of(each) == self.number]
-        self._former = {each: self._known_to_all_others(each) for each in origins}
+        replica_ids = [each for each in self.record.replica_ids() if region_of(each) == self.number]
+        self._former = {each: self._known_to_all_others(each) for each in replica_ids}
 
     def rot(self) -> bool:
         """One bit of the log turns over on the disk; false if nothing was on it."""
@@ -236,41 +236,41 @@ class Machine:
                 f"and had synced it up to {self._synced}",
             )
         vector = found["vector"]
-        for origin, number in list(record.promised.items()):
-            if region_of(origin) == self.number and number > vector.get(origin, 0):
+        for replica_id, number in list(record.promised.items()):
+            if region_of(replica_id) == self.number and number > vector.get(replica_id, 0):
                 is_excused = self._is_new_disk or self.is_rotten
                 if self.settings.appendfsync == "always" and not is_excused:
                     raise Violation(
                         3,
-                        f"region {self.number} lost effects {vector.get(origin, 0) + 1} to "
-                        f"{number} of origin {origin} with appendfsync always",
+                        f"region {self.number} lost effects {vector.get(replica_id, 0) + 1} to "
+                        f"{number} of replica ID {replica_id} with appendfsync always",
                     )
-                record.excuse(origin, vector.get(origin, 0))
+                record.excuse(replica_id, vector.get(replica_id, 0))
         is_excused = self._is_new_disk or self.is_rotten
         if self._has_lost_power and self.settings.appendfsync != "always":
             is_excused = True
         self._has_lost_power = False
         record.recovered(self.number, vector, is_excused=is_excused)
         self._is_new_disk = False
-        for origin in record.origins():
-            if region_of(origin) == self.number:
-                record.lost(origin, vector.get(origin, 0))
+        for replica_id in record.replica_ids():
+            if region_of(replica_id) == self.number:
+                record.lost(replica_id, vector.get(replica_id, 0))
         if self.keeps_log and not self.is_rotten and process.report.snapshot is not None:
             self._compare_with_replay(found)
 
-    def _known_to_all_others(self, origin: int) -> int:
-        return min((each.replica.vector.get(origin, 0) for each in self.others()), default=0)
+    def _known_to_all_others(self, replica_id: int) -> int:
+        return min((each.replica.vector.get(replica_id, 0) for each in self.others()), default=0)
 
     def check_newcomer(self, process: Process) -> None:
         """A write was answered: a region that began anew must have its former lives before."""
-        for origin, then in self._former.items():
-            due = min(then, self._known_to_all_others(origin))
-            has = process.replica.vector.get(origin, 0)
+        for replica_id, then in self._former.items():
+            due = min(then, self._known_to_all_others(replica_id))
+            has = process.replica.vector.get(replica_id, 0)
             if has < due:
                 raise Violation(
                     25,
                     f"region {self.number} began anew and answers a write with {has} effects of "
-                    f"its former origin {origin}, of which all others have {due}",
+                    f"its former replica ID {replica_id}, of which all others have {due}",
                 )
 
     def _compare_with_replay(self, found: dict[str, Any]) -> None:
@@ -280,7 +280,7 @@ class Machine:
         )
         keyspace = Keyspace(self.settings.databases)
         keyspace.replica = Replica(
-            origin_of(self.number, 0),
+            replica_id_of(self.number, 0),
             lambda: (self.settings.stream_idmp_duration, self.settings.stream_idmp_maxsize),
         )
         for _ in recover(log, keyspace):

@@ -116,7 +116,7 @@ class Network:
         self.sent: Counter[int] = Counter()
         """Frames by type."""
         self.reached: Counter[str] = Counter()
-        self.on_batch: Callable[[int, int], None] = lambda _origin, _last: None
+        self.on_batch: Callable[[int, int], None] = lambda _replica_id, _last: None
         """Hears of every batch that leaves a region."""
         self._next = 0
         self._busy: dict[int, _End] = {}  # with something under way
@@ -211,7 +211,7 @@ class Network:
         self.sent[frame[4]] += 1
         if frame[4] == FrameType.BATCH:
             head = span(frame[HEAD_BYTES:])
-            self.on_batch(head.origin, head.last)
+            self.on_batch(head.replica_id, head.last)
         if self._chance.random() < line.loss:
             self._lose(end, line)
             return

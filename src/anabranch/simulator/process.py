@@ -135,7 +135,7 @@ class Process(Exchange):
 
     @property
     def own_number(self) -> int:
-        """How many effects the own origin has."""
+        """How many effects the own replica ID has."""
         return self.replica.vector.get(self.replica.own, 0)
 
     # -- as the replicator's surroundings -----------------------------------------------------
@@ -164,8 +164,8 @@ class Process(Exchange):
     ) -> tuple[Iterator[bytes], bool]:
         """See :class:`RegionLocal`."""
         chunks, partial = super().state(known, places)
-        for origin, number in self.replica.vector.items():
-            self.machine.record.leaves(origin, number)
+        for replica_id, number in self.replica.vector.items():
+            self.machine.record.leaves(replica_id, number)
         return chunks, partial
 
     def _needed_from(self) -> int:

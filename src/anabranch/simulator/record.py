@@ -69,10 +69,10 @@ class Record:
         self.reached: Counter[str] = Counter()
         """Which cases a run has come to, and how often."""
         self.promised: dict[int, int] = {}
-        """By origin, up to where clients were told that their writes are done."""
+        """By replica ID, up to where clients were told that their writes are done."""
         self._reported: dict[int, dict[int, int]] = {}  # by region: what its clients were told of
         self.left: dict[int, int] = {}
-        """By origin, up to where effects have left their region."""
+        """By replica ID, up to where effects have left their region."""
         self.settled: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
         """By key, group and entry, the creations under which it was acknowledged by a client."""
         self.has_lost = False
@@ -91,7 +91,7 @@ class Record:
         batch = decode_batch(data)
         digest = xxh3_64_intdigest(wire_form(data))
         for number in range(batch.first, batch.last + 1):
-            dot = batch.origin, number
+            dot = batch.replica_id, number
             if self._contents.setdefault(dot, digest) != digest:
                 raise Violation(
                     23,
@@ -99,7 +99,7 @@ class Record:
                     "a second time, and the first one has left the region",
                 )
         effects = effects_in(batch)
-        self.history.read(batch.origin, batch.first, batch.dependencies, effects)
+        self.history.read(batch.replica_id, batch.first, batch.dependencies, effects)
         for effect in effects:
             name = _TRAVELLING.get(type(effect))
             if name is not None:
@@ -111,59 +111,59 @@ class Record:
         name = _RACERS.get(type(effect))
         if name is None:
             return
-        dependencies = {**batch.dependencies, batch.origin: batch.last}
+        dependencies = {**batch.dependencies, batch.replica_id: batch.last}
         key = getattr(effect, "key", None)
-        for origin, number, context, other_name, other_key in self._races[-30:]:
+        for replica_id, number, context, other_name, other_key in self._races[-30:]:
             if (
                 other_key == key
-                and number > dependencies.get(origin, 0)
-                and batch.first > context.get(batch.origin, 0)
+                and number > dependencies.get(replica_id, 0)
+                and batch.first > context.get(batch.replica_id, 0)
             ):
                 pair = " || ".join(sorted((name, other_name)))
                 self.reached[pair] += 1
-        self._races.append((batch.origin, batch.first, dependencies, name, key))
+        self._races.append((batch.replica_id, batch.first, dependencies, name, key))
 
     def arrives(self, raw: bytes) -> None:
         """A region is about to apply a batch of another."""
         head = span(raw)
         digest = xxh3_64_intdigest(raw)
         for number in range(head.first, head.last + 1):
-            if self._contents.get((head.origin, number)) != digest:
+            if self._contents.get((head.replica_id, number)) != digest:
                 raise Violation(
                     23,
-                    f"effect {number} of region {region_of(head.origin)} in epoch "
-                    f"{epoch_of(head.origin)} arrives with other contents than it was made with",
+                    f"effect {number} of region {region_of(head.replica_id)} in epoch "
+                    f"{epoch_of(head.replica_id)} arrives with contents that were changed",
                 )
 
-    def leaves(self, origin: int, last: int) -> None:
+    def leaves(self, replica_id: int, last: int) -> None:
         """An effect was sent."""
-        self.left[origin] = max(last, self.left.get(origin, 0))
+        self.left[replica_id] = max(last, self.left.get(replica_id, 0))
 
-    def origins(self) -> list[int]:
+    def replica_ids(self) -> list[int]:
         """All that ever issued anything."""
-        return sorted({origin for origin, _ in self._contents})
+        return sorted({replica_id for replica_id, _ in self._contents})
 
-    def lost(self, origin: int, after: int) -> None:
+    def lost(self, replica_id: int, after: int) -> None:
         """A region has lost its newest effects, and those that had not left are gone for good."""
-        gone_after = max(after, self.left.get(origin, 0))
-        lost = [dot for dot in self._contents if dot[0] == origin and dot[1] > after]
+        gone_after = max(after, self.left.get(replica_id, 0))
+        lost = [dot for dot in self._contents if dot[0] == replica_id and dot[1] > after]
         self.has_lost = self.has_lost or bool(lost)
         gone = [dot for dot in lost if dot[1] > gone_after]
         for dot in gone:
             del self._contents[dot]
-        self.history.forget(origin, gone_after)
+        self.history.forget(replica_id, gone_after)
 
-    def excuse(self, origin: int, upto: int) -> None:
+    def excuse(self, replica_id: int, upto: int) -> None:
         """What was promised beyond this may be lost: the table of ``appendfsync`` allows it."""
-        if self.promised.get(origin, 0) > upto:
-            self.promised[origin] = upto
+        if self.promised.get(replica_id, 0) > upto:
+            self.promised[replica_id] = upto
 
     def was_reported(self, region: int, upto: Mapping[int, int]) -> None:
-        """A client of a region has got a reply that may report these effects, by origin."""
+        """A client of a region has got a reply that may report these effects, by replica ID."""
         reported = self._reported.setdefault(region, {})
-        for origin, number in upto.items():
-            if number > reported.get(origin, 0):
-                reported[origin] = number
+        for replica_id, number in upto.items():
+            if number > reported.get(replica_id, 0):
+                reported[replica_id] = number
 
     def recovered(self, region: int, vector: Mapping[int, int], *, is_excused: bool) -> None:
         """A region has these effects after a crash: what its clients were told of is among them.
@@ -171,14 +171,14 @@ class Record:
         ``is_excused``: it may have lost some, by the table of ``appendfsync`` or as its disk has.
         """
         reported = self._reported.pop(region, {})
-        for origin, number in reported.items():
-            if number > vector.get(origin, 0) and not is_excused:
+        for replica_id, number in reported.items():
+            if number > vector.get(replica_id, 0) and not is_excused:
                 raise Violation(
                     24,
-                    f"clients of region {region} were told of effect {number} of origin {origin}, "
-                    f"and a crash has left it {vector.get(origin, 0)}",
+                    f"replies of region {region} reported effect {number} of replica ID "
+                    f"{replica_id}; after a crash {vector.get(replica_id, 0)} effects are left",
                 )
 
-    def promise(self, origin: int, number: int) -> None:
+    def promise(self, replica_id: int, number: int) -> None:
         """A client was told that it is done."""
-        self.promised[origin] = max(number, self.promised.get(origin, 0))
+        self.promised[replica_id] = max(number, self.promised.get(replica_id, 0))

@@ -421,10 +421,10 @@ class Simulation:
     def lose_disk(self, machine: Machine) -> None:
         """A machine comes back with nothing; what only it had is lost, and allowed to be."""
         others = [each.process for each in self.machines if each is not machine and each.process]
-        for origin in list(self.record.promised):
-            upto = max((each.durable.get(origin, 0) for each in others), default=0)
-            if region_of(origin) == machine.number or upto == 0:
-                self.record.excuse(origin, upto)
+        for replica_id in list(self.record.promised):
+            upto = max((each.durable.get(replica_id, 0) for each in others), default=0)
+            if region_of(replica_id) == machine.number or upto == 0:
+                self.record.excuse(replica_id, upto)
         machine.lose_disk()
 
     def remove(self, machine: Machine, by: Machine) -> None:
@@ -439,9 +439,11 @@ class Simulation:
         ):
             return
         others = [each.process for each in self.members() if each is not machine and each.process]
-        for origin in list(self.record.promised):
-            if region_of(origin) == machine.number:
-                self.record.excuse(origin, max(each.durable.get(origin, 0) for each in others))
+        for replica_id in list(self.record.promised):
+            if region_of(replica_id) == machine.number:
+                self.record.excuse(
+                    replica_id, max(each.durable.get(replica_id, 0) for each in others)
+                )
         self.record.say(by.number, f"removes region {machine.number}")
         machine.is_removed = True
         process.happen(lambda: process.replicator.remove(machine.number, force=True))

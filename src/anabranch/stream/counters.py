@@ -75,7 +75,9 @@ def entries_read(stream: Stream, group: Group) -> int | None:
 def counted_read(stream: Stream, group: Group) -> int:
     """How many entries of all regions a group has behind it, whatever ENTRIESREAD said."""
     logs = stream.logs
-    return stream.entries_added - sum(group.unread(origin, log) for origin, log in logs.items())
+    return stream.entries_added - sum(
+        group.unread(replica_id, log) for replica_id, log in logs.items()
+    )
 
 
 def lag(stream: Stream, group: Group) -> int | None:
@@ -99,5 +101,5 @@ def lag(stream: Stream, group: Group) -> int | None:
 
 
 def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
-    """By origin, the live entries that the group was not given yet: counted, whatever went."""
-    return {origin: group.count(origin, log) for origin, log in stream.logs.items()}
+    """By replica ID, the live entries that the group was not given yet: counted, whatever went."""
+    return {replica_id: group.count(replica_id, log) for replica_id, log in stream.logs.items()}

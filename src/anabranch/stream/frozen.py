@@ -122,7 +122,7 @@ class StreamBuilder:
     """A stream being put together from records."""
 
     def __init__(self, head: list[Any], own: int = LOCAL_REGION) -> None:
-        """``own`` is the origin as which we add entries where several regions write."""
+        """``own`` is the replica ID as which we add entries where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
         if shared is None:  # of a region alone
@@ -272,17 +272,21 @@ def _shared_array(shared: Shared) -> list[Any] | None:
 def _shared_of(array: list[Any]) -> Shared:
     tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = array
     shared = Shared()
-    shared.tombstones = {(origin, number): tombstone for origin, number, tombstone in tombstones}
-    shared.deadlines = {(origin, number): at_ms for origin, number, at_ms in deadlines}
-    shared.last_ids = {(origin, number): _join(pair) for origin, number, pair in last_ids}
-    shared.deleted_ids = {(origin, number): _join(pair) for origin, number, pair in deleted_ids}
-    shared.surpluses = {(origin, number): count for origin, number, count in surpluses}
-    shared.limits = {(origin, number): Limits(*rest) for origin, number, *rest in limits}
-    for pid, iid, origin, number, pair, at_ms, yields, *stays in tags:
+    shared.tombstones = {
+        (replica_id, number): tombstone for replica_id, number, tombstone in tombstones
+    }
+    shared.deadlines = {(replica_id, number): at_ms for replica_id, number, at_ms in deadlines}
+    shared.last_ids = {(replica_id, number): _join(pair) for replica_id, number, pair in last_ids}
+    shared.deleted_ids = {
+        (replica_id, number): _join(pair) for replica_id, number, pair in deleted_ids
+    }
+    shared.surpluses = {(replica_id, number): count for replica_id, number, count in surpluses}
+    shared.limits = {(replica_id, number): Limits(*rest) for replica_id, number, *rest in limits}
+    for pid, iid, replica_id, number, pair, at_ms, yields, *stays in tags:
         dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
-        dots[origin, number] = Tag(_join(pair), at_ms, yields, *map(_join, stays))
-    for pid, origin, number, *rest in accepted:
-        shared.accepted.setdefault(pid, {})[origin, number] = Accepted(*rest)
+        dots[replica_id, number] = Tag(_join(pair), at_ms, yields, *map(_join, stays))
+    for pid, replica_id, number, *rest in accepted:
+        shared.accepted.setdefault(pid, {})[replica_id, number] = Accepted(*rest)
     return shared
 
 
@@ -293,42 +297,42 @@ def _progress_parts(group: Group) -> list[Any]:
             for dot, (context, start, offset) in group.creations.items()
         ],
         [
-            [*dot, origin, ranges.flat()]
-            for dot, by_origin in group.acknowledged.items()
-            for origin, ranges in by_origin.items()
+            [*dot, replica_id, ranges.flat()]
+            for dot, by_replica_id in group.acknowledged.items()
+            for replica_id, ranges in by_replica_id.items()
         ],
-        [[origin, ranges.flat()] for origin, ranges in group.delivered.items()],
-        [[origin, ranges.flat()] for origin, ranges in group.hidden.items()],
+        [[replica_id, ranges.flat()] for replica_id, ranges in group.delivered.items()],
+        [[replica_id, ranges.flat()] for replica_id, ranges in group.hidden.items()],
         list(group.rewound),
-        [[origin, list(numbers)] for origin, numbers in group.discarded.items()],
+        [[replica_id, list(numbers)] for replica_id, numbers in group.discarded.items()],
         [
-            [origin, run.low, run.sent, run.last, run.closed]
-            for origin, runs in group.runs.items()
+            [replica_id, run.low, run.sent, run.last, run.closed]
+            for replica_id, runs in group.runs.items()
             for run in runs
         ],
-        [[origin, *place] for origin, place in group.places.items()],
+        [[replica_id, *place] for replica_id, place in group.places.items()],
         group.offset,
     ]
 
 
 def _restore_progress(group: Group, parts: list[Any]) -> None:
     creations, acknowledged, delivered, hidden, rewound, discarded, runs, *more = parts
-    for origin, number, context, start, *offset in creations:
-        group.creations[origin, number] = Creation(
+    for replica_id, number, context, start, *offset in creations:
+        group.creations[replica_id, number] = Creation(
             dict(context), None if start is None else _join(start), *offset
         )
-    for origin, number, other, edges in acknowledged:
-        known = group.acknowledged.setdefault((origin, number), {})
+    for replica_id, number, other, edges in acknowledged:
+        known = group.acknowledged.setdefault((replica_id, number), {})
         known[other] = Ranges.of_flat(edges)
-    group.delivered = {origin: Ranges.of_flat(edges) for origin, edges in delivered}
-    group.hidden = {origin: Ranges.of_flat(edges) for origin, edges in hidden}
+    group.delivered = {replica_id: Ranges.of_flat(edges) for replica_id, edges in delivered}
+    group.hidden = {replica_id: Ranges.of_flat(edges) for replica_id, edges in hidden}
     group.rewound = dict.fromkeys(rewound)
-    group.discarded = {origin: dict.fromkeys(numbers) for origin, numbers in discarded}
-    for origin, low, sent, last, closed in runs:
-        group.runs.setdefault(origin, []).append(Run(low, sent, last, closed=closed))
+    group.discarded = {replica_id: dict.fromkeys(numbers) for replica_id, numbers in discarded}
+    for replica_id, low, sent, last, closed in runs:
+        group.runs.setdefault(replica_id, []).append(Run(low, sent, last, closed=closed))
     if more:
         places, group.offset = more
-        group.places = {origin: Place(*place) for origin, *place in places}
+        group.places = {replica_id: Place(*place) for replica_id, *place in places}
 
 
 # -- blocks -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Shared by all regions are the *creations* of the group (concurrent ones are one 
 the widest) and what was acknowledged under each. Everything else is this region's: what was
 delivered here, who holds what.
 
-An acknowledgement travels only as a *run*: a stretch of consecutive deliveries of one origin's
+An acknowledgement travels only as a *run*: a stretch of consecutive deliveries of one replica ID's
 entries from which nothing is open any more. Entries given up without being processed (their
 consumer was deleted, the group was moved) end a run, and never count as acknowledged.
 """
@@ -25,7 +25,7 @@ from anabranch.stream.shared import Dot
 __all__ = [
     "LOCAL_REGION",
     "MAX_DELIVERIES",
-    "NO_ORIGIN",
+    "NO_REPLICA_ID",
     "Creation",
     "Group",
     "Place",
@@ -35,13 +35,13 @@ __all__ = [
 LOCAL_REGION = 0
 """Region number of a server without Active-Active."""
 
-NO_ORIGIN: Final = 0
+NO_REPLICA_ID: Final = 0
 """Under which entries are pending that had gone before their stream came here: RESTORE and COPY
 bring them along, and number them for this group alone."""
 
 
 class Run:
-    """Consecutive deliveries of one origin's entries: the numbers ``(low, last]``."""
+    """Consecutive deliveries of one replica ID's entries: the numbers ``(low, last]``."""
 
     __slots__ = ("closed", "last", "low", "sent")
 
@@ -59,7 +59,7 @@ class Group(GroupProgress):
 
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         super().__init__(last_delivered_id, entries_read)
-        # this region's own part, by origin
+        # this region's own part, by replica ID
         self.discarded: dict[int, dict[int, None]] = {}  # given up by XGROUP DELCONSUMER
         self.runs: dict[int, list[Run]] = {}
 
@@ -71,15 +71,15 @@ class Group(GroupProgress):
         Nobody has processed them, but here they were given up (XGROUP DELCONSUMER), or jumped over
         (SETID, LASTID).
         """
-        for origin, log in logs.items():
-            done = Ranges((run.low, run.last) for run in self.runs.get(origin, ()))
+        for replica_id, log in logs.items():
+            done = Ranges((run.low, run.last) for run in self.runs.get(replica_id, ()))
             for ranges in self.acknowledged.values():
-                done.update(ranges.get(origin, Ranges()))
-            done = done.without(Ranges((n - 1, n) for n in self.discarded.get(origin, ())))
-            begin = self._begin(origin, log)
-            for low, high in self.delivered.get(origin, Ranges()).without(done):
+                done.update(ranges.get(replica_id, Ranges()))
+            done = done.without(Ranges((n - 1, n) for n in self.discarded.get(replica_id, ())))
+            begin = self._begin(replica_id, log)
+            for low, high in self.delivered.get(replica_id, Ranges()).without(done):
                 for span in log.spans_numbered(max(low, begin), high):
-                    yield origin, span
+                    yield replica_id, span
 
     def adopt(
         self,
@@ -89,20 +89,21 @@ class Group(GroupProgress):
     ) -> None:
         """Go on where another stream's group was: the entries that it had been given.
 
-        ``given_up`` are those of them, as ``(origin, number)``, that are open for other regions.
+        ``given_up`` are those of them, as ``(replica_id, number)``, that are open for other
+        regions.
         """
         self.last_delivered_id = last_id
-        for origin, edges in delivered:
-            ranges = self.delivered[origin] = Ranges.of_flat(edges)
-            self.runs[origin] = [Run(low, low, high) for low, high in ranges]
-        for origin, number in given_up:
-            self.discarded.setdefault(origin, {})[number] = None
+        for replica_id, edges in delivered:
+            ranges = self.delivered[replica_id] = Ranges.of_flat(edges)
+            self.runs[replica_id] = [Run(low, low, high) for low, high in ranges]
+        for replica_id, number in given_up:
+            self.discarded.setdefault(replica_id, {})[number] = None
 
     # -- deliveries ---------------------------------------------------------------------------
 
     def hand_out(
         self,
-        origin: int,
+        replica_id: int,
         ids: Sequence[int],
         numbers: list[int],
         consumer: Consumer,
@@ -110,22 +111,22 @@ class Group(GroupProgress):
         *,
         pending: bool,
     ) -> None:
-        """Entries of an origin were delivered here, ascending; ``pending`` is False for NOACK.
+        """Entries of a replica ID were delivered here, ascending; ``pending`` is False for NOACK.
 
         A region alone need not note their numbers.
         """
         self.see(ids[-1])
         if pending:
-            self.deliver(origin, ids, consumer, now_ms)
+            self.deliver(replica_id, ids, consumer, now_ms)
         if not numbers:
             return
-        self.delivered.setdefault(origin, Ranges()).add_numbers(numbers)
-        self._extend_runs(self.runs.setdefault(origin, []), numbers)
+        self.delivered.setdefault(replica_id, Ranges()).add_numbers(numbers)
+        self._extend_runs(self.runs.setdefault(replica_id, []), numbers)
         if pending:
-            entries = self.pending[origin].entries
+            entries = self.pending[replica_id].entries
             for entry_id, number in zip(ids, numbers, strict=True):
                 entries[entry_id].number = number
-        if discarded := self.discarded.get(origin):
+        if discarded := self.discarded.get(replica_id):
             for number in numbers:
                 discarded.pop(number, None)
 
@@ -145,10 +146,10 @@ class Group(GroupProgress):
         """A consumer is deleted: what it held was not processed, and stays open for others."""
         consumer = self.consumers.get(name)
         if consumer is not None:
-            for origin, pending in consumer.pending.items():
+            for replica_id, pending in consumer.pending.items():
                 for entry in pending.entries.values():
                     if entry.number:
-                        self.discarded.setdefault(origin, {})[entry.number] = None
+                        self.discarded.setdefault(replica_id, {})[entry.number] = None
             self.remove_consumer(name)
 
     def set_start(
@@ -159,23 +160,23 @@ class Group(GroupProgress):
         What others acknowledge from now on counts again.
         """
         self._close_runs()
-        for origin in set(seen) | set(self.delivered):
-            top = seen.get(origin, 0)
+        for replica_id in set(seen) | set(self.delivered):
+            top = seen.get(replica_id, 0)
             if last_id is None:
                 place = top
             else:
-                log = logs.get(origin)
+                log = logs.get(replica_id)
                 place = 0 if log is None else log.number_upto(last_id)
-            self.delivered[origin] = Ranges([(0, place)])
-            self.hidden[origin] = Ranges([(0, top)])
-            self.rewound[origin] = None
+            self.delivered[replica_id] = Ranges([(0, place)])
+            self.hidden[replica_id] = Ranges([(0, top)])
+            self.rewound[replica_id] = None
 
     def jump_to(self, logs: Mapping[int, RegionLog], last_id: int) -> None:
         """XCLAIM LASTID: entries up to an ID count as delivered here."""
         self._close_runs()
-        for origin, log in logs.items():
+        for replica_id, log in logs.items():
             if place := log.number_upto(last_id):
-                self.delivered.setdefault(origin, Ranges()).add(0, place)
+                self.delivered.setdefault(replica_id, Ranges()).add(0, place)
         self.see(last_id)
 
     def _close_runs(self) -> None:
@@ -186,23 +187,23 @@ class Group(GroupProgress):
     # -- acknowledgements ---------------------------------------------------------------------
 
     def grown_runs(self, logs: Mapping[int, RegionLog]) -> list[tuple[int, int, int]]:
-        """``(origin, low, high)`` of what is acknowledged by now and other regions do not know."""
+        """``(replica_id, low, high)`` of new acknowledgements, for the other regions."""
         grown = []
-        for origin, runs in self.runs.items():
-            log = logs.get(origin)
+        for replica_id, runs in self.runs.items():
+            log = logs.get(replica_id)
             for run in runs:
-                opened = self._first_open(origin, log, run)
+                opened = self._first_open(replica_id, log, run)
                 high = run.last if opened is None else opened - 1
                 if high > run.sent:
-                    grown.append((origin, max(run.low, run.sent), high))
+                    grown.append((replica_id, max(run.low, run.sent), high))
         return grown
 
-    def _first_open(self, origin: int, log: RegionLog | None, run: Run) -> int | None:
+    def _first_open(self, replica_id: int, log: RegionLog | None, run: Run) -> int | None:
         """The lowest number of a run that is pending, or was given up, and still exists."""
         if log is None:
             return None
         opened = None
-        pending = self.pending.get(origin)
+        pending = self.pending.get(replica_id)
         if pending is not None:
             for entry in pending.between(log.id_upto(run.low), MAX_ID):
                 if entry.number > run.last:
@@ -210,7 +211,7 @@ class Group(GroupProgress):
                 if entry.number > run.low and log.find_number(entry.number) is not None:
                     opened = entry.number
                     break
-        for number in self.discarded.get(origin, ()):
+        for number in self.discarded.get(replica_id, ()):
             if (
                 run.low < number <= run.last
                 and (opened is None or number < opened)
@@ -235,43 +236,43 @@ class Group(GroupProgress):
         if not alive:
             return
         settled: dict[int, Ranges] = {}
-        for origin, low, high in ranges:
-            settled.setdefault(origin, Ranges()).add(low, high)
+        for replica_id, low, high in ranges:
+            settled.setdefault(replica_id, Ranges()).add(low, high)
             if ours:
-                for run in self.runs.get(origin, ()):
+                for run in self.runs.get(replica_id, ()):
                     if max(run.low, run.sent) == low and high <= run.last:
                         run.sent = high
-        for origin, numbers in settled.items():
+        for replica_id, numbers in settled.items():
             for dot in alive:
                 known = self.acknowledged.setdefault(dot, {})
-                known.setdefault(origin, Ranges()).update(numbers)
-            self.note_settled(origin, numbers)
+                known.setdefault(replica_id, Ranges()).update(numbers)
+            self.note_settled(replica_id, numbers)
         self.see(greatest_id)
         if ours:
             self._sweep_runs()
 
-    def note_settled(self, origin: int, numbers: Ranges) -> None:
+    def note_settled(self, replica_id: int, numbers: Ranges) -> None:
         """Others need not be given these entries, nor hold them, even if SETID went behind them."""
-        if (hidden := self.hidden.get(origin)) is not None:
-            self.hidden[origin] = hidden.without(numbers)
-        self._drop(origin, numbers)
+        if (hidden := self.hidden.get(replica_id)) is not None:
+            self.hidden[replica_id] = hidden.without(numbers)
+        self._drop(replica_id, numbers)
 
     def _sweep_runs(self) -> None:
         """Forget runs that nothing can be added to and of which everything is known."""
-        for origin, runs in self.runs.items():
+        for replica_id, runs in self.runs.items():
             if any(run.closed and run.sent >= run.last for run in runs):
-                self.runs[origin] = [r for r in runs if not (r.closed and r.sent >= r.last)]
+                self.runs[replica_id] = [r for r in runs if not (r.closed and r.sent >= r.last)]
 
-    def drop_between(self, origin: int, low: int, high: int) -> None:
+    def drop_between(self, replica_id: int, low: int, high: int) -> None:
         """Entries with numbers in ``(low, high]`` are neither pending nor given up any more."""
-        self._drop(origin, Ranges([(low, high)]))
+        self._drop(replica_id, Ranges([(low, high)]))
 
-    def _drop(self, origin: int, numbers: Ranges) -> None:
+    def _drop(self, replica_id: int, numbers: Ranges) -> None:
         """The same of several intervals, in one walk."""
         if not numbers:
             return
         top = numbers.highs[-1]
-        pending = self.pending.get(origin)
+        pending = self.pending.get(replica_id)
         if pending is not None and pending.entries:
             gone = []
             for entry in pending.between(MIN_ID, MAX_ID):
@@ -280,37 +281,37 @@ class Group(GroupProgress):
                 if entry.number in numbers:
                     gone.append(entry.entry_id)
             for entry in pending.pop_all(gone):
-                self._detach(origin, entry)
-        discarded = self.discarded.get(origin)
+                self._detach(replica_id, entry)
+        discarded = self.discarded.get(replica_id)
         if discarded:
             for number in [number for number in discarded if number in numbers]:
                 del discarded[number]
 
     def drop_dots(self, dots: list[tuple[int, int]]) -> None:
-        """Single entries, named by origin and number, are not pending any more."""
-        for origin, number in dots:
-            self.drop_between(origin, number - 1, number)
+        """Single entries, named by replica ID and number, are not pending any more."""
+        for replica_id, number in dots:
+            self.drop_between(replica_id, number - 1, number)
 
-    def has_processed(self, origin: int, number: int) -> bool:
+    def has_processed(self, replica_id: int, number: int) -> bool:
         """Whether this region has handed an entry out, and nobody has it open any more.
 
         What was jumped over or given up does not count.
         """
-        delivered = self.delivered.get(origin)
+        delivered = self.delivered.get(replica_id)
         if delivered is None or number not in delivered:
             return False
-        if number in self.discarded.get(origin, ()):
+        if number in self.discarded.get(replica_id, ()):
             return False
-        if not any(run.low < number <= run.last for run in self.runs.get(origin, ())) and (
-            number not in self._settled(origin)
+        if not any(run.low < number <= run.last for run in self.runs.get(replica_id, ())) and (
+            number not in self._settled(replica_id)
         ):
             return False
-        pending = self.pending.get(origin)
+        pending = self.pending.get(replica_id)
         return pending is None or all(entry.number != number for entry in pending.entries.values())
 
-    def is_settled(self, origin: int, number: int) -> bool:
+    def is_settled(self, replica_id: int, number: int) -> bool:
         """Whether an entry counts as acknowledged."""
-        return number in self._settled(origin)
+        return number in self._settled(replica_id)
 
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries, for a region alone.
@@ -340,16 +341,16 @@ class Group(GroupProgress):
     def check_shared(self) -> None:
         """Assert what must hold of what regions share."""
         assert set(self.acknowledged) <= set(self.creations)
-        for by_origin in (self.delivered, self.hidden, *self.acknowledged.values()):
-            for ranges in by_origin.values():
+        for by_replica_id in (self.delivered, self.hidden, *self.acknowledged.values()):
+            for ranges in by_replica_id.values():
                 ranges.check()
 
     def check(self) -> None:
         """Assert every invariant."""
         super().check()
         self.check_shared()
-        for origin, pending in self.pending.items():
-            settled = self._settled(origin)
+        for replica_id, pending in self.pending.items():
+            settled = self._settled(replica_id)
             for entry in pending.entries.values():
                 assert bool(entry.number) == bool(self.creations)
                 assert entry.number not in settled

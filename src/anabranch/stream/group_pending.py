@@ -28,7 +28,7 @@ _ENTRY_ID = attrgetter("entry_id")
 
 
 class GroupPending:
-    """Pending entries by origin, and consumers by name."""
+    """Pending entries by replica ID, and consumers by name."""
 
     __slots__ = ("by_age", "consumers", "pending", "released", "stamp")
 
@@ -80,10 +80,10 @@ class GroupPending:
         return None
 
     def pending_of(self, entry_id: int) -> list[tuple[int, PendingEntry]]:
-        """``(origin, pending entry)`` of all with this ID: concurrent writers may share one."""
+        """``(replica_id, pending entry)`` of all with this ID: concurrent writers may share one."""
         return [
-            (origin, entry)
-            for origin, pending in self.pending.items()
+            (replica_id, entry)
+            for replica_id, pending in self.pending.items()
             if (entry := pending.entries.get(entry_id)) is not None
         ]
 

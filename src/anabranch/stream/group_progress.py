@@ -34,7 +34,7 @@ class Creation(NamedTuple):
 
 
 class Place(NamedTuple):
-    """How far a group had come in an origin's log when it last moved there."""
+    """How far a group had come in a replica ID's log when it last moved there."""
 
     number: int
     """Of the last entry that the group was given, or had to be given no more."""
@@ -62,11 +62,13 @@ class GroupProgress(GroupPending):
         self.last_delivered_id = last_delivered_id
         self.entries_read = entries_read  # of a region alone; None: unknown
         self.creations: dict[Dot, Creation] = {}
-        self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> origin -> numbers
-        # this region's own part, by origin
+        self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> replica ID -> numbers
+        # this region's own part, by replica ID
         self.delivered: dict[int, Ranges] = {}
         self.hidden: dict[int, Ranges] = {}  # acknowledgements that XGROUP SETID goes behind
-        self.rewound: dict[int, None] = {}  # origins of which SETID, not a creation, is the start
+        self.rewound: dict[
+            int, None
+        ] = {}  # replica IDs of which SETID, not a creation, is the start
         self.places: dict[int, Place] = {}
         self.offset: int | None = None  # of XGROUP SETID: instead of that of the creations
 
@@ -81,14 +83,14 @@ class GroupProgress(GroupPending):
 
     # -- what is left to deliver --------------------------------------------------------------
 
-    def gaps(self, origin: int, log: RegionLog) -> Iterator[tuple[int, int]]:
-        """Intervals of numbers ``(low, high]`` of an origin that this region may hand out."""
+    def gaps(self, replica_id: int, log: RegionLog) -> Iterator[tuple[int, int]]:
+        """Intervals of numbers ``(low, high]`` of a replica ID that this region may hand out."""
         top = log.newest_number
-        begin = 0 if origin in self.rewound else self._begin(origin, log)
+        begin = 0 if replica_id in self.rewound else self._begin(replica_id, log)
         if begin >= top:
             return
-        blocked = self.delivered.get(origin)
-        settled = self._settled(origin)
+        blocked = self.delivered.get(replica_id)
+        settled = self._settled(replica_id)
         if settled:
             if blocked:
                 settled.update(blocked)
@@ -98,57 +100,57 @@ class GroupProgress(GroupPending):
         else:
             yield begin, top
 
-    def _begin(self, origin: int, log: RegionLog) -> int:
+    def _begin(self, replica_id: int, log: RegionLog) -> int:
         """The number behind which the widest creation begins."""
         begins = []
         for context, start, _ in self.creations.values():
             if start is None:
-                begins.append(context.get(origin, 0))
+                begins.append(context.get(replica_id, 0))
             else:
                 begins.append(log.number_upto(start) if start else 0)
         return min(begins) if begins else log.number_upto(self.last_delivered_id)
 
-    def _settled(self, origin: int) -> Ranges:
-        """Numbers of an origin that were acknowledged anywhere and are not hidden here."""
+    def _settled(self, replica_id: int) -> Ranges:
+        """Numbers of a replica ID that were acknowledged anywhere and are not hidden here."""
         settled = Ranges()
         for ranges in self.acknowledged.values():
-            if (some := ranges.get(origin)) is not None:
+            if (some := ranges.get(replica_id)) is not None:
                 if settled:
                     settled.update(some)
                 else:
                     settled = some.copy()
-        return settled.without(self.hidden.get(origin))
+        return settled.without(self.hidden.get(replica_id))
 
-    def spans(self, origin: int, log: RegionLog) -> Iterator[Span]:
-        """Live entries of an origin to hand out, ascending."""
-        for low, high in self.gaps(origin, log):
+    def spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
+        """Live entries of a replica ID to hand out, ascending."""
+        for low, high in self.gaps(replica_id, log):
             yield from log.spans_numbered(low, high)
 
-    def count(self, origin: int, log: RegionLog) -> int:
+    def count(self, replica_id: int, log: RegionLog) -> int:
         """How many there are; O(intervals x log n)."""
-        return sum(log.count_numbered(low, high) for low, high in self.gaps(origin, log))
+        return sum(log.count_numbered(low, high) for low, high in self.gaps(replica_id, log))
 
-    def has(self, origin: int, log: RegionLog) -> bool:
+    def has(self, replica_id: int, log: RegionLog) -> bool:
         """Whether there are any."""
         return any(
             next(log.spans_numbered(low, high), None) is not None
-            for low, high in self.gaps(origin, log)
+            for low, high in self.gaps(replica_id, log)
         )
 
-    def would_deliver(self, origin: int, log: RegionLog, number: int) -> bool:
+    def would_deliver(self, replica_id: int, log: RegionLog, number: int) -> bool:
         """Whether an entry is among them."""
-        return any(low < number <= high for low, high in self.gaps(origin, log))
+        return any(low < number <= high for low, high in self.gaps(replica_id, log))
 
     # -- entries-read -------------------------------------------------------------------------
 
-    def _cursor(self, origin: int, log: RegionLog) -> int:
-        """The greatest number of an origin that need not be handed out any more."""
-        cursor = 0 if origin in self.rewound else self._begin(origin, log)
-        if delivered := self.delivered.get(origin):
+    def _cursor(self, replica_id: int, log: RegionLog) -> int:
+        """The greatest number of a replica ID that need not be handed out any more."""
+        cursor = 0 if replica_id in self.rewound else self._begin(replica_id, log)
+        if delivered := self.delivered.get(replica_id):
             cursor = max(cursor, delivered.highs[-1])
-        for by_origin in self.acknowledged.values():
-            if (some := by_origin.get(origin)) is not None and (
-                settled := some.without(self.hidden.get(origin))
+        for by_replica_id in self.acknowledged.values():
+            if (some := by_replica_id.get(replica_id)) is not None and (
+                settled := some.without(self.hidden.get(replica_id))
             ):
                 cursor = max(cursor, settled.highs[-1])
         return cursor
@@ -159,25 +161,25 @@ class GroupProgress(GroupPending):
         Entries that were deleted right behind that count as read. Until entries are removed the
         same can be found out later, so a delivery need not do this.
         """
-        for origin, log in logs.items():
-            cursor = self._cursor(origin, log)
-            known = self.places.get(origin)
+        for replica_id, log in logs.items():
+            cursor = self._cursor(replica_id, log)
+            known = self.places.get(replica_id)
             if known is None or cursor > known.number or anew:
-                self.places[origin] = Place(cursor, log.position_above(cursor))
+                self.places[replica_id] = Place(cursor, log.position_above(cursor))
 
-    def keep_place(self, origin: int, log: RegionLog, high: int) -> None:
+    def keep_place(self, replica_id: int, log: RegionLog, high: int) -> None:
         """Entries up to a number are about to go."""
-        known = self.places.get(origin)
+        known = self.places.get(replica_id)
         if known is None or high > known.number:
-            self.place({origin: log})
+            self.place({replica_id: log})
 
-    def unread(self, origin: int, log: RegionLog) -> int:
-        """How many entries of an origin the group has not passed, whether or not they still live.
+    def unread(self, replica_id: int, log: RegionLog) -> int:
+        """How many entries of a replica ID the group has not passed, live or deleted.
 
         Below its place those that live count.
         """
-        known = self.places.get(origin)
-        cursor = self._cursor(origin, log)
+        known = self.places.get(replica_id)
+        cursor = self._cursor(replica_id, log)
         if known is None or cursor > known.number:
             position = log.position_above(cursor)
         else:
@@ -185,7 +187,7 @@ class GroupProgress(GroupPending):
         position = max(position, log.base)
         below = sum(
             log.count_numbered(low, min(high, cursor))
-            for low, high in self.gaps(origin, log)
+            for low, high in self.gaps(replica_id, log)
             if low < cursor
         )
         return log.next_position - position + below
@@ -202,8 +204,8 @@ class GroupProgress(GroupPending):
         Not in the order of their IDs.
         """
         last_id = self.last_delivered_id
-        for origin, log in logs.items():
+        for replica_id, log in logs.items():
             top = log.number_upto(last_id)
-            for low, high in self.gaps(origin, log):
+            for low, high in self.gaps(replica_id, log):
                 for span in log.spans_numbered(low, min(high, top)):
-                    yield origin, span
+                    yield replica_id, span

@@ -94,9 +94,9 @@ class FrozenImage:
             return
         renumbering = self._renumbering
         node = NodeImage([], 0)
-        sources = {origin: log.spans() for origin, log in self._logs.items()}
-        for origin, (block, low, high) in merge_labelled(sources):
-            ids = renumbering.take(origin, block, low, high)
+        sources = {replica_id: log.spans() for replica_id, log in self._logs.items()}
+        for replica_id, (block, low, high) in merge_labelled(sources):
+            ids = renumbering.take(replica_id, block, low, high)
             for entry in _entries(block, low, high, ids):
                 if node.slots == _MERGED_NODE_ENTRIES:
                     yield node
@@ -149,7 +149,9 @@ class _FrozenGroup:
         )
         self._logs = logs
         self._renumbering = renumbering
-        self._lists = {origin: FrozenPending(each) for origin, each in group.pending.items()}
+        self._lists = {
+            replica_id: FrozenPending(each) for replica_id, each in group.pending.items()
+        }
         self._is_plain = len(logs) == 1 >= len(self._lists) and not self._late
         if self._is_plain:
             self.image.nacked = [entry.entry_id for entry in group.released]
@@ -167,8 +169,8 @@ class _FrozenGroup:
                     yield from list(map(_pending_image, piece))
             return
         images = heapq.merge(
-            *(self._of(origin) for origin in self._lists),
-            [(id_, (origin, number, id_), None) for origin, number, id_ in self._late],
+            *(self._of(replica_id) for replica_id in self._lists),
+            [(id_, (replica_id, number, id_), None) for replica_id, number, id_ in self._late],
             key=_old_id,
         )
         shown: set[_Named] = set()
@@ -183,10 +185,10 @@ class _FrozenGroup:
         id_of = self._renumbering.id_of
         self.image.nacked = [id_of(*named) for named in self._unowned if named in shown]
 
-    def _of(self, origin: int) -> Iterator[tuple[int, _Named, PendingImage]]:
-        for piece in self._lists[origin].pieces():
+    def _of(self, replica_id: int) -> Iterator[tuple[int, _Named, PendingImage]]:
+        for piece in self._lists[replica_id].pieces():
             yield from [
-                (entry.entry_id, (origin, entry.number, entry.entry_id), _pending_image(entry))
+                (entry.entry_id, (replica_id, entry.number, entry.entry_id), _pending_image(entry))
                 for entry in piece
             ]
 
@@ -202,8 +204,8 @@ class _FrozenGroup:
     ) -> Iterator[tuple[int, _Named, PendingImage | None]]:
         renumbering, logs = self._renumbering, self._logs
         for entry_id, named, image in images:
-            origin, number, _ = named
-            log = logs.get(origin)
+            replica_id, number, _ = named
+            log = logs.get(replica_id)
             live = None if log is None else log.live_number(entry_id)
             if live is not None and number in (0, live):  # 0: it is known by its ID only
                 now = renumbering.id_of(*named)
@@ -244,12 +246,12 @@ def _entries(block: Block, low: int, high: int, ids: Sequence[int]) -> _Entries:
 def _late(stream: Stream, group: Group) -> list[_Named]:
     """The entries below the cursor that are to be delivered and not pending, ascending."""
     found = []
-    for origin, (block, low, high) in group.late(stream.logs):
-        pending = group.pending.get(origin, PendingList())
+    for replica_id, (block, low, high) in group.late(stream.logs):
+        pending = group.pending.get(replica_id, PendingList())
         for entry_id, number in zip(block.ids[low:high], block.numbers_of(low, high), strict=True):
             entry = pending.get(entry_id)
             if entry is None or entry.number != number:
-                found.append((origin, number, entry_id))
+                found.append((replica_id, number, entry_id))
     return sorted(found, key=lambda named: named[2])
 
 

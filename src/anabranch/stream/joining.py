@@ -54,18 +54,18 @@ def join_streams(
         **dict.fromkeys(flushes[1], ALL_GROUPS),
     }
     _keep_places(ours)
-    for origin in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
+    for replica_id in [*theirs.logs, *(each for each in ours.logs if each not in theirs.logs)]:
         _join_logs(
-            ours.log_of(origin),
-            theirs.log_of(origin),
-            our.get(origin, 0),
-            their.get(origin, 0),
+            ours.log_of(replica_id),
+            theirs.log_of(replica_id),
+            our.get(replica_id, 0),
+            their.get(replica_id, 0),
         )
     _join_groups(ours, theirs, our, their, our_tombstones, their_tombstones)
     _join_shared(mine, other, our, their)
     for group in ours.groups.values():
-        for origin, log in ours.logs.items():
-            group.drop_between(origin, 0, log.floor)
+        for replica_id, log in ours.logs.items():
+            group.drop_between(replica_id, 0, log.floor)
 
 
 def replace_shared(ours: Stream, fresh: Stream) -> None:
@@ -84,13 +84,13 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         known = groups.get(name)
         if known is None or group.creations.keys().isdisjoint(known.creations):
             continue
-        for dot, by_origin in group.acknowledged.items():
-            for origin, ranges in by_origin.items():
-                before = known.acknowledged.get(dot, {}).get(origin, Ranges())
-                _note_settled(known, ours.log_of(origin), origin, ranges.without(before))
+        for dot, by_replica_id in group.acknowledged.items():
+            for replica_id, ranges in by_replica_id.items():
+                before = known.acknowledged.get(dot, {}).get(replica_id, Ranges())
+                _note_settled(known, ours.log_of(replica_id), replica_id, ranges.without(before))
         known.creations, known.acknowledged = group.creations, group.acknowledged
-        for origin, log in ours.logs.items():
-            known.drop_between(origin, 0, log.floor)
+        for replica_id, log in ours.logs.items():
+            known.drop_between(replica_id, 0, log.floor)
         ours.groups[name] = known
 
 
@@ -100,15 +100,15 @@ def _keep_places(stream: Stream) -> None:
         group.place(stream.logs)
 
 
-def _note_settled(group: Group, log: RegionLog, origin: int, news: Ranges) -> None:
-    """Numbers of an origin were acknowledged somewhere."""
+def _note_settled(group: Group, log: RegionLog, replica_id: int, news: Ranges) -> None:
+    """Numbers of a replica ID were acknowledged somewhere."""
     if news:
-        group.note_settled(origin, news)
+        group.note_settled(replica_id, news)
         group.see(log.id_upto(news.highs[-1]))
 
 
 def _join_logs(ours: RegionLog, theirs: RegionLog, our: int, their: int) -> None:
-    """Entries and counters of one origin of which both have seen everything up to a number."""
+    """Entries and counters of one replica ID of which both have seen everything up to a number."""
     both = min(our, their)
     for low, high in _numbers(ours, both).without(_numbers(theirs, both)):
         ours.remove_numbered(low, high)
@@ -177,14 +177,14 @@ def _join_groups(
         for dot in [dot for dot in mine.acknowledged if dot not in alive]:
             del mine.acknowledged[dot]
         if other is not None:
-            for dot, by_origin in other.acknowledged.items():
+            for dot, by_replica_id in other.acknowledged.items():
                 if dot in alive:
                     known = mine.acknowledged.setdefault(dot, {})
-                    for origin, ranges in by_origin.items():
-                        before = known.setdefault(origin, Ranges())
+                    for replica_id, ranges in by_replica_id.items():
+                        before = known.setdefault(replica_id, Ranges())
                         news = ranges.without(before)
                         before.update(ranges)
-                        _note_settled(mine, ours.log_of(origin), origin, news)
+                        _note_settled(mine, ours.log_of(replica_id), replica_id, news)
 
 
 def _surviving(

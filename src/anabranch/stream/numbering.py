@@ -4,8 +4,8 @@ Where several regions write, an entry has the number of the effect that added it
 own has no such numbers; there the entry's position stands in, from the stream's incarnation on,
 so that the numbers of a stream that was deleted and made again lie above all that it had.
 
-Either way the numbers of one origin ascend as its IDs do, and none is used twice for a key. So a
-*vector* (origin -> number) says exactly which entries somebody has seen, whatever was deleted
+Either way the numbers of one replica ID ascend as its IDs do, and none is used twice for a key. So
+a *vector* (replica ID -> number) says exactly which entries somebody has seen, whatever was deleted
 since, and however late other regions' entries arrive.
 """
 
@@ -32,11 +32,11 @@ def newest_position_number(stream: Stream) -> int:
 
 
 def spans_behind(stream: Stream, seen: Mapping[int, int]) -> Iterator[tuple[int, Span]]:
-    """``(origin, span)`` of live entries that a vector does not cover, ascending by ID."""
+    """``(replica_id, span)`` of live entries that a vector does not cover, ascending by ID."""
     sources = {}
-    for origin in stream.ranked():
-        log = stream.logs[origin]
-        number = seen.get(origin, 0) - stream.incarnation
+    for replica_id in stream.ranked():
+        log = stream.logs[replica_id]
+        number = seen.get(replica_id, 0) - stream.incarnation
         if log.length and log.newest_number > number:
-            sources[origin] = log.spans_numbered(number, log.newest_number)
+            sources[replica_id] = log.spans_numbered(number, log.newest_number)
     return merge_labelled(sources)

@@ -48,9 +48,9 @@ class References:
     def _is_undelivered(self, entry_id: int) -> bool:
         """Whether some group would be given one of the entries with this ID here."""
         stream = self._stream
-        for origin, block, index in stream.find_all(entry_id):
+        for replica_id, block, index in stream.find_all(entry_id):
             for group in self._groups:
-                log = stream.log_of(origin)
-                if group.would_deliver(origin, log, block.number(index)):
+                log = stream.log_of(replica_id)
+                if group.would_deliver(replica_id, log, block.number(index)):
                     return True
         return False

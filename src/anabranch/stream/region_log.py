@@ -5,10 +5,11 @@ A region adds only to its own log and may remove from all of them.
 *Positions* number the entries a region ever added to the key; they are never used twice and
 survive deletion, trimming and rewriting.
 
-*Numbers* are those of the effects that added the entries. An origin's effects are numbered without
-gaps, over all keys, so an entry is named by origin and number everywhere (its *dot*), and "this
-origin up to number n" says what a replica has seen. Within a log numbers ascend as IDs do. A region
-alone does not number effects for others; there the number of an entry is its position plus one.
+*Numbers* are those of the effects that added the entries. A replica ID's effects are numbered
+without gaps, over all keys, so an entry is named by replica ID and number everywhere (its *dot*),
+and "this replica ID up to number n" says what a replica has seen. Within a log numbers ascend as
+IDs do. A region alone does not number effects for others; there the number of an entry is its
+position plus one.
 
 What a log tells beside its entries is about everything since the key was last deleted: its newest
 entry, live or not, the newest that was deleted on purpose, and where counting began.
@@ -27,7 +28,7 @@ __all__ = ["RegionLog", "Span"]
 
 
 class RegionLog(BlockSequence):
-    """The entries that one origin added to one key."""
+    """The entries that one replica ID added to one key."""
 
     __slots__ = ("base", "deleted_id", "deleted_number", "floor", "trimmed")
 

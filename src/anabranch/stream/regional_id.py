@@ -23,7 +23,7 @@ _EPOCHS = 65536
 
 
 def next_sequence(own: int, after: int) -> int:
-    """The smallest sequence number above ``after`` that an origin may use."""
+    """The smallest sequence number above ``after`` that a replica ID may use."""
     region, epoch = own & 0xFF, own >> 8
     low = max(after + 1, epoch << _EPOCH_BITS)
     number = low + (region - low) % MODULUS
@@ -34,7 +34,7 @@ def next_sequence(own: int, after: int) -> int:
 
 
 def sequence_in(own: int, ms: int, last: int) -> int:
-    """An origin's next ID in a millisecond, which may lie before that of ``last``.
+    """A replica ID's next ID in a millisecond, which may lie before that of ``last``.
 
     Beyond the last sequence number there is none: what is returned then is no ID of that
     millisecond any more.
@@ -44,7 +44,7 @@ def sequence_in(own: int, ms: int, last: int) -> int:
 
 
 def automatic_id(own: int, now_ms: int, last: int) -> int:
-    """An origin's next ID above ``last``: of now, or of the latest millisecond that was seen."""
+    """A replica ID's next ID above ``last``: of now, or of the latest millisecond that was seen."""
     ms = last >> SEQ_BITS
     if ms < now_ms:
         return (now_ms << SEQ_BITS) + next_sequence(own, -1)

@@ -34,11 +34,11 @@ class Renumbering:
         self.last = last
         """The ID of the newest entry so far."""
         self.moved: dict[tuple[int, int], tuple[int, int]] = {}
-        """By origin and number, the ID that an entry had, and the one that it gets."""
+        """By replica ID and number, the ID that an entry had, and the one that it gets."""
         self.ids: set[int] = set()
         """The latter."""
 
-    def take(self, origin: int, block: Block, low: int, high: int) -> Sequence[int]:
+    def take(self, replica_id: int, block: Block, low: int, high: int) -> Sequence[int]:
         """The IDs that the next entries, ``[low, high)`` of a block, get."""
         ids = block.ids[low:high]
         if ids[0] > self.last:  # within a block they ascend
@@ -52,7 +52,7 @@ class Renumbering:
                 self.last += 1
                 if self.last > MAX_ID:
                     raise CommandError(_NONE_LEFT)
-                self.moved[origin, number] = entry_id, self.last
+                self.moved[replica_id, number] = entry_id, self.last
                 self.ids.add(self.last)
             fresh.append(self.last)
         return fresh
@@ -63,9 +63,9 @@ class Renumbering:
         self.moved.update(behind.moved)
         self.ids.update(behind.ids)
 
-    def id_of(self, origin: int, number: int, entry_id: int) -> int:
+    def id_of(self, replica_id: int, number: int, entry_id: int) -> int:
         """The ID that a live entry gets, or keeps."""
-        moved = self.moved.get((origin, number))
+        moved = self.moved.get((replica_id, number))
         return entry_id if moved is None else moved[1]
 
     def behind(self, entry_id: int) -> int:
@@ -88,9 +88,9 @@ def counted(stream: Stream) -> Steps[int]:
     renumbering = Renumbering()
     logs = {each: FrozenLog(stream.logs[each]) for each in stream.ranked()}
     try:
-        sources = {origin: log.spans() for origin, log in logs.items()}
-        for index, (origin, span) in enumerate(merge_labelled(sources)):
-            renumbering.take(origin, *span)
+        sources = {replica_id: log.spans() for replica_id, log in logs.items()}
+        for index, (replica_id, span) in enumerate(merge_labelled(sources)):
+            renumbering.take(replica_id, *span)
             if not index % _STEP:
                 yield
     finally:

@@ -35,7 +35,7 @@ ALL_GROUPS: Final = True
 NO_GROUP: Final = False
 
 Dot = tuple[int, int]
-"""(origin, number) of an effect."""
+"""(replica ID, number) of an effect."""
 
 Covered = Callable[[Dot], bool]
 """Whether an effect was known to the one that is applied."""
@@ -181,9 +181,9 @@ def winner(dots: dict[Dot, Tag]) -> Dot:
 def age_rank(dots: dict[Dot, Tag]) -> tuple[int, int, int, int]:
     """Of a producer's idempotent IDs those of the greatest ranks are remembered.
 
-    Epochs of one region number anew, so the origin counts as well.
+    Epochs of one region number anew, so the replica ID counts as well.
     """
     if len(dots) == 1:
-        (((origin, number), tag),) = dots.items()
-        return tag.at_ms, origin & 0xFF, origin, number
+        (((replica_id, number), tag),) = dots.items()
+        return tag.at_ms, replica_id & 0xFF, replica_id, number
     return max((tag.at_ms, dot[0] & 0xFF, *dot) for dot, tag in dots.items())

@@ -30,9 +30,9 @@ __all__ = ["MAX_ENTRIES_ADDED", "Stream"]
 MAX_ENTRIES_ADDED = (1 << 63) - 1
 
 
-def _rank(origin: int) -> tuple[int, int]:
+def _rank(replica_id: int) -> tuple[int, int]:
     """Equal IDs are ordered by region, and by epoch within one."""
-    return origin & 0xFF, origin
+    return replica_id & 0xFF, replica_id
 
 
 def _newest_ms(dots: dict[Dot, Tag]) -> int:
@@ -77,7 +77,7 @@ class Stream:
 
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
-        """An empty stream that several regions write; ``own`` is the origin that we are."""
+        """An empty stream that several regions write; ``own`` is the replica ID that we are."""
         stream = cls(idmp_duration_s, idmp_maxsize)
         stream.shared = Shared()
         stream.logs = {}
@@ -85,14 +85,14 @@ class Stream:
         return stream
 
     def write_as(self, own: int) -> None:
-        """From now on we add entries as this origin."""
+        """From now on we add entries as this replica ID."""
         self.local = self.log_of(own)
 
-    def log_of(self, origin: int) -> RegionLog:
-        """The log of an origin, begun if there is none."""
-        log = self.logs.get(origin)
+    def log_of(self, replica_id: int) -> RegionLog:
+        """The log of a replica ID, begun if there is none."""
+        log = self.logs.get(replica_id)
         if log is None:
-            log = self.logs[origin] = RegionLog()
+            log = self.logs[replica_id] = RegionLog()
         return log
 
     # -- counters -----------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Stream:
         return sum(log.count(start, end) for log in self.logs.values())
 
     def ranked(self) -> list[int]:
-        """The logs' origins in the order in which entries with equal IDs come."""
+        """The logs' replica IDs in the order in which entries with equal IDs come."""
         return sorted(self.logs, key=_rank)
 
     def spans(self, start: int, end: int, limit: int = -1) -> Iterator[Span]:
@@ -163,14 +163,14 @@ class Stream:
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
         if not group.creations:  # of a region alone: one log, and one ID says how far it was read
-            origin = LOCAL_REGION
+            replica_id = LOCAL_REGION
             for span in self.local.spans(group.last_delivered_id + 1, MAX_ID, limit):
-                yield origin, span
+                yield replica_id, span
             return
         sources = {
-            origin: group.spans(origin, log)
-            for origin in self.ranked()
-            if (log := self.logs[origin]).length
+            replica_id: group.spans(replica_id, log)
+            for replica_id in self.ranked()
+            if (log := self.logs[replica_id]).length
         }
         yield from limited_labelled(merge_labelled(sources), limit)
 
@@ -195,19 +195,19 @@ class Stream:
     def find_all(self, entry_id: int) -> list[tuple[int, Block, int]]:
         """The same for all live entries with this ID; concurrent writers may have used it twice."""
         return [
-            (origin, *found)
-            for origin in self.ranked()
-            if (found := self.logs[origin].find(entry_id)) is not None
+            (replica_id, *found)
+            for replica_id in self.ranked()
+            if (found := self.logs[replica_id].find(entry_id)) is not None
         ]
 
     def find_pending(self, group: Group, entry: PendingEntry) -> tuple[int, Block, int] | None:
         """The live entry that a pending one stands for, or None."""
         if not entry.number:
             return self.find(entry.entry_id)
-        origin = group.region_of(entry)
-        log = self.logs.get(origin)
+        replica_id = group.region_of(entry)
+        log = self.logs.get(replica_id)
         found = None if log is None else log.find_number(entry.number)
-        return None if found is None else (origin, *found)
+        return None if found is None else (replica_id, *found)
 
     def claimable(
         self, group: Group, entry_id: int
@@ -219,8 +219,8 @@ class Stream:
         live = {found[0]: found for found in self.find_all(entry_id)}
         known = dict(group.pending_of(entry_id))
         pairs: list[tuple[tuple[int, Block, int] | None, PendingEntry | None]] = []
-        for origin in {**live, **known}:
-            found, entry = live.get(origin), known.get(origin)
+        for replica_id in {**live, **known}:
+            found, entry = live.get(replica_id), known.get(replica_id)
             if found is not None and entry is not None:
                 block, index = found[1:]
                 if block.number(index) != entry.number:
@@ -327,10 +327,10 @@ class Stream:
             del shared.tombstones[dot]
         if shared.tombstones:
             return True
-        for origin, log in list(self.logs.items()):
+        for replica_id, log in list(self.logs.items()):
             if log.is_blank and not (self.exists and log.next_position):
                 self.added_surplus += log.base
-                del self.logs[origin]
+                del self.logs[replica_id]
         self.write_as(own)
         return False
 

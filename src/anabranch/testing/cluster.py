@@ -214,14 +214,14 @@ class Cluster:
         }
         newest: dict[int, int] = {}
         for vector in vectors.values():
-            for origin, number in vector.items():
-                newest[origin] = max(newest.get(origin, 0), number)
+            for replica_id, number in vector.items():
+                newest[replica_id] = max(newest.get(replica_id, 0), number)
         return [
-            f"{name} lacks {number - vector.get(origin, 0)} effects of "
-            f"{self.names[region_of(origin) - 1]}"
+            f"{name} lacks {number - vector.get(replica_id, 0)} effects of "
+            f"{self.names[region_of(replica_id) - 1]}"
             for name, vector in vectors.items()
-            for origin, number in newest.items()
-            if vector.get(origin, 0) < number
+            for replica_id, number in newest.items()
+            if vector.get(replica_id, 0) < number
         ]
 
     def _differing(self) -> list[str]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import Dot, Member, origin_of
+from anabranch.keyspace.replica import Dot, Member, replica_id_of
 from anabranch.metrics.peers import Counters, PeerFigures
 from tests.support.region_harness import Harness
 
-EU = origin_of(1, 0)
+EU = replica_id_of(1, 0)
 KNOWN = {
     "lag_effects": 3,
     "lag_bytes": 120,
@@ -76,16 +76,16 @@ class FakeRegions:
         return self.levels
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
-        origin, number = effect
-        applied = sum(vector.get(origin, 0) >= number for vector, _ in self.has.values())
-        durable = sum(vector.get(origin, 0) >= number for _, vector in self.has.values())
+        replica_id, number = effect
+        applied = sum(vector.get(replica_id, 0) >= number for vector, _ in self.has.values())
+        durable = sum(vector.get(replica_id, 0) >= number for _, vector in self.has.values())
         return applied, durable
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
         return [
             region
             for region, (_, durable) in self.has.items()
-            if any(durable.get(origin, 0) < number for origin, number in effects.items())
+            if any(durable.get(replica_id, 0) < number for replica_id, number in effects.items())
         ]
 
     def remove_member(self, region: int, *, force: bool) -> None:
@@ -170,14 +170,14 @@ def test_peers(server: Harness, others: FakeRegions) -> None:
 
 
 def test_relays_are_shown_as_region_and_epoch(server: Harness, others: FakeRegions) -> None:
-    others.rows = [figures(2, "us", relayed_for=[origin_of(3, 1)])]
+    others.rows = [figures(2, "us", relayed_for=[replica_id_of(3, 1)])]
     (row,) = server.do("AB.PEERS")
     assert row[b"relays-for"] == [[3, 1]]
 
 
 def test_members_and_who_was_removed(server: Harness) -> None:
     replica = server.region.replica
-    replica.vector[origin_of(2, 4)] = 7
+    replica.vector[replica_id_of(2, 4)] = 7
     replica.removed[9] = 2
     replica.former_names[9] = "ap"
     rows = server.do("AB.REGION", "LIST")
@@ -422,7 +422,7 @@ def test_wait_remembers_the_life_in_which_it_was_written(
     written = number(server)
     server.region.merging.open_epoch(1)
     others.has[2][0][EU] = written
-    others.has[3][0][origin_of(1, 1)] = written
+    others.has[3][0][replica_id_of(1, 1)] = written
     others.has[3][0][EU] = written - 1
     server.session.written = EU, written  # opening the epoch was nobody's wish
     assert server.do("WAIT", "1", "0") == 1

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.effects import kinds
-from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.batch import (
     CONTINUES,
     HEADER_BYTES,
@@ -102,7 +102,7 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turn_module, "BATCH_EFFECTS_MAX", most)
-        replica = Replica(origin_of(3, 4), lambda: (100, 100))
+        replica = Replica(replica_id_of(3, 4), lambda: (100, 100))
         replica.vector[replica.own] = 99 + effects.count(NUMBERED)
         turn = Turn(replica)
         turn.effects += effects

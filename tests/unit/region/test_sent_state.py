@@ -1,21 +1,21 @@
-"""A state of another region has to go behind what we have of each origin, or nothing is joined."""
+"""A full sync must contain later effects of each replica ID than this region has, or fails."""
 
 from __future__ import annotations
 
 import pytest
 
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, origin_of
+from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent_state import check_order
 from anabranch.stream.stream import Stream
 
-OURS, THEIRS = origin_of(1, 0), origin_of(2, 0)
+OURS, THEIRS = replica_id_of(1, 0), replica_id_of(2, 0)
 FRAGMENT = b"*2\r\n$3\r\n0-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 
 
 def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
-    """A keyspace with entries of the other origin: numbers and IDs."""
+    """A keyspace with entries of the other replica ID: numbers and IDs."""
     keyspace = Keyspace(1)
     keyspace.replica = Replica(OURS, lambda: (100, 100))
     stream = Stream.of_regions(OURS, 100, 100)

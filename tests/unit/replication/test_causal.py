@@ -11,13 +11,13 @@ from anabranch.replication.causal import CausalBuffer, Held, Missing
 from tests.support.replication_world import batch_bytes
 
 
-def held(origin: int, first: int, count: int = 1, source: int = 9, **what: object) -> Held:
-    raw = batch_bytes(origin, first, count, **what)  # type: ignore[arg-type]
+def held(replica_id: int, first: int, count: int = 1, source: int = 9, **what: object) -> Held:
+    raw = batch_bytes(replica_id, first, count, **what)  # type: ignore[arg-type]
     return Held(decode_batch(raw), raw, source, 0.0)
 
 
 def spans(unit: list[Held]) -> list[tuple[int, int, int]]:
-    return [(each.batch.origin, each.batch.first, each.batch.last) for each in unit]
+    return [(each.batch.replica_id, each.batch.first, each.batch.last) for each in unit]
 
 
 def test_the_next_number_is_ready_and_a_later_one_is_not() -> None:
@@ -87,7 +87,7 @@ def test_an_epoch_can_be_forgotten() -> None:
     buffer.add(held(2, 1))
     buffer.add(held(258, 1))
     buffer.forget(2)
-    assert buffer.origins() == [258]
+    assert buffer.replica_ids() == [258]
     assert sum(buffer.bytes_of.values()) == len(held(258, 1).raw)
 
 
@@ -95,17 +95,19 @@ def test_an_epoch_can_be_forgotten() -> None:
 def test_any_order_of_arrival_ends_in_one_causal_order(seed: int) -> None:
     chance = random.Random(seed)
     made: list[Held] = []
-    vectors: dict[int, dict[int, int]] = {origin: {} for origin in (1, 2, 3)}
+    vectors: dict[int, dict[int, int]] = {replica_id: {} for replica_id in (1, 2, 3)}
     for _ in range(60):
-        origin = chance.choice([1, 2, 3])
-        vector = vectors[origin]
+        replica_id = chance.choice([1, 2, 3])
+        vector = vectors[replica_id]
         if chance.random() < 0.4:  # it hears of another one
             for cause, number in vectors[chance.choice([1, 2, 3])].items():
                 vector[cause] = max(vector.get(cause, 0), number)
         count = chance.randint(1, 3)
-        dependencies = [(cause, number) for cause, number in vector.items() if cause != origin]
-        made.append(held(origin, vector.get(origin, 0) + 1, count, dependencies=dependencies))
-        vector[origin] = vector.get(origin, 0) + count
+        dependencies = [(cause, number) for cause, number in vector.items() if cause != replica_id]
+        made.append(
+            held(replica_id, vector.get(replica_id, 0) + 1, count, dependencies=dependencies)
+        )
+        vector[replica_id] = vector.get(replica_id, 0) + count
     arriving = made + chance.sample(made, 10)
     chance.shuffle(arriving)
 
@@ -113,13 +115,13 @@ def test_any_order_of_arrival_ends_in_one_causal_order(seed: int) -> None:
     vector = {}
     applied: list[Held] = []
     for each in arriving:
-        if each.batch.last > vector.get(each.batch.origin, 0):
+        if each.batch.last > vector.get(each.batch.replica_id, 0):
             buffer.add(each)
         while unit := buffer.next_unit(vector):
             for ready in unit:
-                assert ready.batch.first == vector.get(ready.batch.origin, 0) + 1
+                assert ready.batch.first == vector.get(ready.batch.replica_id, 0) + 1
                 assert all(vector.get(o, 0) >= n for o, n in ready.batch.dependencies.items())
-                vector[ready.batch.origin] = ready.batch.last
+                vector[ready.batch.replica_id] = ready.batch.last
             applied += unit
             buffer.take(unit)
         waiting = [
@@ -128,7 +130,7 @@ def test_any_order_of_arrival_ends_in_one_causal_order(seed: int) -> None:
             if other in arriving[: arriving.index(each) + 1] and other not in applied
         ]
         assert not any(
-            other.batch.first == vector.get(other.batch.origin, 0) + 1
+            other.batch.first == vector.get(other.batch.replica_id, 0) + 1
             and all(vector.get(o, 0) >= n for o, n in other.batch.dependencies.items())
             for other in waiting
         )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from anabranch.oplog.batch import ORIGINS_MAX
+from anabranch.oplog.batch import REPLICA_IDS_MAX
 from anabranch.replication import frames
 from anabranch.replication.frames import FrameType, Refusal, Row
 
@@ -87,7 +87,7 @@ def test_what_earlier_versions_do_not_tell_is_not_compared() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        frames.Sub(dict.fromkeys(range(ORIGINS_MAX + 1), 1)),
+        frames.Sub(dict.fromkeys(range(REPLICA_IDS_MAX + 1), 1)),
         frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [])] * 256, 0.0, -1.0, 0.0, 0),
         frames.Rows([Row(1, 1, 1, {}, {}, {}, 1, [1] * 256)], 0.0, -1.0, 0.0, 0),
         frames.Members("c", [frames.MemberRecord(1, "x", "h", 1)] * 256),

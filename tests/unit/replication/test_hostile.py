@@ -158,24 +158,26 @@ def test_no_bytes_raise(seed: int) -> None:
     world.run(700)
 
     def vector() -> dict[int, int]:
-        origins = [1, 2, 3, 258, 259, 9, chance.randrange(1 << 40)]
-        return {chance.choice(origins): chance.choice([0, 1, 2, 5, 2**63 - 1]) for _ in range(3)}
+        replica_ids = [1, 2, 3, 258, 259, 9, chance.randrange(1 << 40)]
+        return {
+            chance.choice(replica_ids): chance.choice([0, 1, 2, 5, 2**63 - 1]) for _ in range(3)
+        }
 
     def row() -> Row:
         region = chance.choice([1, 2, 3, 77])
-        origin = chance.choice([region, region | 256])
-        return Row(region, origin, chance.randrange(9), vector(), vector(), vector(), 1, [2, 3])
+        replica_id = chance.choice([region, region | 256])
+        return Row(region, replica_id, chance.randrange(9), vector(), vector(), vector(), 1, [2, 3])
 
     def message() -> frames.Message:
         number = chance.choice([0, 1, 7, 2**63 - 1])
-        origin = chance.choice([1, 2, 3, 258, 77])
+        replica_id = chance.choice([1, 2, 3, 258, 77])
         makers: list[Callable[[], frames.Message]] = [
             lambda: frames.Sub(vector()),
             lambda: frames.Rows([row(), row()], 1.0, 2.0, 3.0, 4),
-            lambda: frames.Fetch(origin, number, number, number),
-            lambda: frames.Fetched(origin),
+            lambda: frames.Fetch(replica_id, number, number, number),
+            lambda: frames.Fetched(replica_id),
             lambda: frames.Credit(number, chance.random() < 0.5),
-            lambda: frames.Behind(origin, number),
+            lambda: frames.Behind(replica_id, number),
             frames.StateGet,
             lambda: frames.StateBegin(vector()),
             lambda: frames.StateEnd(number),

@@ -86,7 +86,7 @@ def test_a_region_that_lost_its_disk_comes_back_in_a_new_epoch() -> None:
     three.settings = {"join": [one.address]}
     three.start()
     world.run_until(world.converged, 15_000)
-    assert epoch_of(three.local.origin) >= 1
+    assert epoch_of(three.local.replica_id) >= 1
     assert not any("taken" in facts["text"] for facts in three.local.noted("refused"))
     assert not any("taken" in facts["text"] for facts in one.local.noted("refused"))
     assert three.local.vector[3] == 1  # of its former life, from the others
@@ -108,7 +108,7 @@ def test_who_lost_its_disk_does_not_begin_a_life_that_nobody_remembers_again() -
         three.start()
         world.run(15_000)
         assert three.local.cluster_id == "c"
-        lives.add(epoch_of(three.local.origin))
+        lives.add(epoch_of(three.local.replica_id))
     assert len(lives) == 3
     assert 0 not in lives
 
@@ -131,7 +131,7 @@ def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
     three = world.region(3, join=[one.address])
     world.run_until(lambda: three.local.cluster_id == "c", 5000)
     assert lost
-    assert three.local.origin == 3
+    assert three.local.replica_id == 3
 
 
 def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
@@ -264,14 +264,14 @@ def test_a_disk_that_was_set_back_is_noticed_and_a_new_epoch_opened() -> None:
     world.run(500)
     two.local.disk = old
     two.crash()
-    two.local.origin = 2  # it believes that its disk is as it left it
+    two.local.replica_id = 2  # it believes that its disk is as it left it
     del two.local.vector[258]
     del two.local.batches[258]
     world.last_epoch.clear()
     two.start()
     world.run_until(world.converged, 15_000)
     assert two.local.noted("ahead_of_us")
-    assert two.local.origin == 258
+    assert two.local.replica_id == 258
     assert one.local.vector == {2: 3, 258: 1}
     world.sync_all()
     world.run_until(world.is_settled, 15_000)
@@ -289,7 +289,7 @@ def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() ->
     world.run(100)
     world.sync_all()
     world.run(2500)
-    assert two.local.origin == 2
+    assert two.local.replica_id == 2
     assert one.local.stable_now == {2: 1}
     one.write()
     world.run(200)

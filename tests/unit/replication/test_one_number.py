@@ -53,7 +53,7 @@ def test_of_two_that_ask_two_members_at_once_one_is_let_in() -> None:
         inside = [node for node in several if node.local.cluster_id]
         (outside,) = [node for node in several if not node.local.cluster_id]
         assert len(inside) == 1
-        assert epoch_of(inside[0].local.origin) == 0, "its IDs are plain"
+        assert epoch_of(inside[0].local.replica_id) == 0, "its IDs are plain"
         assert linked(inside[0]) == [1, 2]
         assert told(outside) & TAKEN
         assert told(one) & TAKEN
@@ -81,17 +81,19 @@ def test_members_that_do_not_reach_each_other_give_out_different_lives(
         world.run(200)
         monkeypatch.setattr(world, "_is_cut", lambda *_: False)
         world.run(20_000)
-        lives = {each.local.origin for each in (first, second)}
+        lives = {each.local.replica_id for each in (first, second)}
         assert len(lives) == 2
         assert one.local.vector == two.local.vector
         assert lives <= set(one.local.vector), "what both wrote is there"
         assert {region_of(each) for each in lives} == {NUMBER}
-        keeps, loses = sorted((first, second), key=lambda node: -node.local.origin)
+        keeps, loses = sorted((first, second), key=lambda node: -node.local.replica_id)
         assert linked(keeps) == [1, 2]
         assert linked(loses) == []
         assert told(loses) & TAKEN
         world.run(60_000)
-        assert {each.local.origin for each in (first, second)} == lives, "they do not take turns"
+        assert {each.local.replica_id for each in (first, second)} == lives, (
+            "they do not take turns"
+        )
         assert linked(keeps) == [1, 2]
 
 
@@ -102,9 +104,9 @@ def test_who_cannot_reach_the_member_that_gives_numbers_away_is_let_in_by_anothe
     world.cut(1, NUMBER)
     three = asking(world, 30, two)
     world.run_until(lambda: bool(three.local.cluster_id), 20_000)
-    assert epoch_of(three.local.origin) > 0, "nobody else can have been given this life"
+    assert epoch_of(three.local.replica_id) > 0, "nobody else can have been given this life"
     three.write()
-    world.run_until(lambda: three.local.origin in one.local.vector, 5000)
+    world.run_until(lambda: three.local.replica_id in one.local.vector, 5000)
 
 
 def test_who_comes_back_soon_without_its_disk_waits_until_its_former_life_is_over() -> None:

@@ -24,7 +24,7 @@ def test_a_region_that_is_behind_the_log_joins_the_state() -> None:
     assert two.local.vector == one.local.vector
     figures = two.peer(1)
     assert figures.counters.full_catch_ups == 1
-    assert figures.counters.catch_up_cause == "log cut after 0 of origin 1"
+    assert figures.counters.catch_up_cause == "log cut after 0 of replica ID 1"
     assert figures.state == "in_sync"
     assert [event for event, _ in two.local.notes] == [
         "reachable", "joining", "joined", "caught_up"

@@ -34,7 +34,7 @@ class Knowledge:
     def hears(self, *rows: Row) -> Knowledge:
         for each in rows:
             self.table.note(each, 0.0)
-            self.membership.hear([each.origin, *each.have])
+            self.membership.hear([each.replica_id, *each.have])
         return self
 
     def stable(self) -> dict[int, int]:
@@ -98,7 +98,7 @@ def test_an_older_row_changes_nothing() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 5}, version=7), row(2, {1: 1}, version=6))
     assert known.table.rows[2].version == 7
     known.hears(row(2, {1: 2}, version=1, epoch=1), row(2, {1: 5}, version=9))
-    assert known.table.rows[2].origin == 258
+    assert known.table.rows[2].replica_id == 258
 
 
 def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> None:

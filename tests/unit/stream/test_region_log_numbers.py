@@ -38,7 +38,7 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
         )[0]
         did.append(what)
         if what in ("add", "run", "node"):
-            number += rng.choice((1, 1, 1, 5))  # other effects of the origin lie between
+            number += rng.choice((1, 1, 1, 5))  # other effects of the replica ID lie between
             count = 1 if what == "add" else rng.randint(2, 9)
             ids = [entry_id := entry_id + rng.choice((1, 256)) for _ in range(count)]
             numbers = list(range(number, number + count))

@@ -1,4 +1,4 @@
-"""IDs that regions make: above all that was seen, and no two origins make the same."""
+"""IDs that regions make: above all that was seen, and no two replica IDs make the same."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
 """They tell of all keys, beside those that the table says read and that name no key."""
 
 _OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
-"""They tell how many effects this region has applied of each origin, for clients to act upon."""
+"""Their replies report how many effects this region has applied of each replica ID."""
 
 _OF_USERS: Final = frozenset({"acl|dryrun", "acl|getuser", "acl|list", "acl|users"})
 _OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|list"})

@@ -169,12 +169,12 @@ def _bound(
             row += [reach.until, below, reach.left, reach.kept, text(reach.before_id)]
 
 
-def _name_of(origin: int) -> bytes:
+def _name_of(replica_id: int) -> bytes:
     """A region's number, with its epoch if that is not the first: ``1``, ``1.2``."""
-    if origin == LOCAL_REGION:
+    if replica_id == LOCAL_REGION:
         return b""
-    epoch = epoch_of(origin)
-    return b"%d.%d" % (region_of(origin), epoch) if epoch else b"%d" % origin
+    epoch = epoch_of(replica_id)
+    return b"%d.%d" % (region_of(replica_id), epoch) if epoch else b"%d" % replica_id
 
 
 def _log_of(stream: Stream, name: bytes) -> RegionLog | None:

@@ -67,7 +67,13 @@ def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> Map:
 
 def _accepted(stream: Stream, dot: Dot, tag: Tag) -> list[Any]:
     """One of several entries for the same idempotent ID: by whom, which, when, and is it there."""
-    origin, _ = dot
-    log = stream.logs.get(origin)
+    replica_id, _ = dot
+    log = stream.logs.get(replica_id)
     is_live = log is not None and log.find(tag.entry_id) is not None
-    return [region_of(origin), epoch_of(origin), text(tag.entry_id), tag.at_ms, int(is_live)]
+    return [
+        region_of(replica_id),
+        epoch_of(replica_id),
+        text(tag.entry_id),
+        tag.at_ms,
+        int(is_live),
+    ]

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["digest", "equal_ids", "info", "lag"]
 
 
-def _origin(origin: int) -> list[int]:
-    """An origin as region and epoch; with one region both are 0."""
-    return [region_of(origin), epoch_of(origin)]
+def _replica_id(replica_id: int) -> list[int]:
+    """A replica ID as region and epoch; with one region both are 0."""
+    return [region_of(replica_id), epoch_of(replica_id)]
 
 
 def _rows(vector: Mapping[int, int]) -> list[list[int]]:
-    """``[region, epoch, number]`` of each origin, by region."""
-    return sorted([*_origin(origin), number] for origin, number in vector.items())
+    """``[region, epoch, number]`` of each replica ID, by region."""
+    return sorted([*_replica_id(replica_id), number] for replica_id, number in vector.items())
 
 
 # -- AB.INFO ----------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
                 ("last-generated-id", text(stream.last_id)),
                 ("entries-added", stream.entries_added),
                 ("max-deleted-entry-id", text(stream.max_deleted_id)),
-                ("origins", [_log(stream, origin) for origin in stream.ranked()]),
+                ("origins", [_log(stream, replica_id) for replica_id in stream.ranked()]),
                 ("mark-count", len(tombstones)),
                 ("marks", [_tombstone(dot, tombstones[dot]) for dot in sorted(tombstones)]),
                 ("held-back-by", _held_back_by(ctx, tombstones)),
@@ -82,7 +82,7 @@ def _region(ctx: Context) -> Map:
         marked = tombstones = unstable = held = held_bytes = 0
         oldest = None
     else:
-        region, epoch = _origin(replica.own)
+        region, epoch = _replica_id(replica.own)
         vector, stable = replica.vector, replica.stable
         members = sorted(replica.members)
         marked = len(replica.tombstoned)
@@ -100,7 +100,7 @@ def _region(ctx: Context) -> Map:
             ("marked-keys", marked),
             ("mark-count", tombstones),
             ("unstable-mark-count", unstable),
-            ("oldest-mark", None if oldest is None else [*_origin(oldest[0]), oldest[1]]),
+            ("oldest-mark", None if oldest is None else [*_replica_id(oldest[0]), oldest[1]]),
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
             ("held-tags", held),
             ("held-tag-bytes", held_bytes),
@@ -111,15 +111,15 @@ def _region(ctx: Context) -> Map:
 def _held_back_by(ctx: Context, tombstones: Iterable[Dot]) -> list[int]:
     """The regions whose disks may lack an effect that left one of these tombstones."""
     effects: dict[int, int] = {}
-    for origin, number in tombstones:
-        effects[origin] = max(number, effects.get(origin, 0))
+    for replica_id, number in tombstones:
+        effects[replica_id] = max(number, effects.get(replica_id, 0))
     regions = ctx.server.host.regions
     return regions.holding_back(effects) if effects and regions is not None else []
 
 
-def _log(stream: Stream, origin: int) -> Map:
-    log = stream.logs[origin]
-    region, epoch = _origin(origin)
+def _log(stream: Stream, replica_id: int) -> Map:
+    log = stream.logs[replica_id]
+    region, epoch = _replica_id(replica_id)
     base = stream.incarnation
     first_position, first_number = base + log.next_position, 0
     if log.tail is not None:
@@ -163,21 +163,21 @@ def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
     else:
         assert isinstance(tombstone, bytes)
         what, group = "destroy", tombstone
-    return [*_origin(dot[0]), dot[1], what, group]
+    return [*_replica_id(dot[0]), dot[1], what, group]
 
 
 def _group(name: bytes, group: Group) -> Map:
     creations = [
-        [*_origin(origin), number, b"$" if start is None else text(start)]
-        for (origin, number), (_, start, _) in sorted(group.creations.items())
+        [*_replica_id(replica_id), number, b"$" if start is None else text(start)]
+        for (replica_id, number), (_, start, _) in sorted(group.creations.items())
     ]
     acknowledged: dict[int, Ranges] = defaultdict(Ranges)
-    for by_origin in group.acknowledged.values():
-        for origin, ranges in by_origin.items():
-            acknowledged[origin].update(ranges)
+    for by_replica_id in group.acknowledged.values():
+        for replica_id, ranges in by_replica_id.items():
+            acknowledged[replica_id].update(ranges)
     runs = [
-        [*_origin(origin), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
-        for origin, some in sorted(group.runs.items())
+        [*_replica_id(replica_id), run.low + 1, run.last, max(run.low, run.sent), int(run.closed)]
+        for replica_id, some in sorted(group.runs.items())
         for run in some
     ]
     return Map(
@@ -193,11 +193,11 @@ def _group(name: bytes, group: Group) -> Map:
     )
 
 
-def _intervals(by_origin: Mapping[int, Ranges]) -> list[list[int]]:
+def _intervals(by_replica_id: Mapping[int, Ranges]) -> list[list[int]]:
     """``[region, epoch, first, last]`` of each interval of numbers."""
     return [
-        [*_origin(origin), low + 1, high]
-        for origin, ranges in sorted(by_origin.items())
+        [*_replica_id(replica_id), low + 1, high]
+        for replica_id, ranges in sorted(by_replica_id.items())
         for low, high in ranges
     ]
 
@@ -233,8 +233,8 @@ def lag(ctx: Context, args: list[bytes]) -> bytes:
 
 def _by_region(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
     found: dict[int, int] = defaultdict(int)
-    for origin, count in counts:
-        found[region_of(origin)] += count
+    for replica_id, count in counts:
+        found[region_of(replica_id)] += count
     return found
 
 

@@ -1,7 +1,7 @@
 """AB.READ, AB.COUNT, AB.TOKEN, AB.WAITFOR: reading where entries of other regions come late.
 
 A reader that remembers one ID misses what arrives later with a lower one. AB.READ remembers how
-far it has read *each* origin instead: its cursor is a vector, and is good in every region. The
+far it has read *each* replica ID instead: its cursor is a vector, and is good in every region. The
 same vector says what a region has applied, so a client can carry it (AB.TOKEN) to another region
 and wait there until that has caught up (AB.WAITFOR).
 
@@ -46,7 +46,7 @@ def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
     except ValueError:
         raise CommandError(refusal) from None
     is_alone = ctx.replica is None
-    if any((region_of(origin) == LOCAL_REGION) != is_alone for origin in vector):
+    if any((region_of(replica_id) == LOCAL_REGION) != is_alone for replica_id in vector):
         raise CommandError(_ALIEN.format("with" if is_alone else "without"))
     return vector
 
@@ -104,19 +104,19 @@ def _take(
     reached = dict(seen)
     if budget is not None:
         budget.begin(part.key)
-    for origin, (block, low, high) in spans_behind(stream, seen):
+    for replica_id, (block, low, high) in spans_behind(stream, seen):
         stop = high if limit < 0 else min(high, low + limit - count)
         if budget is not None:
             stop = budget.cut(block, low, stop)
         if stop > low:
             chunks.append(block.slice(low, stop))
             count += stop - low
-            reached[origin] = number_of(stream, block, stop - 1)
+            reached[replica_id] = number_of(stream, block, stop - 1)
         if stop < high:
             break
     else:  # that was all: whatever else has been applied here is not there any more
-        for origin, number in _applied(ctx, stream).items():
-            reached[origin] = max(number, reached.get(origin, 0))
+        for replica_id, number in _applied(ctx, stream).items():
+            reached[replica_id] = max(number, reached.get(replica_id, 0))
     return _Part(part.key, write_token(reached), chunks, count) if count else part
 
 

@@ -139,13 +139,13 @@ def region_list(ctx: Context, _args: list[bytes]) -> bytes:
 
 def _member(replica: Replica, number: int, state: str) -> Map:
     member = replica.members.get(number)
-    origins = [each for each in (replica.own, *replica.vector) if region_of(each) == number]
+    replica_ids = [each for each in (replica.own, *replica.vector) if region_of(each) == number]
     return Map(
         [
             ("region", number),
             ("name", replica.former_names.get(number, "") if member is None else member.name),
             ("address", "" if member is None else f"{member.host}:{member.port}"),
-            ("epoch", epoch_of(max(origins, default=0))),
+            ("epoch", epoch_of(max(replica_ids, default=0))),
             ("state", state),
         ]
     )

@@ -111,8 +111,8 @@ def _acknowledged(ctx: Context, effect: list[bytes]) -> tuple[int, int]:
     regions = ctx.server.host.regions
     if regions is None:
         return 0, 0
-    origin, number = map(int, effect) if effect else (0, 0)
-    return regions.acknowledged((origin, number))
+    replica_id, number = map(int, effect) if effect else (0, 0)
+    return regions.acknowledged((replica_id, number))
 
 
 def _wait(

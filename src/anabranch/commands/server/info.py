@@ -300,7 +300,7 @@ def _rounded(value: object) -> object:
 
 
 def _vector(vector: Mapping[int, int]) -> str:
-    """``region.epoch=number`` of each origin."""
+    """``region.epoch=number`` of each replica ID."""
     rows = sorted((region_of(each), epoch_of(each), last) for each, last in vector.items())
     return ",".join(f"{region}.{epoch}={last}" for region, epoch, last in rows)
 

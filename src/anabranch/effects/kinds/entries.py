@@ -76,9 +76,9 @@ class AddRun(Effect, tag=7, dict=True, gc=True):
 class RemoveNumbers(Effect, tag=8):
     """Removes entries by the numbers of the effects that added them.
 
-    ``ranges`` are ``(origin, [low, high, low, high, ...])``, numbers above low and up to high;
-    ``deleted`` is the newest for each origin, ``(origin, number, entry ID)``, if the removal raises
-    max-deleted-entry-id. The rest is as in :class:`Remove`.
+    ``ranges`` are ``(replica_id, [low, high, low, high, ...])``, numbers above low and up to high;
+    ``deleted`` is the newest for each replica ID, ``(replica_id, number, entry ID)``, if the
+    removal raises max-deleted-entry-id. The rest is as in :class:`Remove`.
     """
 
     db: int

@@ -144,8 +144,8 @@ class Assign(Effect, tag=28):
 class Acknowledge(Effect, tag=29):
     """Removes pending entries (XACK).
 
-    ``dots``, with several regions, are entries that do not exist any more, ``(origin, number)``,
-    because another entry may have the same ID.
+    ``dots``, with several regions, are entries that do not exist any more, ``(replica_id,
+    number)``, because another entry may have the same ID.
     """
 
     local = True
@@ -160,8 +160,8 @@ class Acknowledge(Effect, tag=29):
 class Settle(Effect, tag=30):
     """Runs of entries are acknowledged for all regions, under some creations of a group.
 
-    ``creations`` are ``(origin, number)``; ``ranges`` ``(origin, low, high)``, above low and
-    up to high. ``greatest`` is the greatest ID among them.
+    ``creations`` are ``(replica_id, number)``; ``ranges`` ``(replica_id, low, high)``, above low
+    and up to high. ``greatest`` is the greatest ID among them.
     """
 
     db: int
@@ -175,11 +175,11 @@ class Settle(Effect, tag=30):
 class AdoptGroup(Effect, tag=31):
     """The progress of a group in its former stream (RESTORE, COPY), with several regions.
 
-    ``last_id`` is its last-delivered-id; ``delivered`` are ``(origin, [low, high, ...])``, numbers
-    of delivered entries, above low and up to high; ``open`` are those among them that are neither
-    pending nor processed. ``consumers`` are name, last seen and last active time;
-    ``pending`` are ``(entry ID, origin, number, consumer or -1, delivery ms, delivery count)``, the
-    consumer by its index in ``consumers``, -1 for released entries, in that order.
+    ``last_id`` is its last-delivered-id; ``delivered`` are ``(replica_id, [low, high, ...])``,
+    numbers of delivered entries, above low and up to high; ``open`` are those among them that are
+    neither pending nor processed. ``consumers`` are name, last seen and last active time;
+    ``pending`` are ``(entry ID, replica_id, number, consumer or -1, delivery ms, delivery count)``,
+    the consumer by its index in ``consumers``, -1 for released entries, in that order.
     ``entries_read`` is the counter if it was known.
     """
 

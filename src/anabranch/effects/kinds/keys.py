@@ -20,8 +20,8 @@ __all__ = [
 class Delete(Effect, tag=40):
     """Removes a key; ``expired`` selects the keyspace event.
 
-    With several regions ``positions`` are the ends of the logs as ``(origin, position)``; counting
-    begins there.
+    With several regions ``positions`` are the ends of the logs as ``(replica_id, position)``;
+    counting begins there.
     """
 
     db: int

@@ -93,7 +93,7 @@ class DropRecords(Effect, tag=15):
 class ResolveConflict(Effect, tag=16):
     """Resolves a conflict: an idempotent ID of several regions stands for one entry, ``entry_id``.
 
-    ``origin`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
+    ``replica_id`` and ``number`` name the losing :class:`Remember`, ``winner`` the winning one;
     ``goes`` and ``stays`` are the effects that added their entries, (0, 0) if unknown. With
     ``removed`` the losing entry is removed. ``counted``: the tag had not lost before.
     """
@@ -103,7 +103,7 @@ class ResolveConflict(Effect, tag=16):
     pid: bytes
     iid: bytes
     entry_id: EntryId
-    origin: int
+    replica_id: int
     number: int
     winner: tuple[int, int]
     goes: tuple[int, int]

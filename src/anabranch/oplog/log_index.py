@@ -1,4 +1,4 @@
-"""Where the effects of each replica ID (origin) are in the log, to read batches for peers.
+"""Where the effects of each replica ID are in the log, so that peers can be sent them.
 
 The newest batches are in memory, in the form in which they are sent. Of older batches one position
 is kept every so many bytes, and the log is read from there on. So a peer that lags costs a few
@@ -20,14 +20,14 @@ from anabranch.oplog.log import OpLog, Segment
 from anabranch.oplog.storage import Storage
 from anabranch.oplog.stored import stored_batches
 
-__all__ = ["Origins"]
+__all__ = ["LogIndex"]
 
 NOTED_EVERY_BYTES: Final = 256 * 1024
 """So much of the log is read in vain at most, to find a batch."""
 
 
-class _Origin:
-    """The batches of one origin, ascending."""
+class _BatchIndex:
+    """The batches of one replica ID, ascending."""
 
     def __init__(self, begin: int) -> None:
         self.begin = begin  # numbers up to this one are not in the log
@@ -40,17 +40,17 @@ class _Origin:
         self.recent: deque[tuple[int, int, int, bytes]] = deque()
 
 
-class Origins:
-    """All origins of one log."""
+class LogIndex:
+    """The batches of all replica IDs in one log."""
 
     def __init__(self, storage: Storage, *, recent_bytes: int) -> None:
         """``recent_bytes`` of the newest batches are kept in memory."""
         self._storage = storage
         self._recent_max = recent_bytes
         self._recent_bytes = 0
-        self._origins: dict[int, _Origin] = {}
-        self._order: deque[int] = deque()  # origins of recent batches, the oldest first
-        self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, origin, last)
+        self._indexes: dict[int, _BatchIndex] = {}
+        self._order: deque[int] = deque()  # replica IDs of recent batches, the oldest first
+        self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, replica ID, last)
         self.ages = Ages()
         self.on_damage: Callable[[OSError | CorruptLogError], None] = lambda _problem: None
         """Told of each place of the log that could not be read, or is not as it was written."""
@@ -59,11 +59,11 @@ class Origins:
 
     def note(self, data: bytes, position: int) -> None:
         """A numbered batch is, or will be, at a position of the log."""
-        origin, first, last, wall_ms = span(data)
+        replica_id, first, last, wall_ms = span(data)
         self.ages.note(position, wall_ms)
-        known = self._origins.get(origin)
+        known = self._indexes.get(replica_id)
         if known is None or known.last != first - 1:
-            known = self._begin(origin, first - 1)
+            known = self._begin(replica_id, first - 1)
         end = position + len(data)
         if not known.positions or position - known.positions[-1] >= NOTED_EVERY_BYTES:
             known.firsts.append(first)
@@ -72,9 +72,9 @@ class Origins:
         sent = wire_form(data)
         known.fingerprint = fingerprint(sent)
         known.recent.append((first, last, end, sent))
-        self._order.append(origin)
+        self._order.append(replica_id)
         self._recent_bytes += len(data)
-        self._unsynced.append((end, origin, last))
+        self._unsynced.append((end, replica_id, last))
         self._forget_beyond()
 
     def keep_recent(self, recent_bytes: int) -> None:
@@ -87,28 +87,28 @@ class Origins:
             self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        oldest = self._origins.get(self._order.popleft())
+        oldest = self._indexes.get(self._order.popleft())
         if oldest is not None and oldest.recent:
             self._recent_bytes -= len(oldest.recent.popleft()[3])
 
     def stable(self, vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk: it need not be in memory."""
         while self._order:
-            origin = self._order[0]
-            oldest = self._origins.get(origin)
+            replica_id = self._order[0]
+            oldest = self._indexes.get(replica_id)
             if oldest is not None and oldest.recent:
                 _, last, _, _ = oldest.recent[0]
-                if last > vector.get(origin, 0):
+                if last > vector.get(replica_id, 0):
                     return
             self._forget_oldest()
 
-    def _begin(self, origin: int, number: int) -> _Origin:
-        """What is known of an origin begins behind a number; older batches are of no use."""
-        before = self._origins.get(origin)
+    def _begin(self, replica_id: int, number: int) -> _BatchIndex:
+        """What is known of a replica ID begins behind a number; older batches are of no use."""
+        before = self._indexes.get(replica_id)
         if before is not None and before.recent:
             self._recent_bytes -= sum(len(batch[3]) for batch in before.recent)
-            self._order = deque(each for each in self._order if each != origin)
-        known = self._origins[origin] = _Origin(number)
+            self._order = deque(each for each in self._order if each != replica_id)
+        known = self._indexes[replica_id] = _BatchIndex(number)
         return known
 
     def scan(self, segments: list[Segment], durable: Mapping[int, int]) -> None:
@@ -125,49 +125,53 @@ class Origins:
             except CorruptLogError as problem:
                 self.on_damage(problem)
         self._unsynced.clear()
-        for origin, number in durable.items():
-            known = self._origins.setdefault(origin, _Origin(number))
+        for replica_id, number in durable.items():
+            known = self._indexes.setdefault(replica_id, _BatchIndex(number))
             known.durable = number
             if known.last != number:  # a state was joined behind what the log has of it
-                self._begin(origin, number).durable = number
+                self._begin(replica_id, number).durable = number
 
     def joined(self, vector: Mapping[int, int]) -> None:
         """A full sync brought effects that are not in this log: they cannot be read from it."""
-        for origin, number in vector.items():
-            known = self._origins.get(origin)
+        for replica_id, number in vector.items():
+            known = self._indexes.get(replica_id)
             if known is None or known.last < number:
                 durable = 0 if known is None else known.durable
-                self._begin(origin, number).durable = durable
+                self._begin(replica_id, number).durable = durable
 
     def synced(self, position: int) -> None:
         """The log is on the disk up to a position."""
         unsynced = self._unsynced
         while unsynced and unsynced[0][0] <= position:
-            _, origin, last = unsynced.popleft()
-            known = self._origins.get(origin)
+            _, replica_id, last = unsynced.popleft()
+            known = self._indexes.get(replica_id)
             if known is not None and last <= known.last:
                 known.durable = max(known.durable, last)
 
     def told_by(self, vector: Mapping[int, int], position: int) -> None:
         """A state that was joined has all of this; the log tells of it before a position."""
-        for origin, number in vector.items():
-            self._unsynced.append((position, origin, number))
+        for replica_id, number in vector.items():
+            self._unsynced.append((position, replica_id, number))
 
     @property
     def durable(self) -> dict[int, int]:
-        """Per origin, what was applied and is on the disk."""
-        return {origin: known.durable for origin, known in self._origins.items() if known.durable}
+        """Per replica ID, what was applied and is on the disk."""
+        return {
+            replica_id: known.durable
+            for replica_id, known in self._indexes.items()
+            if known.durable
+        }
 
     # -- what is read -------------------------------------------------------------------------
 
     def read(
-        self, log: OpLog, origin: int, after: int, max_bytes: int, visible: int
+        self, log: OpLog, replica_id: int, after: int, max_bytes: int, visible: int
     ) -> list[bytes] | None:
         """Batches from number ``after + 1`` on that end before the position ``visible``.
 
         See :meth:`anabranch.replication.interface.Local.read`.
         """
-        known = self._origins.get(origin)
+        known = self._indexes.get(replica_id)
         if known is None:
             return []
         if after < known.begin:
@@ -189,22 +193,28 @@ class Origins:
                     found.append(data)
                     size += len(data)
             return found
-        return self._read_log(log, known, origin, after, max_bytes, visible)
+        return self._read_log(log, known, replica_id, after, max_bytes, visible)
 
-    def fingerprint(self, log: OpLog, origin: int, number: int) -> bytes | None:
+    def fingerprint(self, log: OpLog, replica_id: int, number: int) -> bytes | None:
         """See :meth:`anabranch.replication.interface.Local.fingerprint`."""
-        known = self._origins.get(origin)
+        known = self._indexes.get(replica_id)
         if known is None or not known.begin < number <= known.last:
             return None
         if number == known.last:
             return known.fingerprint
-        batches = self.read(log, origin, number - 1, 1, log.end)
+        batches = self.read(log, replica_id, number - 1, 1, log.end)
         if not batches:
             return None
         return fingerprint(batches[0]) if span(batches[0]).last == number else b""
 
     def _read_log(
-        self, log: OpLog, known: _Origin, origin: int, after: int, max_bytes: int, visible: int
+        self,
+        log: OpLog,
+        known: _BatchIndex,
+        replica_id: int,
+        after: int,
+        max_bytes: int,
+        visible: int,
     ) -> list[bytes] | None:
         at = bisect_right(known.firsts, after + 1) - 1
         position = known.positions[max(at, 0)]
@@ -219,7 +229,7 @@ class Origins:
                 if is_local(data):
                     continue
                 whose, _, last, _ = span(data)
-                if whose == origin and last > after:
+                if whose == replica_id and last > after:
                     found.append(wire_form(data))
                     size += len(data)
         except (OSError, CorruptLogError) as problem:
@@ -231,8 +241,8 @@ class Origins:
     def needed_from(self, log: OpLog, stable: Mapping[int, int]) -> int:
         """The position of the first batch that some member does not have on its disk."""
         needed = log.end
-        for origin, known in self._origins.items():
-            number = stable.get(origin, 0)
+        for replica_id, known in self._indexes.items():
+            number = stable.get(replica_id, 0)
             if number < known.last and known.positions:
                 at = max(bisect_right(known.firsts, number + 1) - 1, 0)
                 needed = min(needed, known.positions[at])

@@ -1,4 +1,4 @@
-"""Batches of each origin: at hand in memory, then from the log."""
+"""Batches of each replica ID: at hand in memory, then from the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from anabranch.effects import kinds
 from anabranch.oplog.batch import CONTINUES, decode_batch, encode_batch, fingerprint, wire_form
 from anabranch.oplog.log import OpLog
-from anabranch.oplog.origins import Origins
+from anabranch.oplog.log_index import LogIndex
 from anabranch.oplog.segment import SEGMENT_HEADER_BYTES
 from anabranch.simulator.disk import MemoryStorage
 
@@ -23,29 +23,29 @@ class Disk(MemoryStorage):
 
 
 class Written:
-    """Batches of one effect each, of two origins in turn."""
+    """Batches of one effect each, of two replica IDs in turn."""
 
     def __init__(self, recent_bytes: int = 1 << 20) -> None:
         self.storage = Disk()
         self.log = OpLog(self.storage, [], end=0, segment_bytes=1 << 20)
-        self.origins = Origins(self.storage, recent_bytes=recent_bytes)
+        self.index = LogIndex(self.storage, recent_bytes=recent_bytes)
         self.size = 0
 
     def write(self, region: int, number: int) -> None:
         effect = kinds.SetString(0, b"k", b"%03d" % number)
         data = encode_batch([effect], region=region, epoch=0, first=number, wall_ms=1, flags=0)
-        self.origins.note(data, self.log.end)
+        self.index.note(data, self.log.end)
         self.log.append(data)
         self.size = len(data)
 
-    def numbers(self, origin: int, after: int) -> list[int]:
-        found = self.origins.read(self.log, origin, after, 1 << 20, self.log.end)
+    def numbers(self, replica_id: int, after: int) -> list[int]:
+        found = self.index.read(self.log, replica_id, after, 1 << 20, self.log.end)
         assert found is not None
         return [decode_batch(data).first for data in found]
 
-    def reads_files(self, origin: int, after: int) -> bool:
+    def reads_files(self, replica_id: int, after: int) -> bool:
         before = self.storage.opened
-        self.numbers(origin, after)
+        self.numbers(replica_id, after)
         return self.storage.opened > before
 
 
@@ -55,14 +55,14 @@ def test_what_every_member_has_is_not_kept_at_hand() -> None:
         written.write(1, number)
         written.write(2, number)
     assert not written.reads_files(1, 0)
-    written.origins.stable({1: 6, 2: 4})
+    written.index.stable({1: 6, 2: 4})
     assert written.reads_files(1, 0)
     assert written.reads_files(2, 0)
     assert not written.reads_files(1, 5)
     assert not written.reads_files(2, 4)
     assert written.numbers(1, 0) == written.numbers(2, 0) == list(range(1, 11))
     assert written.numbers(1, 7) == [8, 9, 10]
-    written.origins.stable({1: 10, 2: 10})
+    written.index.stable({1: 10, 2: 10})
     assert written.reads_files(1, 9)
     assert written.numbers(2, 9) == [10]
 
@@ -74,7 +74,7 @@ def test_what_was_given_back_leaves_room_for_more() -> None:
     written = Written(recent_bytes=room)
     for number in range(1, 6):
         written.write(1, number)
-    written.origins.stable({1: 5})
+    written.index.stable({1: 5})
     for number in range(6, 16):
         written.write(1, number)
     assert not written.reads_files(1, 5)
@@ -88,7 +88,7 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
     for number in range(1, 6):
         written.write(1, number)
     told: list[str] = []
-    written.origins.on_damage = lambda problem: told.append(str(problem))
+    written.index.on_damage = lambda problem: told.append(str(problem))
     (name,) = (each.name for each in written.log.segments)
     sound = written.storage.files()[name]
     assert written.numbers(1, 0) == [1, 2, 3, 4, 5]
@@ -100,7 +100,7 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
             damaged[at] ^= 1 << bit
             _put(written.storage, name, bytes(damaged))
             del told[:]
-            found = written.origins.read(written.log, 1, 0, 1 << 20, written.log.end)
+            found = written.index.read(written.log, 1, 0, 1 << 20, written.log.end)
             if intact:
                 assert [decode_batch(data).first for data in found or ()] == [1, 2, 3, 4, 5][
                     :intact
@@ -110,14 +110,14 @@ def test_batches_are_not_sent_that_are_not_as_they_were_written() -> None:
             assert len(told) == 1
             assert name in told[0]
             if intact < 4:  # the newest one is in memory still
-                assert written.origins.read(written.log, 1, intact, 1 << 20, 1 << 20) is None
+                assert written.index.read(written.log, 1, intact, 1 << 20, 1 << 20) is None
     for end in (SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + size + 5, len(sound) - 1):
         _put(written.storage, name, sound[:end])
         del told[:]
-        written.origins.read(written.log, 1, 0, 1 << 20, written.log.end)
+        written.index.read(written.log, 1, 0, 1 << 20, written.log.end)
         assert told, "a file that became shorter"
     written.storage.remove(name)
-    assert written.origins.read(written.log, 1, 0, 1 << 20, written.log.end) is None
+    assert written.index.read(written.log, 1, 0, 1 << 20, written.log.end) is None
 
 
 def test_what_a_start_finds_damaged_is_not_sent_either() -> None:
@@ -129,13 +129,13 @@ def test_what_a_start_finds_damaged_is_not_sent_either() -> None:
     damaged = bytearray(written.storage.files()[name])
     damaged[SEGMENT_HEADER_BYTES + 2 * written.size + 3] ^= CONTINUES  # it is sent without
     _put(written.storage, name, bytes(damaged))
-    origins = Origins(written.storage, recent_bytes=1 << 20)
+    index = LogIndex(written.storage, recent_bytes=1 << 20)
     told: list[str] = []
-    origins.on_damage = lambda problem: told.append(str(problem))
-    origins.scan(written.log.segments, {1: 5})
+    index.on_damage = lambda problem: told.append(str(problem))
+    index.scan(written.log.segments, {1: 5})
     assert len(told) == 1
-    assert origins.read(written.log, 1, 0, 1 << 20, written.log.end) is None
-    assert origins.read(written.log, 1, 5, 1 << 20, written.log.end) == []
+    assert index.read(written.log, 1, 0, 1 << 20, written.log.end) is None
+    assert index.read(written.log, 1, 5, 1 << 20, written.log.end) == []
 
 
 def _put(storage: Disk, name: str, data: bytes) -> None:
@@ -153,26 +153,26 @@ def test_the_fingerprint_of_a_batch_is_that_of_what_is_sent(recent_bytes: int) -
         data = encode_batch(
             effects, region=1, epoch=0, first=number, wall_ms=1, flags=CONTINUES * (number < 5)
         )
-        written.origins.note(data, written.log.end)
+        written.index.note(data, written.log.end)
         written.log.append(data)
         sent.append(wire_form(data))
-    told = [written.origins.fingerprint(written.log, 1, number) for number in range(8)]
+    told = [written.index.fingerprint(written.log, 1, number) for number in range(8)]
     one, two, three = map(fingerprint, sent)
     assert told == [None, b"", one, b"", two, b"", three, None]
     assert len({one, two, three}) == 3
-    assert written.origins.fingerprint(written.log, 2, 1) is None
-    written.origins.joined({1: 9})
-    assert written.origins.fingerprint(written.log, 1, 9) is None
-    assert written.origins.fingerprint(written.log, 1, 6) is None
+    assert written.index.fingerprint(written.log, 2, 1) is None
+    written.index.joined({1: 9})
+    assert written.index.fingerprint(written.log, 1, 9) is None
+    assert written.index.fingerprint(written.log, 1, 6) is None
 
 
 def test_room_in_memory_can_be_changed_at_any_time() -> None:
     written = Written()
     for number in range(1, 11):
         written.write(1, number)
-    written.origins.keep_recent(4 * written.size)
+    written.index.keep_recent(4 * written.size)
     assert written.reads_files(1, 5)
     assert not written.reads_files(1, 6)
-    written.origins.keep_recent(5 * written.size)
+    written.index.keep_recent(5 * written.size)
     written.write(1, 11)
     assert not written.reads_files(1, 6)
