@@ -160,7 +160,7 @@ class Duel:
             readable(frame)
 
     def _dial(self, host: str, port: int) -> None:
-        self.one.replicator.dial_failed(host, port, self.world.now_ms)
+        self.one.replicator.dial_failed(host, port, self.world.now_ms, "nobody listens")
 
     def receive(self, link: int, kind: int, payload: bytes) -> None:
         self.one.replicator.receive(link, kind, payload, self.world.now_ms)

@@ -393,6 +393,9 @@ class Node:
     def dial(self, host: str, port: int) -> None:
         self.world.dialled(self, (host, port))
 
+    def cut_ms(self, region: int) -> float | None:
+        return None
+
 
 class World:
     """Nodes, the links between them, and a clock."""
@@ -472,7 +475,7 @@ class World:
             if not node.alive or node.lives != life:
                 return
             if target is None or not target.alive or self._is_cut(node, target):
-                node.replicator.dial_failed(*address, self.now_ms)
+                node.replicator.dial_failed(*address, self.now_ms, "nobody listens")
                 return
             near, far = (_Half(each, self._next_link()) for each in (node, target))
             near.other, far.other = far, near

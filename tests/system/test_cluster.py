@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -56,8 +57,14 @@ class Terminal:
         return result.stderr
 
     def status(self) -> dict[str, dict[str, Any]]:
-        rows = json.loads(self.do("status", "--json"))["regions"]
-        return {row["name"]: row for row in rows}
+        return {row["name"]: row for row in self.looks()["regions"]}
+
+    def looks(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.do("status", "--json"))
+        return found
+
+    def missing(self) -> int:
+        return sum(sum(row.values()) for row in self.looks()["missing"].values())
 
     def ids(self, index: int, key: str = "s") -> list[bytes]:
         with RespClient(self.port + index) as client:
@@ -103,28 +110,51 @@ def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
     first = terminal.add(0)
     wait_until(lambda: terminal.ids(2) == [first], "an entry of eu is in ap")
 
-    terminal.do("partition", "eu", "us")
-    terminal.do("partition", "eu", "ap")
-    assert "(pause)" in terminal.status()["eu"]["others"]["us"]
-    assert "(pause)" in terminal.do("status")
-    mine, theirs = terminal.add(0), terminal.add(1)
+    assert "ap still relay" in terminal.do("partition", "eu", "us")
+    relayed = terminal.add(0)
+    wait_until(lambda: relayed in terminal.ids(1), "ap relays")
+    assert "eu - us, eu - ap" in terminal.do("isolate", "eu")
+    # The very first look shows the cut, whatever the regions have noticed of it themselves.
+    links = {tuple(each["between"]): each for each in terminal.looks()["links"]}
+    assert {pair: each["state"] for pair, each in links.items()} == {
+        ("eu", "us"): "cut",
+        ("eu", "ap"): "cut",
+        ("us", "ap"): "in_sync",
+    }
+    assert 0 < links["eu", "ap"]["age_ms"] < links["eu", "us"]["age_ms"] < SECONDS * 1000
+    mine, other, theirs = terminal.add(0), terminal.add(0), terminal.add(1)
     wait_until(lambda: theirs in terminal.ids(2), "an entry of us is in ap")
-    assert terminal.ids(0) == [first, mine]
-    assert terminal.ids(2) == [first, theirs]
+    assert terminal.ids(0) == [first, relayed, mine, other]
+    assert terminal.ids(2) == [first, relayed, theirs]
+    assert terminal.looks()["missing"] == {
+        "eu": {"us": 1, "ap": 0},
+        "us": {"eu": 2, "ap": 0},
+        "ap": {"eu": 2, "us": 0},
+    }
+    shown = terminal.do("status")
+    assert re.search(r"^eu - us +cut for \d+\.\d s$", shown, re.MULTILINE)
+    assert re.search(r"^us - ap +in_sync$", shown, re.MULTILINE)
+    assert re.search(r"^at us +2 +- +0$", shown, re.MULTILINE)
 
-    terminal.do("heal")
-    everything = sorted([first, mine, theirs])
+    assert json.loads(terminal.do("heal", "--json")) == {"healed": [["ap", "eu"], ["eu", "us"]]}
+    everything = sorted([first, relayed, mine, other, theirs])
     for index in range(3):
         wait_until(lambda index=index: sorted(terminal.ids(index)) == everything, "all are whole")  # type: ignore[misc]
-    assert "(pause)" not in terminal.do("status")
+    wait_until(lambda: not terminal.missing(), "no effects are missing")
+    shown = terminal.do("status")
+    assert "cut" not in shown
+    assert "no effects are missing anywhere" in shown
+    assert "no link was cut" in terminal.do("heal")
 
     before = terminal.status()["us"]["pid"]
-    terminal.do("kill", "us", "--9")
+    ended = json.loads(terminal.do("kill", "us", "--9", "--json"))
+    assert ended == {"ended": "us", "in_order": False}
     assert terminal.status()["us"]["state"] == "down"
     assert "us is not running" in terminal.refused("partition", "eu", "us")
     assert "us is not running" in terminal.refused("kill", "us")
     later = terminal.add(2)
-    terminal.do("restart", "us")
+    restarted = json.loads(terminal.do("restart", "us", "--json"))
+    assert restarted["pid"] == terminal.status()["us"]["pid"]
     assert terminal.status()["us"]["pid"] not in (None, before)
     wait_until(lambda: later in terminal.ids(1), "us has caught up")
 

@@ -196,6 +196,8 @@ def test_what_restore_answers_where_there_is_nothing_to_mark(tmp_path: Path) -> 
     server.stop()
     result = CliRunner().invoke(command, ["restore", str(folder)])
     assert result.output.endswith("a start takes it as it is\n")
+    result = CliRunner().invoke(command, ["restore", str(folder), "--json"])
+    assert json.loads(result.stdout)["new_epoch"] is False
     (tmp_path / "empty").mkdir()
     result = CliRunner().invoke(command, ["restore", str(tmp_path / "empty")])
     assert (result.exit_code, "holds no log" in result.output) == (1, True)

@@ -19,7 +19,15 @@ from typing import Any, Final, TypeVar
 import click
 
 from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
-from anabranch.cli.cluster_servers import ask, end, require_free_ports, start, wait_entered
+from anabranch.cli.cluster_servers import (
+    cut,
+    end,
+    require_free_ports,
+    restore_links,
+    start,
+    wait_entered,
+)
+from anabranch.cli.cluster_view import ClusterView, table
 
 __all__ = ["command"]
 
@@ -35,7 +43,8 @@ WATCH_S: Final = 0.2
 \b
 Examples:
   anabranch cluster up
-  anabranch cluster partition eu us
+  anabranch cluster isolate eu
+  anabranch cluster status
   anabranch cluster heal
   anabranch cluster kill ap --9
   anabranch cluster restart ap
@@ -55,6 +64,10 @@ def _in_directory(command: _Command) -> _Command:
         show_default=True,
         help="Where the cluster keeps its data.",
     )(command)
+
+
+def _as_json(command: _Command) -> _Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(command)
 
 
 @contextmanager
@@ -92,7 +105,10 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
 )
 @_in_directory
 @click.option("--detach", is_flag=True, help="Leave them running and return.")
-def up(names: list[str] | None, port: int | None, directory: Path, detach: bool) -> None:
+@_as_json
+def up(
+    names: list[str] | None, port: int | None, directory: Path, detach: bool, as_json: bool
+) -> None:
     """Start all regions, and stop them at Ctrl-C.
 
     A directory that was used before is taken up with its data.
@@ -103,10 +119,10 @@ def up(names: list[str] | None, port: int | None, directory: Path, detach: bool)
         started: dict[Member, subprocess.Popen[bytes]] = {}
         try:
             _start(files, started)
-            _welcome(files)
+            _welcome(files, as_json=as_json)
             if detach:
                 return
-            _watch(files, started)
+            _watch(files, started, silent=as_json)
         except ClusterFailed:
             _end_all(files)
             raise
@@ -156,17 +172,26 @@ def _start(files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]]) 
     wait_entered(files, started, len(files.members))
 
 
-def _welcome(files: ClusterFiles) -> None:
-    _print_table([["region", "number", "port", "data"], *([
-        each.name, str(each.number), str(each.port), str(files.data(each))
-    ] for each in files.members)])  # fmt: skip
-    first = files.members[0]
-    print(f"\n  redis-cli -p {first.port} XADD stream '*' field value", flush=True)
+def _welcome(files: ClusterFiles, *, as_json: bool) -> None:
+    facts = [
+        {"name": each.name, "number": each.number, "port": each.port, "data": str(files.data(each))}
+        for each in files.members
+    ]
+    lines = table([["region", "number", "port", "data"], *([*map(str, f.values())] for f in facts)])
+    line = f"  redis-cli -p {files.members[0].port} XADD stream '*' field value"
+    _answer({"regions": facts}, *lines, "", line, as_json=as_json)
 
 
-def _watch(files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]]) -> None:
-    """Until nobody is left; says who comes and goes."""
-    print("\nCtrl-C stops all regions.", flush=True)
+def _watch(
+    files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]], *, silent: bool
+) -> None:
+    """Until nobody is left; says who comes and goes, unless it is to be silent."""
+
+    def say(line: str) -> None:
+        if not silent:
+            print(line, flush=True)
+
+    say("\nCtrl-C stops all regions.")
     before = files.running()
     while before:
         time.sleep(WATCH_S)
@@ -175,9 +200,9 @@ def _watch(files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]]) 
         now = files.running()
         for member in files.members:
             if member in before and member not in now:
-                print(f"region {member.name} has ended", flush=True)
+                say(f"region {member.name} has ended")
             elif member in now and member not in before:
-                print(f"region {member.name} is back", flush=True)
+                say(f"region {member.name} is back")
         before = now
 
 
@@ -194,94 +219,78 @@ def _report(killed: list[Member]) -> None:
         print(f"anabranch: region {member.name} did not stop, and was killed", file=sys.stderr)
 
 
-def _print_table(rows: list[list[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
-
-
 # -- the others ---------------------------------------------------------------------------------
 
 
 @command.command(name="status")
 @_in_directory
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_as_json
 def status(directory: Path, as_json: bool) -> None:
-    """Say which regions run, and how each sees the others."""
+    """Say which regions run, how their links are, and how many effects are missing where."""
     with _failures():
-        files = ClusterFiles.load(directory)
-        rows = [_facts(files, each) for each in files.members]
-    if as_json:
-        print(json.dumps({"regions": rows}, indent=2))
-        return
-    lines = [["region", "number", "port", "pid", "state", "others"]]
-    for row in rows:
-        others = ", ".join(f"{name} {state}" for name, state in row["others"].items())
-        lines.append(
-            [
-                *(row["name"], str(row["number"]), str(row["port"]), str(row["pid"] or "-")),
-                *(row["state"], others or "-"),
-            ]
-        )
-    _print_table(lines)
-
-
-def _facts(files: ClusterFiles, member: Member) -> dict[str, Any]:
-    pid = files.pid(member)
-    facts: dict[str, Any] = {
-        "name": member.name,
-        "number": member.number,
-        "port": member.port,
-        "pid": pid,
-        "state": "down",
-        "others": {},
-    }
-    if pid is None:
-        return facts
-    try:
-        rows = ask(member, "AB.PEERS")
-    except ClusterFailed:
-        facts["state"] = "silent"
-        return facts
-    facts["state"] = "up"
-    facts["others"] = {row[b"name"].decode(): _link(row) for row in rows}
-    return facts
-
-
-def _link(row: dict[bytes, Any]) -> str:
-    state: str = row[b"state"].decode()
-    fault: str = row[b"fault"].decode()
-    return f"{state} ({fault})" if fault else state
+        view = ClusterView.of(ClusterFiles.load(directory))
+    _answer(view.facts(), *view.lines(), as_json=as_json)
 
 
 @command.command(name="partition")
 @click.argument("one")
 @click.argument("other")
 @_in_directory
-def partition(one: str, other: str, directory: Path) -> None:
-    """Cut the link between two regions."""
+@_as_json
+def partition(one: str, other: str, directory: Path, as_json: bool) -> None:
+    """Cut the link between two regions. Other regions relay: 'isolate' cuts a region off."""
     with _failures():
         files = ClusterFiles.load(directory)
         first, second = files.member(one), files.member(other)
         if first == second:
             raise ClusterFailed("a link has two ends: name two regions")
         _require_running(files, [first, second])
-        ask(first, "AB.LINK", second.number, "PAUSE")
-        ask(second, "AB.LINK", first.number, "PAUSE")
+        cut(files, first, second)
+        others = [each.name for each in files.running() if each not in {first, second}]
+    lines = [f"cut: {one} - {other}"]
+    if others:
+        lines.append(
+            f"{' and '.join(others)} still relay what {one} and {other} write: "
+            f"'anabranch cluster isolate {one}' cuts all links of {one}"
+        )
+    _answer({"cut": [[one, other]], "relays": others}, *lines, as_json=as_json)
+
+
+@command.command(name="isolate")
+@click.argument("region")
+@_in_directory
+@_as_json
+def isolate(region: str, directory: Path, as_json: bool) -> None:
+    """Cut all links of a region, so that it is on its own."""
+    with _failures():
+        files = ClusterFiles.load(directory)
+        member = files.member(region)
+        _require_running(files, [member])
+        others = files.others(member)
+        for other in others:
+            cut(files, member, other)
+    links = [[region, other.name] for other in others]
+    shown = ", ".join(" - ".join(link) for link in links)
+    _answer(
+        {"isolated": region, "cut": links},
+        f"cut: {shown or 'nothing, it is the only region'}",
+        "'anabranch cluster heal' restores all links",
+        as_json=as_json,
+    )
 
 
 @command.command(name="heal")
 @_in_directory
-def heal(directory: Path) -> None:
-    """Restore all links."""
+@_as_json
+def heal(directory: Path, as_json: bool) -> None:
+    """Restore all links, and end their delays."""
     with _failures():
         files = ClusterFiles.load(directory)
-        running = files.running()
-        _require_running(files, running or files.members)
-        for member in running:
-            for other in files.others(member):
-                ask(member, "AB.LINK", other.number, "RESUME")
+        _require_running(files, files.running() or files.members)
+        healed = restore_links(files)
+    shown = ", ".join(" - ".join(link) for link in healed)
+    line = f"healed: {shown}" if healed else "no link was cut or slowed"
+    _answer({"healed": healed}, line, as_json=as_json)
 
 
 def _require_running(files: ClusterFiles, members: list[Member]) -> None:
@@ -297,19 +306,27 @@ def _require_running(files: ClusterFiles, members: list[Member]) -> None:
 @click.argument("region")
 @click.option("--9", "at_once", is_flag=True, help="At once, as a crash would.")
 @_in_directory
-def kill(region: str, at_once: bool, directory: Path) -> None:
+@_as_json
+def kill(region: str, at_once: bool, directory: Path, as_json: bool) -> None:
     """End the server of a region; in good order, unless --9 is given."""
     with _failures():
         files = ClusterFiles.load(directory)
         member = files.member(region)
         _require_running(files, [member])
-        _report(end(files, [member], at_once=at_once))
+        forced = end(files, [member], at_once=at_once)
+    _report(forced)
+    _answer(
+        {"ended": region, "in_order": not (at_once or forced)},
+        f"region {region} has ended; 'anabranch cluster restart {region}' starts it again",
+        as_json=as_json,
+    )
 
 
 @command.command(name="restart")
 @click.argument("region")
 @_in_directory
-def restart(region: str, directory: Path) -> None:
+@_as_json
+def restart(region: str, directory: Path, as_json: bool) -> None:
     """Start the server of a region again; one that runs is stopped before."""
     with _failures():
         files = ClusterFiles.load(directory)
@@ -317,14 +334,34 @@ def restart(region: str, directory: Path) -> None:
         _report(end(files, [member]))
         require_free_ports([member])
         wait_entered(files, {member: start(files, member)}, 1)
+        pid = files.pid(member)
+    _answer(
+        {"restarted": region, "pid": pid, "port": member.port},
+        f"region {region} runs again on port {member.port} (pid {pid})",
+        as_json=as_json,
+    )
 
 
 @command.command(name="down")
 @_in_directory
-def down(directory: Path) -> None:
+@_as_json
+def down(directory: Path, as_json: bool) -> None:
     """Stop all regions; their data stays."""
     with _failures():
         files = ClusterFiles.load(directory)
-        if not files.running():
+        running = files.running()
+        if not running:
             raise ClusterFailed(f"the cluster in {directory} is not running")
-        _report(end(files, files.members))
+        forced = end(files, files.members)
+    _report(forced)
+    names = [each.name for each in running]
+    _answer(
+        {"stopped": names, "killed": [each.name for each in forced]},
+        f"stopped: {', '.join(names)}; the data stays in {directory}",
+        as_json=as_json,
+    )
+
+
+def _answer(facts: dict[str, Any], *lines: str, as_json: bool) -> None:
+    """What a command prints at its end: one JSON object, or lines for people."""
+    print(json.dumps(facts, indent=2) if as_json else "\n".join(lines), flush=True)

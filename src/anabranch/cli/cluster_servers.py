@@ -16,7 +16,7 @@ from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Membe
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["ask", "end", "require_free_ports", "start", "wait_entered"]
+__all__ = ["ask", "cut", "end", "require_free_ports", "restore_links", "start", "wait_entered"]
 
 START_S: Final = 60.0
 STOP_S: Final = 30.0
@@ -105,6 +105,26 @@ def ask(member: Member, *words: str | int) -> Any:
             return client.execute_command(*words)
     except redis.RedisError as problem:
         raise ClusterFailed(f"region {member.name} (port {member.port}): {problem}") from None
+
+
+def cut(files: ClusterFiles, one: Member, other: Member) -> None:
+    """Cut the link between two regions, at each end that runs."""
+    for near, far in ((one, other), (other, one)):
+        if files.pid(near) is not None:
+            ask(near, "AB.LINK", far.number, "PAUSE")
+
+
+def restore_links(files: ClusterFiles) -> list[list[str]]:
+    """End all faults of links; the pairs of names whose link had one."""
+    healed = set()
+    for member in files.running():
+        names = {row[b"region"]: row for row in ask(member, "AB.PEERS")}
+        for other in files.others(member):
+            row = names.get(other.number)
+            if row is not None and row[b"fault"]:
+                healed.add(tuple(sorted((member.name, other.name))))
+            ask(member, "AB.LINK", other.number, "RESUME")
+    return [list(pair) for pair in sorted(healed)]
 
 
 def _client(member: Member) -> redis.Redis:

@@ -1,4 +1,4 @@
-"""``anabranch health``: connect, authenticate, PING; for container health checks and scripts.
+"""``anabranch health``: whether a server answers and can be used; for containers and scripts.
 
 Uses nothing but a socket, so it answers in a few milliseconds. Options are those of redis-cli.
 """
@@ -6,6 +6,7 @@ Uses nothing but a socket, so it answers in a few milliseconds. Options are thos
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
 from typing import Any
@@ -19,6 +20,9 @@ __all__ = ["command"]
 
 @click.command(
     help="""Connect to a server and PING it. Exit 0 if it answers, 1 if not.
+
+A region that is new to its cluster and does not have the data of the others yet is not healthy: the
+command says what the region waits for, and exits with 1.
 
 The password may come from ANABRANCH_AUTH or REDISCLI_AUTH; port, Unix socket, TLS and password
 also from the variables that configure a server here (ANABRANCH_PORT, ANABRANCH_UNIXSOCKET,
@@ -45,9 +49,28 @@ def command(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
 
 
 def _ping(address: Address) -> str:
-    """PING; raises what the server objects to."""
+    """PING; raises what the server objects to, or what it waits for."""
     with address.open() as sock, sock.makefile("rb", buffering=0) as replies:
         answer = ask(sock, replies, ["PING"])
-    if answer != "+PONG":
-        raise Refused(answer.lstrip("-") or "the connection was closed")
+        if answer != "+PONG":
+            raise Refused(answer.lstrip("-") or "the connection was closed")
+        awaited = _awaited(sock, replies)
+    if awaited:
+        raise Refused(f"this region is new to its cluster and waits for {awaited}")
     return "PONG"
+
+
+def _awaited(sock: socket.socket, replies: socket.SocketIO) -> str:
+    """What a new region waits for; empty if it does not wait, and where INFO is not allowed."""
+    answer = ask(sock, replies, ["INFO", "replication"])
+    if not answer.startswith("$"):
+        return ""
+    left = int(answer[1:]) + 2
+    text = b""
+    while left > len(text) and (piece := replies.read(left - len(text))):
+        text += piece
+    for line in text.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(":")
+        if name == "newcomer_waits_for":
+            return value
+    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -17,8 +18,9 @@ __all__ = ["command"]
 
 @click.command(epilog="\b\nExample:\n  anabranch restore /var/lib/anabranch/appendonlydir")
 @click.argument("path", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
-def command(ctx: click.Context, path: Path) -> None:
+def command(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Mark DIR as set back: to a backup, or to an older state of its volume or machine.
 
     Run it before a server starts from such files. The next start then accepts the files as they
@@ -34,7 +36,9 @@ def command(ctx: click.Context, path: Path) -> None:
         with locked(directory):
             had_epoch = forget_epoch(directory)
             ManifestFile(directory).forget()
-    if had_epoch:
+    if as_json:
+        print(json.dumps({"directory": str(directory.path), "new_epoch": had_epoch}))
+    elif had_epoch:
         print(f"{directory.path}: a region that starts from it begins a new epoch")
     else:
         print(f"{directory.path}: a start takes it as it is")

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
 from collections import Counter
+from typing import Any, Final
 
 import click
 
-from anabranch.simulator.cases import CASES
+from anabranch.simulator.cases import CASES, meaning
 from anabranch.simulator.faults import FAULTS
-from anabranch.simulator.simulation import Outcome, simulate, smallest
+from anabranch.simulator.simulation import Outcome, Simulation, simulate, smallest
 
 __all__ = ["command"]
+
+BAR_S: Final = 0.2
+LINE_S: Final = 3.0
+"""Between two lines of progress, on a terminal and elsewhere."""
 
 
 def _faults(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
@@ -53,6 +61,7 @@ def _seeds(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     help=f"all, none, or some of {','.join(FAULTS)}. A run has some of them, by its seed.",
 )
 @click.option("--verbose", is_flag=True, help="Show every event of a run that succeeds, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def command(
     seed: int | None,
     seeds: range | None,
@@ -60,22 +69,50 @@ def command(
     minutes: float,
     faults: tuple[str, ...],
     verbose: bool,
+    as_json: bool,
 ) -> None:
     """Print a line a run, what was reached, and every event of the first run that failed."""
     if (seed is None) == (seeds is None):
         raise click.UsageError("give either --seed or --seeds")
     reached: Counter[str] = Counter()
+    outcomes: list[Outcome] = []
+    failed: Outcome | None = None
+    progress = _Progress(minutes)
     for each in seeds if seeds is not None else [seed or 0]:
-        outcome = simulate(each, regions=regions, minutes=minutes, faults=faults)
+        outcome = simulate(
+            each, regions=regions, minutes=minutes, faults=faults, on_progress=progress
+        )
+        progress.end()
         reached += outcome.reached
-        print(_line(outcome))
+        outcomes.append(outcome)
+        if not as_json:
+            print(_line(outcome), flush=True)
         if outcome.problem is not None:
-            _explain(smallest(outcome, regions=regions, minutes=minutes), regions, minutes)
-            raise SystemExit(1)
-        if verbose:
+            failed = smallest(outcome, regions=regions, minutes=minutes)
+            break
+        if verbose and not as_json:
             print("\n".join(outcome.lines))
-    for name in sorted({*CASES, *reached}):
-        print(f"{reached[name]:8} {name}")
+    counts = {name: reached[name] for name in sorted({*CASES, *reached})}
+    if as_json:
+        print(json.dumps(_facts(outcomes, failed, counts, regions, minutes), indent=2))
+    elif failed is not None:
+        print("\n".join(failed.lines))
+        print(f"fails: {failed.sentence}")
+        print(f"again: {_again(failed, regions, minutes)}")
+    else:
+        _print_counts(counts)
+    if failed is not None:
+        raise SystemExit(1)
+
+
+def _print_counts(counts: dict[str, int]) -> None:
+    print(
+        "\nHow often the runs came to a situation. 0 means that the checks of that situation "
+        "have proved nothing:\nmore seeds or minutes reach it.\n"
+    )
+    width = max(map(len, counts))
+    for name, count in counts.items():
+        print(f"{count:8}  {name.ljust(width)}  {meaning(name)}".rstrip())
 
 
 def _line(outcome: Outcome) -> str:
@@ -86,11 +123,75 @@ def _line(outcome: Outcome) -> str:
     )
 
 
-def _explain(outcome: Outcome, regions: int, minutes: float) -> None:
+def _again(outcome: Outcome, regions: int, minutes: float) -> str:
+    """The command that shows a failure again."""
     names = ",".join(outcome.faults) or "none"
-    print("\n".join(outcome.lines))
-    print(f"fails: {outcome.sentence}")
-    print(
-        f"again: anabranch simulate --seed {outcome.seed} --regions {regions} "
-        f"--minutes {minutes:g} --faults {names}"
+    return (
+        f"anabranch simulate --seed {outcome.seed} --regions {regions} --minutes {minutes:g} "
+        f"--faults {names}"
     )
+
+
+def _facts(
+    outcomes: list[Outcome],
+    failed: Outcome | None,
+    counts: dict[str, int],
+    regions: int,
+    minutes: float,
+) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "runs": [
+            {
+                "seed": each.seed,
+                "held": each.problem is None,
+                "result": each.sentence,
+                "commands": each.commands,
+                "virtual_s": each.virtual_s,
+                "faults": list(each.faults),
+            }
+            for each in outcomes
+        ],
+        "reached": [
+            {"name": name, "count": count, "meaning": meaning(name)}
+            for name, count in counts.items()
+        ],
+    }
+    if failed is not None:
+        facts["failed"] = {
+            "result": failed.sentence,
+            "again": _again(failed, regions, minutes),
+            "events": failed.lines,
+        }
+    return facts
+
+
+class _Progress:
+    """How far a run is: one line on a terminal, elsewhere a line every few seconds."""
+
+    def __init__(self, minutes: float) -> None:
+        self._minutes = minutes
+        self._on_terminal = sys.stderr.isatty()
+        self._next = time.monotonic() + (BAR_S if self._on_terminal else LINE_S)
+        self._shown = 0
+
+    def __call__(self, run: Simulation) -> None:
+        """Show it, if the last time is long ago."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + (BAR_S if self._on_terminal else LINE_S)
+        line = (
+            f"seed {run.seed}: {run.timeline.now_ms / 60_000:.1f} of {self._minutes:g} virtual "
+            f"minutes, {run.commands:,} commands"
+        )
+        if self._on_terminal:
+            print(f"\r{line.ljust(self._shown)}", end="", file=sys.stderr, flush=True)
+            self._shown = len(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
+            self._shown = 0

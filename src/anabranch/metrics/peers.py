@@ -37,7 +37,9 @@ class PeerFigures:
     region: int
     name: str
     state: str
-    """in_sync, catching_up, connecting, alive_via, unreachable, or removed."""
+    """in_sync, catching_up, alive_via, unreachable, cut (by AB.LINK PAUSE), or removed."""
+    cut_ms: float | None
+    """For how long this region has cut the link; None if it has not."""
     via: list[int]
     """Regions whose rows show it as connected with them."""
     lag_effects: int | None

@@ -427,8 +427,9 @@ class Exchange(RegionLocal):
         now_ms = self.now_ms()
         awaited, since_ms = self._unstable
         is_stable = includes(self.replica.stable, awaited)
+        facts = self.replicator.facts(now_ms)
         return {
-            **self.replicator.facts(now_ms),
+            **facts,
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
             "unstable_marks": len(self.replica.unstable_tombstones),
             "oldest_mark_seconds": self._tombstone_watch.oldest_ms(
@@ -437,7 +438,19 @@ class Exchange(RegionLocal):
             / 1000,
             "oldest_mark_held_back_by": ",".join(map(str, self._late())),
             "good_regions": self.good_regions(),
+            "newcomer_waits_for": self._awaited_by_newcomer(facts["joining_from"]),
         }
+
+    def _awaited_by_newcomer(self, joining_from: object) -> str:
+        """What a region that takes no writes yet waits for; empty if it does not wait."""
+        if not self.is_newcomer:
+            return ""
+        if not self.replica.cluster_id:
+            tries = self.replicator.entry or self._settings.join
+            return f"a member that admits it: {tries}"
+        if joining_from:
+            return f"the full sync from region {joining_from}"
+        return "the data of a member that it reaches"
 
     def feature_levels(self) -> dict[int, int]:
         """What each member understands, this region included."""

@@ -41,6 +41,7 @@ class Dialler:
         self._under_way: dict[Address, float] = {}  # since when
         self._seeds: dict[Address, Backoff] = {}
         self._recommended: set[Address] = set()
+        self._failures: dict[Address, tuple[int, str]] = {}  # of those we may join by, in a row
 
     def recommend(self, address: Address) -> None:
         """A member tells us whom to ask to be taken in."""
@@ -51,8 +52,16 @@ class Dialler:
         """Somebody answers there."""
         self._under_way.pop(address, None)
 
-    def failed(self, address: Address, now_ms: float) -> None:
-        """Nobody answers there."""
+    @property
+    def tries(self) -> str:
+        """By whom this region has tried to join in vain, and why."""
+        return ", ".join(
+            f"{host}:{port} ({why}; {count} {'try' if count == 1 else 'tries'})"
+            for (host, port), (count, why) in self._failures.items()
+        )
+
+    def failed(self, address: Address, now_ms: float, why: str) -> None:
+        """Nobody answers there; ``why`` is for people."""
         self._under_way.pop(address, None)
         if address in self._recommended and not self._links.local.cluster_id:
             self._recommended.clear()
@@ -60,6 +69,23 @@ class Dialler:
                 # Any member takes us in who cannot be confused with somebody else.
                 self._links.outlived(0)
         self.wait(address, now_ms)
+        self.note_failure(address, now_ms, why)
+
+    def note_failure(self, address: Address, now_ms: float, why: str) -> None:
+        """Report a try to be admitted that has failed; nothing is reported of members."""
+        if self._links.local.cluster_id:
+            return
+        count = self._failures.get(address, (0, ""))[0] + 1
+        self._failures[address] = count, why
+        backoff = self._seeds.get(address)
+        again_ms = 0.0 if backoff is None else max(0.0, backoff.next_ms - now_ms)
+        self._links.local.note(
+            "join_failed",
+            address=f"{address[0]}:{address[1]}",
+            reason=why,
+            tries=count,
+            again_in_s=round(again_ms / 1000, 1),
+        )
 
     def wait(self, address: Address, now_ms: float, at_least_ms: float = 0) -> None:
         """Do not dial an address again at once."""
@@ -74,7 +100,7 @@ class Dialler:
         """Dial whom there is no link to, and who has not just been tried."""
         for address, since_ms in list(self._under_way.items()):
             if now_ms - since_ms >= DIAL_TIMEOUT_MS:
-                self.failed(address, now_ms)
+                self.failed(address, now_ms, f"no answer within {DIAL_TIMEOUT_MS / 1000:g} s")
         for address, backoff in self._wanted().items():
             if address not in self._under_way and now_ms >= backoff.next_ms:
                 self._under_way[address] = now_ms

@@ -48,6 +48,8 @@ class Figures:
         links = self._links
         if links.membership.was_removed(region):
             return "removed"
+        if links.transport.cut_ms(region) is not None:
+            return "cut"
         session = links.session_of(region)
         if session is not None:
             incoming = self._receiver.joiner.joining
@@ -81,6 +83,7 @@ class Figures:
             region=region,
             name=links.membership.name(region),
             state=self._state(region, now_ms),
+            cut_ms=links.transport.cut_ms(region),
             via=self._via(region, now_ms),
             lag_effects=lag_effects,
             lag_bytes=lag_bytes,

@@ -190,6 +190,10 @@ class Transport(Protocol):
         """Connect; the answer is ``link_up`` with this address, or ``dial_failed``."""
         ...
 
+    def cut_ms(self, region: int) -> float | None:
+        """For how long an operator has cut the link with a region; None if nobody has."""
+        ...
+
 
 class Chance(Protocol):
     """Random numbers; unpredictable ones where a secret is configured."""

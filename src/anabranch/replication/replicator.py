@@ -50,6 +50,9 @@ UNSPOKEN: Final = frozenset(
 )
 """Reasons of a BYE that nobody need hear of."""
 
+UNANSWERED: Final = frozenset({0, Reason.STOPPING, Reason.SILENT})
+"""Reasons for which the end of a handshake is the same as no answer; 0 is a lost connection."""
+
 _Handler = Callable[[Session, Any, float], None]
 
 
@@ -131,9 +134,9 @@ class Replicator:
         if session is not None:
             self._end(session, now_ms, "the connection was lost")
 
-    def dial_failed(self, host: str, port: int, now_ms: float) -> None:
-        """Nobody answers there."""
-        self._dialler.failed((host, port), now_ms)
+    def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
+        """Nobody answers there; ``why`` is for people."""
+        self._dialler.failed((host, port), now_ms, why)
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
@@ -209,6 +212,8 @@ class Replicator:
                 name = links.membership.name(region)
                 links.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
             self._dialler.wait(session.dialled, now_ms, retry_after_ms)
+            if reason in UNANSWERED:
+                self._dialler.note_failure(session.dialled, now_ms, why)
 
     def _note_refusal(
         self, session: Session, reason: int, text: str, now_ms: float, by: str
@@ -517,6 +522,11 @@ class Replicator:
     def waiting_bytes(self) -> int:
         """Of batches that wait for a cause; read, each is there twice or thrice."""
         return 3 * sum(self._receiver.buffer.bytes_of.values())
+
+    @property
+    def entry(self) -> str:
+        """How the tries to be admitted to a cluster stand, for people."""
+        return "; ".join(filter(None, (self._dialler.tries, self._links.refusal)))
 
     @property
     def is_joining(self) -> bool:

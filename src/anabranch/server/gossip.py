@@ -8,6 +8,7 @@ things out, held back, slowed down or lost with the connection.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import ssl
@@ -57,6 +58,7 @@ class Fault:
         self.jitter_ms = 0.0
         self.loss = 0.0  # how likely a frame ends the connection
         self.rate = 0.0  # bytes a second; 0 is no limit
+        self.cut_at_ms: float | None = None  # since when it is paused
 
     @property
     def is_none(self) -> bool:
@@ -261,6 +263,17 @@ class _Link(asyncio.Protocol):
         self.transport.close()
 
 
+def _why_not(problem: OSError) -> str:
+    """Why there is no connection, for people."""
+    if isinstance(problem, TimeoutError):
+        return f"no answer within {DIAL_TIMEOUT_S:g} s"
+    if isinstance(problem, ssl.SSLError):
+        return sentence(problem)
+    if isinstance(problem, socket.gaierror) or not problem.errno:
+        return problem.strerror or str(problem)
+    return os.strerror(problem.errno)
+
+
 class Gossip:
     """See :class:`anabranch.replication.interface.Transport`."""
 
@@ -358,7 +371,7 @@ class Gossip:
 
     async def _dial(self, host: str, port: int) -> None:
         if self._is_cut(host, port):
-            self.replicator.dial_failed(host, port, self.now_ms())
+            self.replicator.dial_failed(host, port, self.now_ms(), "the link is cut")
             return
         context = None if self.tls is None else self.tls.dialling
         try:
@@ -367,7 +380,7 @@ class Gossip:
                     lambda: _Link(self, (host, port)), host, port, ssl=context
                 )
         except (OSError, TimeoutError) as problem:
-            self.replicator.dial_failed(host, port, self.now_ms())
+            self.replicator.dial_failed(host, port, self.now_ms(), _why_not(problem))
             if isinstance(problem, ssl.SSLError | ConnectionResetError | ConnectionAbortedError):
                 self.handshake_failed((host, port), problem)
 
@@ -423,12 +436,19 @@ class Gossip:
         region = self.replicator.region_at((host, port)) if self.faults else None
         return region is not None and self.faults.get(region, NO_FAULT).paused
 
+    def cut_ms(self, region: int) -> float | None:
+        """See :class:`Transport`."""
+        at_ms = self.faults.get(region, NO_FAULT).cut_at_ms
+        return None if at_ms is None else self.now_ms() - at_ms
+
     def fault(self, region: int) -> Fault:
         """The same of a region, to be changed; call :meth:`released` afterwards."""
         return self.faults.setdefault(region, Fault())
 
     def released(self) -> None:
         """Faults have changed: let go of what is not held back any more."""
+        for fault in self.faults.values():
+            fault.cut_at_ms = (fault.cut_at_ms or self.now_ms()) if fault.paused else None
         self.faults = {region: each for region, each in self.faults.items() if not each.is_none}
         for link in list(self.links.values()):
             link.go_on()

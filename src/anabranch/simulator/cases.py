@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CASES", "RARE_CASES"]
+__all__ = ["CASES", "RARE_CASES", "meaning"]
 
 CASES: Final = (
     "acknowledgement that travels",
@@ -60,3 +60,77 @@ RARE_CASES: Final = (
     "late entry moved",
 )
 """Some hundred runs come to these as well."""
+
+_MEANINGS: Final = {
+    "acknowledgement held back": "an acknowledgement stayed in its region, as the run has a gap",
+    "acknowledgement that travels": "an acknowledgement closed a run, which went to other regions",
+    "batch sent twice": "the network delivered a batch of effects twice",
+    "bit flip": "the network changed a bit of a frame",
+    "bit of the log turned over": "the disk changed a bit of a segment of the log",
+    "blackout": "all regions lost power at once",
+    "clock jumped": "the clock of a machine was set",
+    "connection lost": "a connection between regions ended",
+    "CREATE": "a group was created",
+    "DEL or expiry": "a key was deleted, or expired",
+    "damage found by a reader of the log": "a region found damage when it sent effects",
+    "DESTROY": "a group was destroyed",
+    "disk full": "the disk of a machine was full for a while",
+    "disk lost": "a machine lost its disk, and its region joined again",
+    "effects fetched back": "a region got effects of its own back from another one",
+    "effects not applied for want of disk": "received effects waited, as the disk took no writes",
+    "epoch opened": "a region opened a new epoch, as it may have lost effects",
+    "equal vectors compared": "two regions had applied the same effects, and their data was equal",
+    "feature level raised": "the last region of a rolling update was updated",
+    "FLUSH": "a database, or all of them, was emptied",
+    "group moved": "a group was copied or restored together with its stream",
+    "half-open connection": "a connection ended for one side only",
+    "held batch": "a batch waited for effects that it depends on",
+    "hole left by a power failure": "after a power failure unsynced data was missing in the middle",
+    "idempotent ID accepted by two regions": "a retry reached a second region during a partition",
+    "idempotent ID of another region": "a retry was answered from an entry of another region",
+    "idempotent ID repeated": "a retry was answered from an entry of the same region",
+    "kill": "a process was killed",
+    "late entry moved": "a copied group kept entries that it must still deliver",
+    "link refused": "a region refused a link",
+    "tombstones waited": "a tombstone waited until every region had it on its disk",
+    "memory full": "a region reached maxmemory",
+    "newcomer refused writes": "a new region took no writes before it had the data of the others",
+    "number in use refused": "a second server that used the number of a region was refused",
+    "orderly stop": "a process was stopped in order",
+    "partition": "a link was cut",
+    "pause": "a process stood still for a while",
+    "pending entries given up": "XGROUP SETID gave up pending entries",
+    "pending entry moved": "a copied group kept its pending entries",
+    "power failure": "a machine lost power, and its disk lost unsynced data",
+    "read answered in trouble": "a read was answered while the disk took no writes",
+    "read withheld": "a read was refused, as its data was not on the disk",
+    "recovery compared with replay": "a snapshot was compared with the effects of the log",
+    "recovery compared with what was written": "a start recovered what had been written",
+    "region removed": "a region was removed from the cluster",
+    "relay used": "effects of a region arrived through another one",
+    "replies held for a slow sync": "replies waited, as a sync took long",
+    "SETID forward": "XGROUP SETID moved a group forward",
+    "SETID to an ID": "XGROUP SETID set a group to an ID",
+    "snapshot taken": "a snapshot was finished",
+    "start refused by the disk": "a process could not start, as its disk failed",
+    "start refused for a damaged log": "a process did not start from a damaged log",
+    "state joined": "a region got a full sync",
+    "state joined both ways": "two regions got full syncs from each other",
+    "state join resumed": "a full sync went on where an earlier link had ended",
+    "sync error": "a sync failed",
+    "transaction": "an EXEC was carried out",
+    "wandering reader read to the end": "a reader that changes regions got every entry once",
+    "write error": "a write to the disk failed",
+}
+
+
+def meaning(name: str) -> str:
+    """What a counter of a run counts, in a sentence; empty if its name says it."""
+    one, both, other = name.partition(" || ")
+    if both:
+        same = one == other
+        what = f"two effects ({one})" if same else f"{one} and {other}"
+        return f"{what} were concurrent: neither region had seen the other effect"
+    if name.startswith("state join: "):
+        return f"a full sync was interrupted: {name.removeprefix('state join: ')}"
+    return _MEANINGS.get(name, "")

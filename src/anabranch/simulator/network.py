@@ -33,7 +33,7 @@ class Peer(Protocol):
     def link_down(self, link: int) -> None:
         """It has ended."""
 
-    def dial_failed(self, host: str, port: int) -> None:
+    def dial_failed(self, host: str, port: int, why: str) -> None:
         """Nobody answers."""
 
     def frame(self, link: int, data: bytes) -> None:
@@ -104,6 +104,10 @@ class Wire:
         """See :class:`Transport`."""
         self._network.dial(self, host, port)
 
+    def cut_ms(self, region: int) -> float | None:
+        """See :class:`Transport`: faults of a run are not those of an operator."""
+        return None
+
 
 class Network:
     """All lines, and who listens."""
@@ -153,7 +157,7 @@ class Network:
 
         def failed() -> None:
             if wire.is_alive:
-                wire.peer.dial_failed(host, port)
+                wire.peer.dial_failed(host, port, "no answer")
 
         if there.cut or back.cut:
             self._timeline.after(DIAL_TIMEOUT_MS, failed)

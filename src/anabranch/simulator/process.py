@@ -240,9 +240,9 @@ class Process(Exchange):
             self._count_join("link")
         self.happen(lambda: self.replicator.link_down(link, self.now_ms()))
 
-    def dial_failed(self, host: str, port: int) -> None:
+    def dial_failed(self, host: str, port: int, why: str) -> None:
         """See :class:`Peer`."""
-        self.happen(lambda: self.replicator.dial_failed(host, port, self.now_ms()))
+        self.happen(lambda: self.replicator.dial_failed(host, port, self.now_ms(), why))
 
     def frame(self, link: int, data: bytes) -> None:
         """See :class:`Peer`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -40,6 +40,7 @@ BEGIN_MS: Final = 30_000.0
 HEAL_MS: Final = 60_000.0
 IDLE_MS: Final = 5_000.0
 STEP_MS: Final = 100.0
+PROGRESS_MS: Final = 500.0
 
 SILENT_ONCE_IN: Final = 4
 """To look at regions that have nothing to do takes long: not every run does it."""
@@ -105,6 +106,8 @@ class Simulation:
         self.network.on_batch = self.record.leaves
         self.work = Workload(self.chance("workload"), self.chance("moves"))
         self.is_breaking = False
+        self.on_progress: Callable[[Simulation], None] = lambda _: None
+        """Called now and then while things go wrong."""
         self.commands = 0
         self._clients = self.chance("clients")
         self._saves = self.chance("saves")
@@ -211,7 +214,9 @@ class Simulation:
         for machine in self.machines:
             self._client(machine)
         self._observe()
-        self.timeline.run_until(until_ms)
+        while self.timeline.now_ms < until_ms:
+            self.timeline.run_until(min(until_ms, self.timeline.now_ms + PROGRESS_MS))
+            self.on_progress(self)
         self.is_breaking = False
 
     def _heal(self) -> None:
@@ -455,10 +460,18 @@ def stream_deadlines(process: Process) -> bool:
 
 
 def simulate(
-    seed: int, *, regions: int = 3, minutes: float = 5, faults: Iterable[str] = FAULTS
+    seed: int,
+    *,
+    regions: int = 3,
+    minutes: float = 5,
+    faults: Iterable[str] = FAULTS,
+    on_progress: Callable[[Simulation], None] | None = None,
 ) -> Outcome:
     """The run of a seed."""
-    return Simulation(seed, regions=regions, minutes=minutes, faults=faults).run()
+    run = Simulation(seed, regions=regions, minutes=minutes, faults=faults)
+    if on_progress is not None:
+        run.on_progress = on_progress
+    return run.run()
 
 
 def smallest(outcome: Outcome, *, regions: int, minutes: float) -> Outcome:

@@ -35,7 +35,7 @@ __all__ = ["Availability", "why_not_available"]
 
 TOLERANCE_MS: Final = 100
 
-_UNREACHABLE: Final = frozenset({"unreachable", "removed"})
+_UNREACHABLE: Final = frozenset({"unreachable", "cut", "removed"})
 """States of regions that say nothing about this one."""
 
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from anabranch.cli import serve
 from anabranch.cli.main import command
 from anabranch.config.settings import ROWS
+from anabranch.simulator.cases import CASES, RARE_CASES, meaning
 from anabranch.version import REDIS_VERSION, __version__
 
 
@@ -103,6 +104,18 @@ def test_health_says_why_not(unused_port: int) -> None:
     assert "refused" in result.stderr.lower()
     result = run("health", "-p", str(unused_port), "--json")
     assert json.loads(result.stdout)["healthy"] is False
+
+
+def test_simulate_explains_what_it_counted() -> None:
+    words = ("simulate", "--seed", "7", "--regions", "2", "--minutes", "0.01")
+    result = run(*words, "--faults", "none")
+    assert result.exit_code == 0, result.output
+    assert "0 means that the checks of that situation have proved nothing" in result.stdout
+    assert re.search(r"^ +\d+  relay used +effects of a region arr", result.stdout, re.MULTILINE)
+    told = json.loads(run(*words, "--json").stdout)
+    assert [each["held"] for each in told["runs"]] == [True]
+    assert [each["name"] for each in told["reached"] if not each["meaning"]] == []
+    assert all(meaning(name) for name in (*CASES, *RARE_CASES))
 
 
 @pytest.mark.parametrize("module", ["anabranch", "anabranch.cli.main", "anabranch.cli.serve"])

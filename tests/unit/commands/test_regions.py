@@ -42,6 +42,7 @@ def figures(region: int, name: str, state: str = "in_sync", **facts: Any) -> Pee
         "held_oldest_ms": 0.0,
         "relayed_for": [],
         "refusal": "",
+        "cut_ms": None,
         "counters": Counters(),
     }
     return PeerFigures(region=region, name=name, state=state, **values | facts)
@@ -159,7 +160,9 @@ def test_a_server_of_its_own_has_no_sections_about_others() -> None:
 def test_peers(server: Harness, others: FakeRegions) -> None:
     others.fault(2).delay_ms = 20.0
     others.fault(2).loss = 0.05
+    others.rows[1] = figures(3, "ap", "unreachable", cut_ms=1234.4)
     us, ap = (dict(row) for row in server.do("AB.PEERS"))
+    assert (us[b"cut-ms"], ap[b"cut-ms"]) == (None, 1234)
     assert (us[b"region"], us[b"name"], us[b"state"]) == (2, b"us", b"in_sync")
     assert us[b"fault"] == b"delay 20 0, loss 5"
     assert (us[b"lag-effects"], us[b"lag-bytes"], us[b"lag-ms"]) == (3, 120, 250)

@@ -34,7 +34,7 @@ class FakeReplicator:
     def link_down(self, link: int, now_ms: float) -> None:
         self.ended.set()
 
-    def dial_failed(self, host: str, port: int, now_ms: float) -> None:
+    def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
         self.failed.set()
 
     def receive(self, link: int, kind: int, payload: bytes, now_ms: float) -> None:
@@ -103,7 +103,10 @@ def numbers(replicator: FakeReplicator) -> list[int]:
 async def test_nothing_passes_a_paused_link_either_way_until_it_is_released(ends: Ends) -> None:
     ends.send(1)
     await ends.there.until(1)
+    assert ends.one.cut_ms(2) is None
     ends.one.fault(2).paused = True
+    ends.one.released()
+    assert 0 <= (ends.one.cut_ms(2) or -1) < 10_000
     ends.send(2)
     ends.reply(3)
     ends.one.dial("127.0.0.1", ends.port)
@@ -121,6 +124,7 @@ async def test_nothing_passes_a_paused_link_either_way_until_it_is_released(ends
     await ends.here.until(1)
     assert (numbers(ends.there), numbers(ends.here)) == ([1, 2], [3])
     assert ends.one.faults == {}
+    assert ends.one.cut_ms(2) is None
 
 
 async def test_frames_keep_their_order_however_long_each_is_delayed(ends: Ends) -> None:

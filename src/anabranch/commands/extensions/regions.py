@@ -52,6 +52,7 @@ def _peer(peer: PeerFigures, fault: LinkFault | None, expires: int | None) -> Ma
             ("name", peer.name),
             ("state", peer.state),
             ("fault", "" if fault is None else _shown(fault)),
+            ("cut-ms", _whole(peer.cut_ms)),
             ("via", peer.via),
             ("relays-for", [[region_of(each), epoch_of(each)] for each in peer.relayed_for]),
             ("lag-effects", peer.lag_effects),
