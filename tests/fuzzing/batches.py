@@ -156,7 +156,6 @@ class Target:
         for _ in load_snapshot(io.BytesIO(stage.state), "stage", self.region.keyspace):
             pass
         replica = self.region.replica
-        assert replica is not None
         self.replica: Replica = replica
         replica.members.update(stage.members)
         self.session = self.region.open_session("127.0.0.1:1", "127.0.0.1:2")

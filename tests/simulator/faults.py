@@ -148,7 +148,6 @@ def del_takes_whatever_is_there(patch: Patch) -> None:
 
     def deleted(keyspace: Keyspace, effect: Any) -> None:
         replica = keyspace.replica
-        assert replica is not None
         replica.context = dict(replica.vector)
         delete(keyspace, effect)
 
@@ -158,7 +157,6 @@ def del_takes_whatever_is_there(patch: Patch) -> None:
 def destroy_spares_unseen(patch: Patch) -> None:
     def destroyed(keyspace: Keyspace, effect: Any) -> None:
         replica = keyspace.replica
-        assert replica is not None
         stream = merge_stream.shared_stream(keyspace, effect.db, effect.key)
         group: Any = stream.groups.get(effect.group)
         if group is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.manifest import MANIFEST, ManifestFile
 from anabranch.oplog.recovery import Recovery, recover
@@ -25,7 +26,7 @@ class KeptLife:
     def __init__(self, storage: Storage | None = None, *, segment_bytes: int = 1 << 20) -> None:
         self.storage = MemoryStorage() if storage is None else storage
         self.recorder = Recorder()
-        self.turn = Turn()
+        self.turn = Turn(Replica.alone())
         self.recorder.server.region.effects.record = self.turn.effects.append
         self.log = OpLog(self.storage, [], end=0, segment_bytes=segment_bytes)
         self._noted = 0
@@ -99,7 +100,7 @@ def go_on(storage: Storage, keyspace: Keyspace, report: Recovery, name: bytes) -
     log = OpLog(
         storage, report.segments, end=report.end, segment_bytes=1 << 20, unborn=report.unborn
     )
-    turn = Turn()
+    turn = Turn(Replica.alone())
     turn.next_number = report.next_number
     effect = kinds.SetString(0, name, b"v" * 10)
     apply(keyspace, effect)

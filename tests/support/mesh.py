@@ -144,7 +144,6 @@ class Node:
         self.host = FakeHost()
         self.region = Region(self.settings, self.clock, self.host, self._commands)
         self.host.persistence.region = self.region
-        assert self.region.replica is not None
         self.replica: Replica = self.region.replica
         self.vector: dict[int, int] = self.replica.vector
         *_, report = recover(self.storage, self.region.keyspace)

@@ -93,7 +93,7 @@ class Life:
                 pass
         except LogError as problem:
             return None, str(problem)
-        vector = keyspace.replica.vector if keyspace.replica is not None else {}
+        vector = keyspace.replica.vector
         return (everything_in(keyspace), vector), ""
 
 

@@ -36,8 +36,7 @@ def recovered(
 
     Where it is that of a region, ``replica`` is given, and is completed as well.
     """
-    keyspace = Keyspace(databases)
-    keyspace.replica = replica
+    keyspace = Keyspace(databases, replica)
     report = Recovery()
     progress: Progress | None = None
     try:

@@ -62,7 +62,7 @@ class Applier:
     ) -> None:
         """``author`` decides until :attr:`author` names somebody else."""
         self.keyspace = keyspace
-        self.replica = keyspace.replica  # with several regions
+        self.replica = keyspace.replica
         self.settings = settings
         self.publisher = publisher
         self.author = author
@@ -72,18 +72,13 @@ class Applier:
         self.rewriting: Rewriting | None = None  # what is prepared of the next decision
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
         # Of what is added at once: other regions take no longer batches.
-        self.added_bytes_max = _ANY_SIZE if self.replica is None else SENT_ENTRIES_BYTES_MAX
+        self.added_bytes_max = SENT_ENTRIES_BYTES_MAX if self.replica.is_regional else _ANY_SIZE
         self._stats = stats
 
     def emit(self, effect: kinds.Effect) -> None:
         """Apply a change that was decided here, record it, and publish its keyspace events."""
         replica = self.replica
-        if replica is None:
-            events = self._events(effect)
-            self._apply(effect)
-            if self.record is not None:
-                self.record(effect)
-        else:
+        if replica.is_regional:
             replica.begin_own()
             events = self._events(effect)
             for each in spread(self, effect):
@@ -96,6 +91,11 @@ class Applier:
                     self.author.written = replica.own, replica.vector[replica.own]
                 if self.record is not None:
                     self.record(each)
+        else:
+            events = self._events(effect)
+            self._apply(effect)
+            if self.record is not None:
+                self.record(effect)
         if events:
             self.publisher.publish(events)
 
@@ -129,7 +129,7 @@ class Applier:
 
         With several regions the first addition does that; until then nobody can see the stream.
         """
-        if self.replica is not None:
+        if self.replica.is_regional:
             known = database.remembered.get(key)
             if known is not None and not known.is_forgettable:
                 # What others set for the key that was deleted here does not concern the new one.

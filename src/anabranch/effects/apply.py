@@ -101,7 +101,7 @@ def apply(keyspace: Keyspace, effect: kinds.Effect) -> None:
     """Carry out one effect; with several regions the replica knows whose it is and when."""
     replica = keyspace.replica
     row = EFFECTS[type(effect)]
-    if replica is None:
+    if not replica.is_regional:
         row.alone(keyspace, effect)  # type: ignore[misc]  # it occurs, or it would not be here
         return
     row.shared(keyspace, effect)  # type: ignore[misc]  # likewise

@@ -97,7 +97,7 @@ def _set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> list[Event]:
 
 def _create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> list[Event]:
     db, key = effect.db, effect.key
-    if keyspace.replica is not None and is_beaten(keyspace, effect):
+    if is_beaten(keyspace, effect):
         return []
     return [*_created(keyspace, db, key), ("t", "xgroup-create", db, key)]
 

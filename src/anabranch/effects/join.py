@@ -10,7 +10,6 @@ from anabranch.effects.merge_conflicts import note_processed
 from anabranch.effects.merge_stream import (
     known_stream,
     renew_producers,
-    replica_of,
     settle,
     shared_stream,
 )
@@ -26,7 +25,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
 
     With ``partial`` it lacks keys on which the other region knows of nothing that we do not have.
     """
-    mine, other = replica_of(ours), replica_of(theirs)
+    mine, other = ours.replica, theirs.replica
     news = {
         replica_id: number
         for replica_id, number in other.vector.items()
@@ -85,7 +84,7 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
 
     Both must have applied the same effects on it: then only a mistake made them differ.
     """
-    mine, other = replica_of(ours), replica_of(theirs)
+    mine, other = ours.replica, theirs.replica
     there = theirs.databases[db]
     source = there.values.get(key) or there.remembered.get(key)
     fresh = Stream.of_regions(mine.own, *mine.default_limits())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.merge_stream import known_stream, replica_of, shared_stream
+from anabranch.effects.merge_stream import known_stream, shared_stream
 from anabranch.keyspace.conflicts import Resolved
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
@@ -20,7 +20,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     It replaces the tags for the same idempotent ID that it knew of. What it did not know of, and we
     have to resolve, is noted.
     """
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     replica_id, number = dot = replica.dot
     is_own = replica_id == replica.own
@@ -63,7 +63,7 @@ def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:
 
 def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     """See :class:`kinds.ResolveConflict`."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     conflicts = replica.conflicts
     dot = effect.replica_id, effect.number
     replica_id, number = effect.winner

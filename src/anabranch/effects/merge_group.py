@@ -9,7 +9,7 @@ from __future__ import annotations
 from anabranch.effects import kinds
 from anabranch.effects.apply_group import group_of
 from anabranch.effects.apply_stream import stream_of
-from anabranch.effects.merge_stream import known_stream, replica_of, settle, shared_stream
+from anabranch.effects.merge_stream import known_stream, settle, shared_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
 from anabranch.stream.counters import counted_read
@@ -23,7 +23,7 @@ __all__ = ["is_beaten"]
 
 def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
     """Whether a removal that did not know of this creation was heard before it."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     for dot, database in replica.flushes.items():
         if database in (None, effect.db) and not replica.knows(dot):
             return True
@@ -38,7 +38,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     """See :class:`kinds.CreateGroup`."""
     if is_beaten(keyspace, effect):
         return
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     group = stream.groups.get(effect.group)
     if group is None:
@@ -53,7 +53,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
     stream = shared_stream(keyspace, effect.db, effect.key)
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     dot = replica.dot
     stream.shared.tombstones[dot] = effect.group
     replica.unstable_tombstones[dot] = None
@@ -72,7 +72,7 @@ def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = group_of(keyspace, effect.db, effect.key, effect.group)
-    group.set_start(stream.logs, replica_of(keyspace).vector, effect.last_id)
+    group.set_start(stream.logs, keyspace.replica.vector, effect.last_id)
     group.last_delivered_id = stream.last_id if effect.last_id is None else effect.last_id
     group.offset = 0
     _begin_to_count(stream, group, effect.entries_read)
@@ -122,7 +122,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         consumer.active_ms = effect.now_ms
     if not effect.pending:
         where = effect.db, effect.key, effect.group
-        replica_of(keyspace).conflicts.note_processed(where, effect.region, effect.numbers)
+        keyspace.replica.conflicts.note_processed(where, effect.region, effect.numbers)
     group.hand_out(
         effect.region,
         effect.ids,
@@ -152,7 +152,7 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     """See :class:`kinds.Acknowledge`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
-    conflicts = replica_of(keyspace).conflicts
+    conflicts = keyspace.replica.conflicts
     if conflicts.held:
         where = effect.db, effect.key, effect.group
         for entry_id in effect.ids:
@@ -164,7 +164,7 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
 
 def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
     """See :class:`kinds.Settle`. Nothing happens to a group that was removed, or made again."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from anabranch.effects import kinds
 from anabranch.effects.merge_stream import (
     renew_producers,
-    replica_of,
     settle,
     shared_stream,
 )
@@ -22,7 +21,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
 
     DEL beats groups that it has not seen; expiry, which any region may repeat, does not.
     """
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     context = replica.context_now()
     positions = dict(effect.positions)
@@ -57,7 +56,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
     """See :class:`kinds.Expire`. It replaces the deadlines it has seen."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     deadlines = stream.shared.deadlines
     forget_covered(deadlines, replica.knows)
@@ -68,7 +67,7 @@ def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
 
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`: groups that it did not know of go as well."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     dot = replica.dot
     replica.flushes[dot] = effect.db
     replica.unstable_tombstones[dot] = None
@@ -85,7 +84,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
 
 def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
     """See :class:`kinds.AddRegion`."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     dots = replica.admissions.setdefault(effect.region, {})
     forget_covered(dots, replica.knows)
     dots[replica.dot] = Member(effect.name, effect.host, effect.port)
@@ -94,7 +93,7 @@ def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
 
 def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
     """See :class:`kinds.RemoveRegion`. An admission that it did not know of stays."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     if (member := replica.members.get(effect.region)) is not None:
         replica.former_names[effect.region] = member.name
     forget_covered(replica.admissions.get(effect.region, {}), replica.knows)
@@ -105,7 +104,7 @@ def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
 
 def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
     """See :class:`kinds.EnterCluster`."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     replica.cluster_id = effect.cluster_id
     for region, name, host, port in effect.members:
         # Their admissions are on the way; whatever tells of them has seen this dot.
@@ -128,7 +127,7 @@ def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
 
     What we did in a former epoch, and get back from others, changes nothing.
     """
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
         replica.own = replica.replica_id
         for database in keyspace.databases:

@@ -13,7 +13,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply_stream import append_run
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica, region_of
+from anabranch.keyspace.replica import region_of
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.shared import Limits, forget_covered
@@ -23,20 +23,12 @@ __all__ = [
     "add_to",
     "known_stream",
     "renew_producers",
-    "replica_of",
     "settle",
     "shared_stream",
 ]
 
 
 # -- the stream behind a key ------------------------------------------------------------------
-
-
-def replica_of(keyspace: Keyspace) -> Replica:
-    """What is known of the regions; there are several, or we would not be here."""
-    replica = keyspace.replica
-    assert replica is not None
-    return replica
 
 
 def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
@@ -53,7 +45,7 @@ def shared_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     """The same, begun if there is none; it does not exist yet for anybody who looks."""
     stream = known_stream(keyspace, db, key)
     if stream is None:
-        replica = replica_of(keyspace)
+        replica = keyspace.replica
         stream = Stream.of_regions(replica.own, *replica.default_limits())
         keyspace.databases[db].remembered[key] = stream
     return stream
@@ -64,7 +56,7 @@ def settle(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
     database = keyspace.databases[db]
     shared = stream.shared
     if shared.tombstones:
-        replica_of(keyspace).tombstoned[db, key] = None
+        keyspace.replica.tombstoned[db, key] = None
     if stream.exists:
         if database.remembered.pop(key, None) is not None:
             database.put(key, stream)
@@ -86,7 +78,7 @@ def settle(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
 
 def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
     """Derive what XADD looks up from the tags."""
-    stream.renew_producers(*replica_of(keyspace).default_limits())
+    stream.renew_producers(*keyspace.replica.default_limits())
 
 
 # -- entries ----------------------------------------------------------------------------------
@@ -94,7 +86,7 @@ def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
 
 def _log(keyspace: Keyspace, stream: Stream, position: int) -> RegionLog:
     """The log that an addition goes to, ready for an entry of that position."""
-    log = stream.log_of(replica_of(keyspace).replica_id)
+    log = stream.log_of(keyspace.replica.replica_id)
     if position != log.next_position:
         stream.added_surplus -= position - log.next_position
         log.open_at(position)
@@ -112,7 +104,7 @@ def _added(keyspace: Keyspace, database: Database, key: bytes, stream: Stream, n
 
 def _notice(keyspace: Keyspace, stream: Stream, ids: Sequence[int]) -> None:
     """Count entries, about to be added, whose IDs others have. ``ids`` ascend."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stats = replica.apply_stats
     stats.newest_id = max(stats.newest_id, ids[-1])
     if ids[0] > stream.last_id:
@@ -141,7 +133,7 @@ def add_to(keyspace: Keyspace, stream: Stream, effect: kinds.Add) -> None:
     XADD calls this directly while nobody wants to hear of the effect.
     """
     database = keyspace.databases[effect.db]
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     log = stream.logs.get(replica.replica_id)
     if log is None or log.next_position != effect.position:
         log = _log(keyspace, stream, effect.position)
@@ -159,7 +151,7 @@ def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     stream = shared_stream(keyspace, effect.db, effect.key)
     log = _log(keyspace, stream, effect.position)
     _notice(keyspace, stream, effect.ids)
-    append_run(database, log, effect, replica_of(keyspace).number)
+    append_run(database, log, effect, keyspace.replica.number)
     _added(keyspace, database, effect.key, stream, effect.ids[-1])
 
 
@@ -196,7 +188,7 @@ def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
 
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
     """See :class:`kinds.SetLastId`."""
-    dot = replica_of(keyspace).dot
+    dot = keyspace.replica.dot
     stream = shared_stream(keyspace, effect.db, effect.key)
     shared = stream.shared
     shared.last_ids[dot] = effect.last_id
@@ -220,7 +212,7 @@ def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
 
 def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
     """See :class:`kinds.ConfigureProducers`. It forgets the pairs it has seen."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
     stream = shared_stream(keyspace, effect.db, effect.key)
     shared = stream.shared
@@ -242,7 +234,7 @@ def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
 
 def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
     """See :class:`kinds.Accept`. Of concurrent records the furthest one counts."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     records = stream.shared.accepted.setdefault(effect.pid, {})
     forget_covered(records, replica.knows)
@@ -252,7 +244,7 @@ def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
 
 def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
     """See :class:`kinds.DropRecords`. What was accepted without its knowledge stays."""
-    replica = replica_of(keyspace)
+    replica = keyspace.replica
     stream = shared_stream(keyspace, effect.db, effect.key)
     accepted, ledger = stream.shared.accepted, stream.ledger
     for pid in effect.pids:

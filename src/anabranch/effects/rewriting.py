@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import node_shares
-from anabranch.effects.merge_stream import replica_of, shared_stream
+from anabranch.effects.merge_stream import shared_stream
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
@@ -163,7 +163,7 @@ class Rewriting:
 
     def _most(self) -> int:
         """The number of the next effect. Positions that were ever in use lie below it."""
-        replica = replica_of(self._writer.keyspace)
+        replica = self._writer.keyspace.replica
         return replica.vector.get(replica.own, 0) + 1
 
     def _least(self) -> int:

@@ -44,7 +44,7 @@ class Writer(Protocol):
     """The region that decided, as far as its effects depend on it."""
 
     keyspace: Keyspace
-    replica: Replica | None
+    replica: Replica
     settings: Settings
     now_ms: int
     record: Callable[[kinds.Effect], None] | None
@@ -65,7 +65,7 @@ def rewriting(writer: Writer, source: Value, db: int, key: bytes) -> Iterator[St
     The decision is to be emitted at once when the steps are done. Nothing is prepared where a value
     is bound to another key as it is.
     """
-    if writer.replica is None or type(source) is not Stream:
+    if not writer.replica.is_regional or type(source) is not Stream:
         yield _no_steps()
         return
     prepared = Rewriting(writer, source, db, key)
@@ -97,7 +97,6 @@ def _stream(writer: Writer, db: int, key: bytes) -> Stream:
 def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     """Positions go on where they were; a new log's begin at the number of this effect."""
     replica = writer.replica
-    assert replica is not None
     value = writer.keyspace.databases[effect.db].values.get(effect.key)
     position = 0 if value is None else value.local.next_position
     if not position:
@@ -158,7 +157,6 @@ def _set_last_id(writer: Writer, effect: kinds.SetLastId) -> Iterator[kinds.Effe
 
 
 def _configure(writer: Writer, effect: kinds.ConfigureProducers) -> Iterator[kinds.Effect]:
-    assert writer.replica is not None
     effect.stamp_ms = writer.replica.stamp(writer.now_ms)
     yield effect
 
@@ -204,7 +202,6 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
     """Regions differ in what they have: how far ENTRIESREAD is off what is counted holds in all."""
     stream = known_stream(writer.keyspace, effect.db, effect.key)
     if effect.entries_read is not None and stream is not None:
-        assert writer.replica is not None
         group = Group(0)
         group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
         group.place(stream.logs)

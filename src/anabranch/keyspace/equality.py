@@ -34,10 +34,8 @@ class Digests:
     """The digests of one keyspace of a region among several."""
 
     def __init__(self, keyspace: Keyspace) -> None:
-        replica = keyspace.replica
-        assert replica is not None
         self._keyspace = keyspace
-        self._last_effects = replica.last_effects
+        self._last_effects = keyspace.replica.last_effects
         self._keys: list[dict[Place, int]] = [{} for _ in range(BUCKETS)]
         self._sums = [0] * BUCKETS
         self._at = 0

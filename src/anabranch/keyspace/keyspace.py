@@ -21,7 +21,7 @@ __all__ = ["Keyspace"]
 
 
 class Keyspace:
-    """All databases, and everybody blocked on their keys."""
+    """All databases, everybody blocked on their keys, and what is known of all regions."""
 
     __slots__ = (
         "account",
@@ -36,7 +36,8 @@ class Keyspace:
         "waiters",
     )
 
-    def __init__(self, count: int = 16) -> None:
+    def __init__(self, count: int = 16, replica: Replica | None = None) -> None:
+        """``replica`` is given where several regions write."""
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
         # full blocks that maintenance has not got round to, oldest first, unless they are gone
@@ -54,7 +55,7 @@ class Keyspace:
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because
         # they are kept on disk as keys are, and of interest to the ACL commands only
         self.users: dict[bytes, bytes] = {}
-        self.replica: Replica | None = None  # with several regions: what is known of them
+        self.replica = replica or Replica.alone()
 
     def forget_stable(self, stable: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Every member has this much on its disk: tombstones up to there have done their work.
@@ -62,7 +63,6 @@ class Keyspace:
         ``keeps_tombstones``: they stay all the same.
         """
         replica = self.replica
-        assert replica is not None
         replica.stable = stable
         replica.last_effects.forget(stable)
         replica.conflicts.forget(stable, replica.vector)
@@ -90,7 +90,6 @@ class Keyspace:
     def renew_unstable_tombstones(self) -> None:
         """Derive which tombstones are not stable, after more than an effect; their order stays."""
         replica = self.replica
-        assert replica is not None
         found = dict.fromkeys(replica.flushes)
         for place in replica.tombstoned:
             found.update(dict.fromkeys(self.tombstones_of(*place)))

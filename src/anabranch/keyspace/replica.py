@@ -19,6 +19,7 @@ from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.last_effects import LastEffects
 
 __all__ = [
+    "ALONE",
     "ApplyStats",
     "Dot",
     "Member",
@@ -32,6 +33,9 @@ __all__ = [
 
 Dot = tuple[int, int]
 """(replica ID, number)."""
+
+ALONE = 0
+"""Region number, and replica ID, of a server on its own."""
 
 REGION_BITS = 8
 REGION_MAX = (1 << REGION_BITS) - 1
@@ -84,7 +88,11 @@ class ApplyStats:
 
 
 class Replica:
-    """One region's knowledge. ``own`` is the replica ID under which it numbers its effects."""
+    """One region's knowledge. ``own`` is the replica ID under which it numbers its effects.
+
+    A server on its own is a region alone: region 0, which gives its effects no numbers that others
+    could know, so its vector stays empty.
+    """
 
     __slots__ = (
         "admissions",
@@ -96,6 +104,7 @@ class Replica:
         "flushes",
         "former_names",
         "hybrid_ms",
+        "is_regional",
         "last_effects",
         "members",
         "number",
@@ -111,6 +120,9 @@ class Replica:
     def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
         """``default_limits`` are seconds and count for idempotent producers of new streams."""
         self.own = own
+        self.is_regional = region_of(own) != ALONE
+        """Whether other regions may write the same keys. What follows from that is little:
+        ``tests/house/test_forks.py`` lists the lines that ask, and why."""
         self.default_limits = default_limits
         self.cluster_id = ""  # empty until we are in one
         self.vector: dict[int, int] = {}
@@ -133,6 +145,11 @@ class Replica:
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()
         self.last_effects = LastEffects()
+
+    @classmethod
+    def alone(cls) -> Replica:
+        """That of a server on its own."""
+        return cls(ALONE, lambda: (0, 0))
 
     @property
     def region(self) -> int:

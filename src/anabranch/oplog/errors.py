@@ -9,7 +9,7 @@ __all__ = [
     "CorruptLogError",
     "LogError",
     "NewerFormatError",
-    "other_mode",
+    "check_mode",
     "too_few_databases",
 ]
 
@@ -46,14 +46,19 @@ class NewerFormatError(LogError):
     """A file of a newer version; it is not changed."""
 
 
-def other_mode(name: str, *, regional: bool) -> LogError:
-    """The files are sound, but of a server on its own, or of a region, and we are the other."""
-    if regional:
-        return LogError(
+def check_mode(name: str, *, is_regional: bool, ours: bool) -> None:
+    """:class:`LogError` for sound files of a server on its own in a region, or the reverse.
+
+    ``is_regional`` is about the files, ``ours`` about this server.
+    """
+    if is_regional == ours:
+        return
+    if is_regional:
+        raise LogError(
             f"{name} belongs to a region of an Active-Active cluster, and this server was started "
             "without region-id. Nothing was changed; give the region its number"
         )
-    return LogError(
+    raise LogError(
         f"{name} belongs to a server on its own, and this one was started with region-id. Nothing "
         "was changed; export the data from a server on its own and import it into the region"
     )

@@ -23,7 +23,7 @@ from anabranch.oplog.errors import (
     AbsentFileError,
     CorruptLogError,
     NewerFormatError,
-    other_mode,
+    check_mode,
     too_few_databases,
 )
 from anabranch.oplog.log import Segment
@@ -263,11 +263,9 @@ def _apply(
     batch: Batch, keyspace: Keyspace, report: Recovery, storage: Storage, shown: str, at: int
 ) -> None:
     replica = keyspace.replica
-    if (replica is None) != (not batch.region):
-        raise other_mode(shown, regional=replica is None)
-    due = report.next_number
-    if replica is not None and not batch.is_local:
-        due = replica.vector.get(batch.replica_id, 0) + 1
+    check_mode(shown, is_regional=bool(batch.region), ours=replica.is_regional)
+    is_numbered = replica.is_regional and not batch.is_local
+    due = replica.vector.get(batch.replica_id, 0) + 1 if is_numbered else report.next_number
     if batch.first != due:
         raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")
     number = batch.first
@@ -275,15 +273,15 @@ def _apply(
     try:
         for effect in effects_in(batch):
             _check_databases(effect, keyspace, shown)
-            if replica is None or effect.local:
-                apply(keyspace, effect)
-                if isinstance(effect, JoinState | TakeKey):
-                    _join(effect, keyspace, storage)
-            else:
+            if is_numbered:
                 replica.begin(batch.replica_id, number, context)
                 apply(keyspace, effect)
                 replica.finish(count := numbers_of(effect))
                 number += count
+            else:
+                apply(keyspace, effect)
+                if isinstance(effect, JoinState | TakeKey):
+                    _join(effect, keyspace, storage)
             report.effects += not isinstance(effect, Synced)
     except EffectFormatError as problem:
         raise CorruptLogError(shown, at, str(problem)) from None
@@ -295,19 +293,17 @@ def _apply(
             "The file is as it was written: this is a mistake of the server, please report it",
         ) from None
     report.batches += 1
-    if replica is not None:
-        replica.apply_stats = ApplyStats()
-        report.next_number = replica.vector.get(replica.own, 0) + 1
-    else:
-        report.next_number = batch.first + batch.numbered
+    replica.apply_stats = ApplyStats()
+    if batch.replica_id == replica.own:
+        report.next_number = batch.last + 1
+    if (newest := replica.vector.get(replica.own)) is not None:
+        report.next_number = newest + 1
 
 
 def _join(effect: JoinState | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
     """Join a full sync, or take over one key, again from its file."""
     replica = keyspace.replica
-    assert replica is not None
-    theirs = Keyspace(len(keyspace.databases))
-    theirs.replica = Replica(replica.own, replica.default_limits)
+    theirs = Keyspace(len(keyspace.databases), Replica(replica.own, replica.default_limits))
     with closing(storage.open(effect.file)) as file:
         for _ in load_snapshot(file, storage.shown(effect.file), theirs):
             pass

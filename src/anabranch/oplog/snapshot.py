@@ -32,7 +32,7 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
-from anabranch.oplog.errors import CorruptLogError, other_mode, too_few_databases
+from anabranch.oplog.errors import CorruptLogError, check_mode, too_few_databases
 from anabranch.oplog.storage import ReadFile
 from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
@@ -168,10 +168,10 @@ class Snapshot:
         self.contents = contents
         databases = keyspace.databases
         replica = keyspace.replica
-        self._is_regional = replica is not None
-        contents.regions = (
-            None if replica is None else replica.written(keeps_last_effects=keeps_last_effects)
-        )
+        self._untouched = _UNTOUCHED
+        if replica.is_regional:  # nothing is replaced: a deleted stream is remembered, and changes
+            self._untouched = frozenset()
+            contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
         # By the number a database has now: SWAPDB may change it before we are done.
         self._numbers = [database.index for database in databases]
         self._waiting: list[dict[bytes, Value]] = [
@@ -181,7 +181,6 @@ class Snapshot:
         for db, key in () if places is None else places:
             value = databases[db].values.get(key) or databases[db].remembered.get(key)
             if value is None:
-                assert replica is not None
                 value = Stream.of_regions(replica.own, *replica.default_limits())
             self._waiting[db][key] = value
         self._deadlines = [dict(database.deadlines) for database in databases]
@@ -194,17 +193,15 @@ class Snapshot:
     def before(self, effect: kinds.Effect) -> None:
         """An effect is about to be applied: freeze what it changes, if it is not written yet."""
         kind = type(effect)
-        if self._is_regional:
-            # Nothing is replaced there: a deleted stream is remembered, and changes.
-            if kind is kinds.Flush or kind is kinds.JoinState:
-                self._take_all()
-                return
-            if getattr(effect, "key", None) is None:
-                return
-        elif kind in _UNTOUCHED:
+        if kind in self._untouched:
             return
         if kind is kinds.Swap:
             self._swap(effect.db, effect.other)  # type: ignore[attr-defined]
+            return
+        if kind is kinds.Flush or kind is kinds.JoinState:
+            self._take_all()
+            return
+        if getattr(effect, "key", None) is None:
             return
         database: int = effect.db  # type: ignore[attr-defined]
         value = self._waiting[database].pop(effect.key, None)  # type: ignore[attr-defined]
@@ -399,10 +396,10 @@ def _load(
         contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
         contents.next_incarnation = keyspace.incarnations.next = fields[4]
         contents.regions = fields[5]
-        if (contents.regions is None) != (keyspace.replica is None):
-            raise other_mode(contents.name, regional=contents.regions is not None)
-        if keyspace.replica is not None:
-            keyspace.replica.read(fields[5])
+        is_regional = contents.regions is not None
+        check_mode(contents.name, is_regional=is_regional, ours=keyspace.replica.is_regional)
+        if contents.regions is not None:
+            keyspace.replica.read(contents.regions)
         return None
     if kind == USER:
         name, line = fields
@@ -413,15 +410,14 @@ def _load(
     value: Value
     if kind == STREAM:
         replica = keyspace.replica
-        builder = StreamBuilder(data, 0 if replica is None else replica.own)
+        builder = StreamBuilder(data, replica.own)
         value = stream = builder.stream
-        if replica is not None:
-            if stream.shared.tombstones:
-                replica.tombstoned[number, key] = None
-                replica.unstable_tombstones.update(dict.fromkeys(stream.shared.tombstones))
-            if not stream.exists:
-                database.remembered[key] = stream
-                return builder
+        if stream.shared.tombstones:
+            replica.tombstoned[number, key] = None
+            replica.unstable_tombstones.update(dict.fromkeys(stream.shared.tombstones))
+        if not stream.exists:
+            database.remembered[key] = stream
+            return builder
     else:
         builder = None
         value = {STRING: StringValue, LIST: ListValue, SET: SetValue}[kind](data)

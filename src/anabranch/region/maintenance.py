@@ -74,8 +74,7 @@ class Maintenance:
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._seal_blocks()
-        if region.replica is not None:
-            self._merging.maintain()
+        self._merging.maintain()
         self._sweep_later()
         region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 

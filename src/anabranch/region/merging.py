@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.merge_stream import known_stream, replica_of
+from anabranch.effects.merge_stream import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch
@@ -30,7 +30,7 @@ PACKED_CHUNKS_MAX: Final = 4
 
 
 class Merging:
-    """The only way by which other regions change this one; there is none without a replica."""
+    """The only way by which other regions change this one; in a region alone nobody calls it."""
 
     def __init__(self, region: RegionState, waking: Waking) -> None:
         """For the region that owns it."""
@@ -46,7 +46,7 @@ class Merging:
         """
         sent = SentUnit(self._region.keyspace)
         effects = [sent.effects(batch) for batch in batches]
-        replica = replica_of(self._region.keyspace)
+        replica = self._region.keyspace.replica
         apply_remote = self._region.effects.apply_remote
         now_ms = self._region.clock.now_us() // 1000
         self._region.effects.now_ms = now_ms
@@ -70,9 +70,10 @@ class Merging:
         ``file`` is a snapshot, ``shown`` its name for messages. Raises :class:`CorruptLogError`.
         The last step has looked at whether it fits ours: it is for joining at once.
         """
-        replica = replica_of(self._region.keyspace)
-        theirs = Keyspace(len(self._region.keyspace.databases))
-        theirs.replica = Replica(replica.own, replica.default_limits)
+        replica = self._region.keyspace.replica
+        theirs = Keyspace(
+            len(self._region.keyspace.databases), Replica(replica.own, replica.default_limits)
+        )
         for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
             yield
         yield from check_state(theirs, shown)
@@ -113,14 +114,14 @@ class Merging:
 
     def _count(self, now_ms: int) -> None:
         """Add the counts of the applied effects to the statistics of the region."""
-        replica, stats = replica_of(self._region.keyspace), self._region.stats
+        replica, stats = self._region.keyspace.replica, self._region.stats
         applied, replica.apply_stats = replica.apply_stats, ApplyStats()
         stats.duplicate_ids += applied.duplicate_ids
         stats.ids_ahead_ms = max(stats.ids_ahead_ms, (applied.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
         """Begin to number effects anew: what we may have forgotten keeps its names."""
-        replica = replica_of(self._region.keyspace)
+        replica = self._region.keyspace.replica
         previous = replica.own
         replica.own = replica_id_of(replica.region, epoch)
         self._region.effects.emit(kinds.OpenEpoch(previous))
@@ -130,7 +131,7 @@ class Merging:
 
         A start may leave conflicts that were found but not resolved before a crash.
         """
-        replica = replica_of(self._region.keyspace)
+        replica = self._region.keyspace.replica
         conflicts = replica.conflicts
         if conflicts.is_stale:
             conflicts.meet_again(replica.resolves_for)
@@ -151,7 +152,7 @@ class Merging:
         yields. Groups that have processed it here need not process the one that stays.
         """
         keyspace, emit = self._region.keyspace, self._region.effects.emit
-        replica = replica_of(keyspace)
+        replica = keyspace.replica
         conflicts = replica.conflicts
         for goes, stays, is_new in list(conflicts.due.values()):
             stream = known_stream(keyspace, goes.db, goes.key)

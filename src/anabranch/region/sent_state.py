@@ -77,7 +77,6 @@ def check_state(theirs: Keyspace, shown: str) -> Iterator[None]:
     ``shown`` is its name for messages.
     """
     replica = theirs.replica
-    assert replica is not None
     try:
         _check(replica, _REPLICA)
         yield from _check_conflicts(replica, len(theirs.databases))
@@ -99,7 +98,6 @@ def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
     :class:`CorruptLogError` if not. It has to be joined before anything else changes.
     """
     mine = ours.replica
-    assert mine is not None
     for here, there in zip(ours.databases, theirs.databases, strict=True):
         for table in (there.values, there.remembered):
             for key, source in table.items():

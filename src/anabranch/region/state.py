@@ -48,13 +48,11 @@ class RegionState:
         self.settings = settings
         self.clock = clock
         self.host = host
-        self.keyspace = Keyspace(settings.databases)
-        if settings.region_id:
-            self.keyspace.replica = Replica(
-                replica_id_of(settings.region_id, 0),
-                lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
-            )
-        self.replica = self.keyspace.replica
+        self.replica = Replica(
+            replica_id_of(settings.region_id, 0),
+            lambda: (settings.stream_idmp_duration, settings.stream_idmp_maxsize),
+        )
+        self.keyspace = Keyspace(settings.databases, self.replica)
         self.stats = Stats()
         self.stats.started_ms = clock.now_us() // 1000
         self.acl = AclRegistry(settings.requirepass, commands)

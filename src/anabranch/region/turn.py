@@ -9,7 +9,7 @@ from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
-from anabranch.keyspace.replica import Replica, epoch_of, region_of
+from anabranch.keyspace.replica import Replica, epoch_of
 from anabranch.oplog.batch import CONTINUES, LOCAL, UNIT_CONTINUES, batch_of, body_of, pack
 from anabranch.oplog.compression import Compressor
 
@@ -25,8 +25,8 @@ BATCH_BYTES_MAX: Final = 32 << 20
 class Turn:
     """Effects in the order in which they were applied, and the number the next one gets."""
 
-    def __init__(self, replica: Replica | None = None) -> None:
-        """``replica`` tells whose effects these are if there are several regions."""
+    def __init__(self, replica: Replica) -> None:
+        """``replica`` tells whose effects these are."""
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []
@@ -35,18 +35,16 @@ class Turn:
     @property
     def region(self) -> int:
         """Whose effects these are."""
-        return 0 if self._replica is None else region_of(self._replica.own)
+        return self._replica.region
 
     @property
     def epoch(self) -> int:
         """In which of the region's epochs."""
-        return 0 if self._replica is None else epoch_of(self._replica.own)
+        return epoch_of(self._replica.own)
 
     def _dependencies(self) -> list[int]:
         """What was applied of other replica IDs. None of theirs is applied within a turn."""
         replica = self._replica
-        if replica is None:
-            return []
         return [
             edge
             for replica_id, number in sorted(replica.vector.items())
@@ -79,8 +77,8 @@ class Turn:
             for piece, packed, body in _packed(part, () if is_local else dependencies, compressor)
         ]
         last = len(parts) - 1
-        if self._replica is not None:  # they have their numbers already
-            taken = self._replica.vector.get(self._replica.own, 0)
+        taken = self._replica.vector.get(self._replica.own)
+        if taken is not None:  # they have their numbers already
             self.next_number = taken - total_numbers(effects) + 1
         number = self.next_number
         last_numbered = max((at for at, part in enumerate(parts) if not part[0]), default=-1)

@@ -152,7 +152,6 @@ class Waking:
         region = self._region
         waiting = region.context.waits.vectors
         if waiting:
-            assert region.replica is not None
             vector = region.replica.vector
             self._again += [each for each, wanted in waiting.items() if includes(vector, wanted)]
             self.serve()

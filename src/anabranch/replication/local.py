@@ -87,9 +87,7 @@ class RegionLocal:
     """Of a state, sent at a time."""
 
     def __init__(self, region: Region, journal: Journal) -> None:
-        replica = region.replica
-        assert replica is not None
-        self.replica: Replica = replica
+        self.replica: Replica = region.replica
         self._region = region
         self._journal = journal
         self._digests: Digests | None = None

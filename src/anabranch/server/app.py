@@ -78,7 +78,7 @@ class Server:
         self.persistence = self.node.persistence
         self.durability = self.node.durability
         self.regions: Regions | None = None
-        if self.region.replica is not None:
+        if self.region.replica.is_regional:
             self.regions = Regions(
                 self.region,
                 self.durability,

@@ -115,7 +115,6 @@ def everything(keyspace: Keyspace) -> dict[str, Any]:
     Marks are not part of it: that some were forgotten is found out again.
     """
     replica = keyspace.replica
-    assert replica is not None
     return {
         "vector": dict(sorted(replica.vector.items())),
         "own replica ID": replica.own,

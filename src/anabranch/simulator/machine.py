@@ -278,11 +278,11 @@ class Machine:
         log = MemoryStorage(
             {name: data for name, data in self.disk.files().items() if position_of(name) is None}
         )
-        keyspace = Keyspace(self.settings.databases)
-        keyspace.replica = Replica(
+        replica = Replica(
             replica_id_of(self.number, 0),
             lambda: (self.settings.stream_idmp_duration, self.settings.stream_idmp_maxsize),
         )
+        keyspace = Keyspace(self.settings.databases, replica)
         for _ in recover(log, keyspace):
             pass
         replayed = looking.everything(keyspace)

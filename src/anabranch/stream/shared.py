@@ -71,6 +71,10 @@ class Tag(NamedTuple):
 class Shared:
     """The shared state of one key."""
 
+    keeps_key = False
+    """Whether the key exists until it is deleted, even without entries and groups. If not, a key
+    exists by what is in it, which regions agree on."""
+
     __slots__ = (
         "accepted",
         "deadlines",
@@ -156,15 +160,19 @@ class Shared:
         return other
 
 
-def _nothing() -> Shared:
-    shared = Shared()
-    for name in Shared.__slots__:
-        setattr(shared, name, MappingProxyType({}))
-    return shared
+class _Nothing(Shared):
+    """Nobody else writes the key. Its tables are empty and cannot be changed."""
+
+    keeps_key = True
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        for name in Shared.__slots__:
+            setattr(self, name, MappingProxyType({}))
 
 
-NOTHING_SHARED: Final = _nothing()
-"""Of every stream of a region alone. It cannot be changed."""
+NOTHING_SHARED: Final[Shared] = _Nothing()
+"""Of every stream of a region alone."""
 
 
 def forget_covered(table: dict[Dot, _T], covered: Covered) -> None:

@@ -294,13 +294,11 @@ class Stream:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a key: a group, or something was added since it was last deleted.
-
-        A region alone has no streams without a key.
-        """
+        """Whether there is a key: a group, or something was added since it was last deleted."""
         shared = self.shared
         return (
-            bool(self.groups)
+            shared.keeps_key
+            or bool(self.groups)
             or bool(shared.last_ids)
             or any(log.newest_number for log in self.logs.values())
         )

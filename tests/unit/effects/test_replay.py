@@ -14,6 +14,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS, apply, numbers_of
 from anabranch.effects.codec import plain
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.batch import decode_batch, effects_in
 from anabranch.region.turn import Turn
 from anabranch.stream.stream import Stream
@@ -39,7 +40,7 @@ ENOUGH = [
 def replayed(effects: list[kinds.Effect], rng: random.Random) -> Keyspace:
     """An empty keyspace after these effects, sent through batches of turns and back."""
     keyspace = Keyspace()
-    turn = Turn()
+    turn = Turn(Replica.alone())
     number = 1
     rest = list(effects)
     while rest:

@@ -122,14 +122,14 @@ def test_a_turn_comes_back_in_order_however_it_is_cut(
 
 
 def test_an_empty_turn_is_nothing() -> None:
-    assert Turn().take(1) == b""
+    assert Turn(Replica.alone()).take(1) == b""
 
 
 def test_a_turn_is_read_as_one_however_many_batches_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turn_module, "BATCH_EFFECTS_MAX", 2)
-    turn = Turn()
+    turn = Turn(Replica.alone())
     data = b" " * 32  # where a file has its header
     for count in (5, 1, 2):
         turn.effects += [NUMBERED] * count

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.effects import kinds
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Replica
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError
 from anabranch.oplog.facts import Fate, SeenBatch, SegmentFacts, SnapshotFacts
 from anabranch.oplog.inspection import Survey
@@ -424,7 +425,7 @@ def test_a_file_that_begins_within_another_is_put_aside() -> None:
 
 
 def test_an_effect_number_that_is_not_due_is_damage_where_its_turn_begins() -> None:
-    turn = Turn()
+    turn = Turn(Replica.alone())
     data = segment_header(0)
     for number in (1, 2, 9):
         turn.next_number = number

@@ -16,8 +16,7 @@ FRAGMENT = b"*2\r\n$3\r\n0-1\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 
 def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
     """A keyspace with entries of the other replica ID: numbers and IDs."""
-    keyspace = Keyspace(1)
-    keyspace.replica = Replica(OURS, lambda: (100, 100))
+    keyspace = Keyspace(1, Replica(OURS, lambda: (100, 100)))
     stream = Stream.of_regions(OURS, 100, 100)
     log = stream.log_of(THEIRS)
     log.open_at(first_position)
@@ -35,12 +34,11 @@ def state(*entries: tuple[int, int], first_position: int = 0) -> Keyspace:
         (state((1, 10), (2, 20)), state((3, 5), first_position=2)),  # all of ours was removed
         (state((1, 10), (2, 20)), state((1, 10), (2, 20))),
         (state(), state((1, 10))),
-        (Keyspace(1), state((1, 10))),
+        (Keyspace(1, Replica(OURS, lambda: (100, 100))), state((1, 10))),
     ],
     ids=["behind ours", "after a deletion", "nothing new", "an empty log", "a new key"],
 )
 def test_states_that_go_on_are_taken(ours: Keyspace, theirs: Keyspace) -> None:
-    ours.replica = ours.replica or Replica(OURS, lambda: (100, 100))
     check_order(ours, theirs, "state")
 
 

@@ -73,8 +73,8 @@ class Context:
         return self.session.resp3
 
     @property
-    def replica(self) -> Replica | None:
-        """What this region knows of the others; None without others."""
+    def replica(self) -> Replica:
+        """What this region knows of all regions."""
         return self.keyspace.replica
 
     def enter(self, session: Session, now_ms: int) -> None:

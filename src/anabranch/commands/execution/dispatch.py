@@ -222,7 +222,7 @@ class Dispatcher:
         """
         settings = self._settings
         limit = settings.maxmemory
-        if self._keyspace.replica is not None:
+        if self._keyspace.replica.is_regional:
             limit -= limit * settings.replication_oom_threshold_percent // 100
         return 0 < limit < self.used_memory()
 

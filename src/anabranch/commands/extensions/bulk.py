@@ -392,7 +392,7 @@ def _add(
 
 def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
     """Consecutive IDs; where several regions write, consecutive ones of this region."""
-    if ctx.replica is None:
+    if not ctx.replica.is_regional:
         first = max(ctx.ids.first, stream.last_id + 1)
         return range(first, first + count)
     if ctx.ids.refusal:

@@ -23,7 +23,7 @@ _ALONE = (
 def cluster(ctx: Context) -> tuple[Replica, Regions]:
     """What we know of all regions, and our links to them; CommandError if there are none."""
     regions = ctx.server.host.regions
-    if regions is None or ctx.replica is None:
+    if regions is None:
         raise CommandError(_ALONE)
     return ctx.replica, regions
 

@@ -74,36 +74,23 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
 
 def _region(ctx: Context) -> Map:
     replica = ctx.replica
-    if replica is None:
-        region, epoch = 0, 0
-        vector: Mapping[int, int] = {}
-        stable: Mapping[int, int] = {}
-        members: list[int] = []
-        marked = tombstones = unstable = held = held_bytes = 0
-        oldest = None
-    else:
-        region, epoch = _replica_id(replica.own)
-        vector, stable = replica.vector, replica.stable
-        members = sorted(replica.members)
-        marked = len(replica.tombstoned)
-        of_keys = [ctx.keyspace.tombstones_of(*place) for place in replica.tombstoned]
-        tombstones = len(replica.flushes) + sum(map(len, of_keys))
-        held, held_bytes = len(replica.conflicts), replica.conflicts.size
-        unstable, oldest = len(replica.unstable_tombstones), replica.oldest_tombstone
+    region, epoch = _replica_id(replica.own)
+    of_keys = [ctx.keyspace.tombstones_of(*place) for place in replica.tombstoned]
+    oldest = replica.oldest_tombstone
     return Map(
         [
             ("region", region),
             ("epoch", epoch),
-            ("members", members),
-            ("vector", _rows(vector)),
-            ("stable", _rows(stable)),
-            ("marked-keys", marked),
-            ("mark-count", tombstones),
-            ("unstable-mark-count", unstable),
+            ("members", sorted(replica.members)),
+            ("vector", _rows(replica.vector)),
+            ("stable", _rows(replica.stable)),
+            ("marked-keys", len(replica.tombstoned)),
+            ("mark-count", len(replica.flushes) + sum(map(len, of_keys))),
+            ("unstable-mark-count", len(replica.unstable_tombstones)),
             ("oldest-mark", None if oldest is None else [*_replica_id(oldest[0]), oldest[1]]),
             ("held-back-by", _held_back_by(ctx, [] if oldest is None else [oldest])),
-            ("held-tags", held),
-            ("held-tag-bytes", held_bytes),
+            ("held-tags", len(replica.conflicts)),
+            ("held-tag-bytes", replica.conflicts.size),
         ]
     )
 

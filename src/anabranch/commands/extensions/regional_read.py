@@ -21,7 +21,7 @@ from anabranch.commands.stream.read_request import (
     timeout_argument,
 )
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import includes, region_of
+from anabranch.keyspace.replica import ALONE, includes, region_of
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import read_token, write_token
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
@@ -45,17 +45,17 @@ def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
         vector = read_token(raw)
     except ValueError:
         raise CommandError(refusal) from None
-    is_alone = ctx.replica is None
-    if any((region_of(replica_id) == LOCAL_REGION) != is_alone for replica_id in vector):
-        raise CommandError(_ALIEN.format("with" if is_alone else "without"))
+    is_regional = ctx.replica.is_regional
+    if any((region_of(replica_id) != ALONE) != is_regional for replica_id in vector):
+        raise CommandError(_ALIEN.format("without" if is_regional else "with"))
     return vector
 
 
 def _applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
     """What this region has seen of a stream by now, and maybe more."""
-    if ctx.replica is not None:
+    if stream is None or ctx.replica.vector:
         return ctx.replica.vector
-    return {} if stream is None else {LOCAL_REGION: newest_position_number(stream)}
+    return {LOCAL_REGION: newest_position_number(stream)}
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -150,14 +150,16 @@ def count_(ctx: Context, args: list[bytes]) -> bytes:
 
 def token(ctx: Context, _args: list[bytes]) -> bytes:
     """AB.TOKEN: all that this region has applied."""
-    return bulk(write_token({} if ctx.replica is None else ctx.replica.vector))
+    return bulk(write_token(ctx.replica.vector))
 
 
 def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.WAITFOR token milliseconds."""
     wanted = _vector(ctx, args[1], _NO_TOKEN)
     timeout_ms = timeout_argument(args[2], ctx.now_ms)
-    if ctx.replica is None or includes(ctx.replica.vector, wanted):
+    # What a region alone has shown to anybody it has applied.
+    wanted = {origin: last for origin, last in wanted.items() if region_of(origin) != ALONE}
+    if includes(ctx.replica.vector, wanted):
         return OK
     nothing = null(ctx.resp3)
     if ctx.in_exec:

@@ -254,7 +254,6 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
     """This region, then each of the others in a line of its own, as Redis shows its replicas."""
     regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
-    assert replica is not None
     facts = regions.facts()
     me = replica.members.get(replica.region)
     lines: _Lines = [
@@ -309,7 +308,6 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
     """The same by the names that Redis Enterprise gives what is comparable."""
     regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
-    assert replica is not None
     facts = regions.facts()
     lines: _Lines = [
         ("crdt_guid", facts["cluster_id"]),

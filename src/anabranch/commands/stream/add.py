@@ -95,7 +95,7 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
                 options.ms = id_argument(raw[:-2]) >> SEQ_BITS
                 if b"-" in raw[:-2]:
                     raise CommandError(texts.INVALID_ID)
-            elif ctx.replica is None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
+            elif not ctx.replica.is_regional or ctx.settings.xadd_id_uniqueness_mode == "liberal":
                 options.given_id = id_argument(raw)
             elif b"-" not in raw:
                 options.ms = id_argument(raw) >> SEQ_BITS
@@ -151,7 +151,6 @@ def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
 def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
     """The same where several regions write, see :mod:`anabranch.stream.regional_id`."""
     replica = ctx.replica
-    assert replica is not None
     if options.given_id is None and options.ms is None:
         if ctx.ids.refusal:
             raise CommandError(ctx.ids.refusal)
@@ -223,7 +222,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
         entry_id = ids.first
-        if replica is not None:
+        if replica.is_regional:
             if ids.refusal:
                 raise CommandError(ids.refusal)
             entry_id = automatic_id(replica.own, now_ms, last)
@@ -244,10 +243,10 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             if answer is not None:
                 return answer
         last = 0 if stream is None else stream.last_id
-        if replica is None:
-            entry_id = _next_id(options, last, now_ms)
-        else:
+        if replica.is_regional:
             entry_id = _next_regional_id(ctx, options, last)
+        else:
+            entry_id = _next_id(options, last, now_ms)
     seq = entry_id - ids.first
     if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
         ms = now_ms
@@ -297,7 +296,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     )
     if effects.before is not None or effects.publisher.flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
-    elif replica is not None:
+    elif replica.is_regional:
         _add_regional(
             ctx, stream, kinds.Add(database.index, key, entry_id, fragment, weight, opens)
         )
@@ -319,7 +318,6 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
     """What emitting comes to where several regions write, without looking the stream up again."""
     replica = ctx.effects.replica
-    assert replica is not None
     replica.begin_own()
     own, number = replica.own, replica.number
     effect.position = stream.local.next_position or number

@@ -249,11 +249,9 @@ def _forgotten(
     ctx: Context, key: bytes, name: bytes, group: Group, ghosts: list[PendingEntry]
 ) -> kinds.Acknowledge:
     """Entries that do not exist any more are not pending any more."""
-    if ctx.replica is None:
-        ids = [entry.entry_id for entry in ghosts]
-        return kinds.Acknowledge(ctx.db.index, key, name, ids)
-    dots = [(group.region_of(entry), entry.number) for entry in ghosts]
-    return kinds.Acknowledge(ctx.db.index, key, name, [], dots)
+    ids = [entry.entry_id for entry in ghosts if not entry.number]
+    dots = [(group.region_of(entry), entry.number) for entry in ghosts if entry.number]
+    return kinds.Acknowledge(ctx.db.index, key, name, ids, dots)
 
 
 def _is_idle(entry: PendingEntry, now_ms: int, min_idle: int) -> bool:

@@ -194,7 +194,7 @@ def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[byt
     for key, raw in zip(request.keys, request.ids, strict=True):
         if raw == b"$":
             stream = ctx.stream(key)
-            if ctx.replica is not None:
+            if ctx.replica.is_regional:
                 raw = write_token(ctx.replica.vector)
             else:
                 raw = text(0 if stream is None else stream.last_id)

@@ -270,7 +270,7 @@ def _deliver(
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)
             ordered += ids
-            if ctx.replica is not None:
+            if ctx.replica.is_regional:
                 numbers.setdefault(region, []).extend(block.numbers_of(low, high))
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))

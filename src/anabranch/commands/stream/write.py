@@ -193,7 +193,7 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
     _check_last_id(stream, last_id, entries_added)
-    if ctx.replica is not None:
+    if ctx.replica.is_regional:
         _check_rising(stream, last_id, entries_added, max_deleted or 0)
     ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
     ctx.changes += 1
