@@ -90,55 +90,78 @@ def check_fragments(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> No
 def _are_tabular(ids: Sequence[int], sizes: Sequence[int], data: bytes) -> bool:
     """Whether these are fragments whose rows have the names of the first.
 
-    False if they are not, or cannot be told apart so. As in :func:`_tabular`; before the name of
-    the first column stands another piece, the ID, and each is compared with what it has to be.
+    False if they are not, or cannot be told apart so. As in :func:`_tabular`; what stands before
+    the first value of an entry is compared with what it has to be.
     """
     count = len(ids)
     first = data[: sizes[0]]
     begin = b"%b%b%d\r\n%b\r\n" % (_FRAGMENT, _CUT, len(text(ids[0])), text(ids[0]))
-    words = _words_in(Reader(), first[len(begin) :]) if first.startswith(begin) else 0
-    if not words or not data.endswith(_LINE_END):
+    names = _names_in(first[len(begin) :]) if first.startswith(begin) else []
+    if not names or not data.endswith(_LINE_END):
         return False
-    reader = Reader()
-    reader.feed(first[len(begin) :])
-    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
-    pieces = words + 1
-    parts = data[len(_FRAGMENT) + len(_CUT) : -len(_LINE_END)].split(_CUT)
-    if len(parts) != count * pieces:
+    front = _LINE_END + _FRAGMENT + _CUT
+    behind = b"\r\n*%d%b%b%b" % (2 * len(names), _CUT, names[0], _CUT)
+    heads = _id_pieces(ids, front)
+    pieces = data[len(front) - len(_LINE_END) : -len(_LINE_END)].split(behind)
+    if len(pieces) != count + 1 or pieces[0] != heads[0][len(front) :]:
         return False
-    behind = b"\r\n*%d" % words
-    heads = _id_pieces(ids, behind)
-    if parts[0::pieces] != heads:
+    del pieces[0]
+    if not all(map(bytes.endswith, pieces, heads[1:])):
         return False
-    if any(parts[2 * at + 1 :: pieces].count(name) != count for at, name in enumerate(names)):
+    pieces[:-1] = map(bytes.removesuffix, pieces[:-1], heads[1:])
+    columns = _columns(pieces, names)
+    if columns is None:
         return False
-    columns = [parts[at::pieces] for at in range(2, pieces, 2)]
-    last = columns.pop()
-    suffix = _LINE_END + _FRAGMENT
-    columns.append([*map(bytes.removesuffix, last[:-1], repeat(suffix)), last[-1]])
     lengths = [list(map(len, column)) for column in columns]
-    same = len(_FRAGMENT) + len(_CUT) * pieces + sum(map(len, names)) + len(_LINE_END)
+    same = len(behind) + sum(len(_CUT + name + _CUT) for name in names[1:])
     counted = list(map(add, map(len, heads), repeat(same)))
     for each in lengths:
         counted = list(map(add, counted, each))
     return counted == list(sizes) and all(map(_are_sized, columns, lengths))
 
 
-def _id_pieces(ids: Sequence[int], behind: bytes) -> list[bytes]:
-    """IDs that ascend, each behind its size and before other bytes."""
+def _names_in(row: bytes) -> list[bytes]:
+    """The names of a row, each behind its size; none if this is no row."""
+    reader = Reader()
+    if not _words_in(reader, row):
+        return []
+    reader.feed(row)
+    return [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
+
+
+def _columns(pieces: list[bytes], names: list[bytes]) -> list[list[bytes]] | None:
+    """The values of rows, column by column, each behind its size; None if a name is missing.
+
+    ``pieces`` are the rows from their first values on, without the last line end. A name is looked
+    for together with the bytes before and behind it: a value seldom holds all of those.
+    """
+    columns = []
+    for name in names[1:]:
+        values, found, rest = zip(*map(bytes.partition, pieces, repeat(_CUT + name + _CUT)))
+        if not all(found):
+            return None
+        columns.append(list(values))
+        pieces = list(rest)
+    return [*columns, pieces]
+
+
+def _id_pieces(ids: Sequence[int], front: bytes) -> list[bytes]:
+    """IDs that ascend, each behind some bytes and its size."""
     pieces: list[bytes] = []
     low = 0
     if ((ids[-1] - ids[0]) >> SEQ_BITS) * _FEW_OF_A_MS > len(ids):
-        return [b"%d\r\n%b%b" % (len(each), each, behind) for each in map(text, ids)]
+        return [b"%b%d\r\n%b" % (front, len(each), each) for each in map(text, ids)]
     while low < len(ids):
         ms = ids[low] >> SEQ_BITS
         base = ms << SEQ_BITS
         high = bisect_left(ids, base + (1 << SEQ_BITS), low)
-        front = b"%d-" % ms
+        shown = b"%d-" % ms
         longest = len(b"%d" % (ids[high - 1] - base))
-        begins = [b"%d\r\n%b" % (len(front) + digits, front) for digits in range(longest + 1)]
+        begins = [
+            b"%b%d\r\n%b" % (front, len(shown) + digits, shown) for digits in range(longest + 1)
+        ]
         seqs = [b"%d" % (each - base) for each in ids[low:high]]
-        pieces += [begins[len(each)] + each + behind for each in seqs]
+        pieces += [begins[len(each)] + each for each in seqs]
         low = high
     return pieces
 
@@ -151,36 +174,25 @@ def rows_in(ends: array[int], data: bytes) -> Rows:
 def _tabular(ends: array[int], data: bytes) -> Rows | None:
     """Rows that have the names of the first; None if they do not, or cannot be told apart so.
 
-    Cut before every size they are, in turns, a name and a column's pieces: size, line end, value.
-    Between two rows the last piece has the next one's first line behind it. Taken together the
-    pieces are as long as the rows say only if each had it: then there is nothing else.
+    The names, with the bytes around them, stand between the values. Everything between two values
+    is compared, and a value has to be as long as the size before it: then there is nothing else.
     """
-    count = len(ends)
-    first = data[: ends[0]]
-    words = _words_in(Reader(), first)
-    if not words or not data.endswith(_LINE_END):
+    names = _names_in(data[: ends[0]])
+    if not names or not data.endswith(_LINE_END):
         return None
-    reader = Reader()
-    reader.feed(first)
-    names = [b"%d\r\n%b" % (len(name), name) for name in reader.gets()[0::2]]
-    head = b"*%d" % words
-    parts = data[len(head) + len(_CUT) : -len(_LINE_END)].split(_CUT)
-    if len(parts) != count * words:
-        return None
-    if any(parts[2 * at :: words].count(name) != count for at, name in enumerate(names)):
-        return None
-    columns = [parts[at::words] for at in range(1, words, 2)]
-    last = columns.pop()
-    columns.append([*map(bytes.removesuffix, last[:-1], repeat(_LINE_END + head)), last[-1]])
     cuts = [_CUT + name + _CUT for name in names]
-    cuts = [head + cuts[0], *cuts[1:], _LINE_END]
+    cuts = [b"*%d%b" % (2 * len(names), cuts[0]), *cuts[1:], _LINE_END]
+    pieces = data[len(cuts[0]) : -len(_LINE_END)].split(_LINE_END + cuts[0])
+    columns = _columns(pieces, names) if len(pieces) == len(ends) else None
+    if columns is None:
+        return None
     lengths = [list(map(len, column)) for column in columns]
     sizes = list(map(add, lengths[0], repeat(sum(map(len, cuts)))))
     for each in lengths[1:]:
         sizes = list(map(add, sizes, each))
     if array("I", accumulate(sizes)) != ends or not all(map(_are_sized, columns, lengths)):
         return None
-    return Rows(sizes, words, cuts, columns)
+    return Rows(sizes, 2 * len(names), cuts, columns)
 
 
 def _are_sized(pieces: list[bytes], lengths: list[int]) -> bool:

@@ -50,6 +50,13 @@ def test_a_table_is_taken_as_one() -> None:
     assert rows._are_tabular(ids, list(map(len, found)), b"".join(found))
 
 
+def test_values_that_look_like_sizes_do_not_end_a_table() -> None:
+    """The line end before such a value and its first byte look like a cut between two words."""
+    ids = [(1_700_000_000_000 << SEQ_BITS) + at for at in range(50)]
+    found = [fragment(each, b"f", b"$5", b"v", b"\r\n$1\r\nv") for each in ids]
+    assert rows._are_tabular(ids, list(map(len, found)), b"".join(found))
+
+
 def test_changed_bytes_and_sizes_are_judged_as_they_are_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
