@@ -100,7 +100,7 @@ def test_a_malformed_batch_changes_nothing(arrays: list[list[object]]) -> None:
     replica_id = 2
     first = replica.vector.get(replica_id, 0) + 1
     before = dict(replica.vector), list(node.region.keyspace.databases[0].remembered)
-    batch = Batch(replica_id, 0, first, 2, 1, 0, 0, arrays, [])
+    batch = Batch(replica_id, first, 2, 1, 0, 0, arrays, {})
     with pytest.raises(EffectFormatError):
         node.region.merging.apply([batch])
     assert before == (dict(replica.vector), list(node.region.keyspace.databases[0].remembered))
@@ -113,7 +113,7 @@ def test_what_those_batches_are_made_of_is_applied() -> None:
         plain(kinds.Delete(0, b"s", expired=False, positions=[(2, 3)])),
         add(position=3),
     ]
-    node.region.merging.apply([Batch(2, 0, 1, 8, 1, 0, 0, arrays, [])])
+    node.region.merging.apply([Batch(2, 1, 8, 1, 0, 0, arrays, {})])
     assert node.do("XRANGE", "s", "-", "+") == [[b"5-0", [b"f", b"v"]]]
 
 
@@ -137,7 +137,7 @@ def test_no_part_of_an_entry_can_be_exchanged() -> None:
     for at, before in enumerate(whole):
         for byte in {before ^ 1, before ^ 16, 0x2B, 0x30, 0x0A} - {before}:
             data = whole[:at] + bytes([byte]) + whole[at + 1 :]
-            batch = Batch(2, 0, 1, 1, 1, 0, 0, [add(data=data)], [])
+            batch = Batch(2, 1, 1, 1, 0, 0, [add(data=data)], {})
             if at not in inside:
                 with pytest.raises(EffectFormatError):
                     unit.effects(batch)

@@ -215,6 +215,11 @@ class Durability:
         self._write_turn(log, turn)
         self._answer(log)
 
+    def commit_own(self) -> None:
+        """The same if the region has done something itself: what comes next is no cause of that."""
+        if self.turn is not None and self.turn.effects:
+            self.commit()
+
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
         """Write what was recorded, behind what waits already."""
         if turn.effects:

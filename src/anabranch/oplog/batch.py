@@ -33,7 +33,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import total_numbers
 from anabranch.effects.codec import effect_of, plain_effects
 from anabranch.errors import UNREADABLE
-from anabranch.keyspace.replica import replica_id_of
+from anabranch.keyspace.replica import epoch_of, region_of, replica_id_of
 from anabranch.oplog.compression import (
     FRAME_HEADER_BYTES_MAX,
     CompressionError,
@@ -83,6 +83,8 @@ UNIT_CONTINUES: Final = 8
 _KNOWN_FLAGS: Final = LOCAL | CONTINUES | COMPRESSED | UNIT_CONTINUES
 
 _HEADER: Final = struct.Struct("<2sBBBIQIQI")
+_FLAGS_AT: Final = 3
+"""The byte of a header that holds the flags."""
 _CHECKSUM: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 
@@ -116,8 +118,8 @@ class NewerBatchError(BatchError):
 class Batch(NamedTuple):
     """A batch that was read; ``effects`` are arrays still, see :func:`effects_in`."""
 
-    region: int
-    epoch: int
+    replica_id: int
+    """Region and epoch in one."""
     first: int
     numbered: int
     """How many numbers its effects take, from ``first``."""
@@ -126,23 +128,23 @@ class Batch(NamedTuple):
     size: int
     """All bytes, header included."""
     effects: list[list[Any]]
-    context: list[int]
-    """``[replica_id, number, ...]`` of what its region had applied of others."""
+    dependencies: dict[int, int]
+    """What must have been applied before: all of other replica IDs that its region had."""
 
     @property
-    def replica_id(self) -> int:
-        """Region and epoch in one."""
-        return replica_id_of(self.region, self.epoch)
+    def region(self) -> int:
+        """The number of the region that made it."""
+        return region_of(self.replica_id)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which that region made it."""
+        return epoch_of(self.replica_id)
 
     @property
     def last(self) -> int:
         """The number of its last effect; one less than ``first`` if it has none."""
         return self.first + self.numbered - 1
-
-    @property
-    def dependencies(self) -> dict[int, int]:
-        """What must have been applied before: all of other replica IDs that its region had."""
-        return dict(zip(self.context[::2], self.context[1::2], strict=True))
 
     @property
     def is_local(self) -> bool:
@@ -225,24 +227,22 @@ def _sealed(
 
 def wire_form(data: bytes) -> bytes:
     """One numbered batch as other regions get it: its flags tell of numbered batches only."""
-    fields = _HEADER.unpack_from(data)
-    flags = fields[2]
+    flags = data[_FLAGS_AT]
     wanted = flags & ~(CONTINUES | UNIT_CONTINUES)
     if flags & UNIT_CONTINUES:
         wanted |= CONTINUES
     if flags == wanted:
         return data
-    _, _, _, region, epoch, first, count, wall_ms, _ = fields
+    _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
     return _sealed(wanted, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
 
 
 def kept_form(data: bytes) -> bytes:
     """One batch of another region as it is in our log; :func:`wire_form` is what arrived."""
-    fields = _HEADER.unpack_from(data)
-    flags = fields[2]
+    flags = data[_FLAGS_AT]
     if not flags & CONTINUES or flags & UNIT_CONTINUES:
         return data
-    _, _, _, region, epoch, first, count, wall_ms, _ = fields
+    _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
     flags |= UNIT_CONTINUES
     return _sealed(flags, region, epoch, first, count, wall_ms, data[HEADER_BYTES:])
 
@@ -254,15 +254,15 @@ def fingerprint(data: bytes) -> bytes:
 
 def saved_bytes(data: bytes) -> int:
     """The bytes that compression has saved in a batch, which is known to be whole."""
-    _, _, flags, *_, size = _HEADER.unpack_from(data)
-    if not flags & COMPRESSED:
+    if not data[_FLAGS_AT] & COMPRESSED:
         return 0
+    size = _HEADER.unpack_from(data)[-1]
     return expanded_bytes(data[HEADER_BYTES : HEADER_BYTES + FRAME_HEADER_BYTES_MAX]) - int(size)
 
 
 def is_local(data: bytes) -> bool:
     """Whether a batch, known to be whole, is of local effects."""
-    return bool(_HEADER.unpack_from(data)[2] & LOCAL)
+    return bool(data[_FLAGS_AT] & LOCAL)
 
 
 def is_sound(data: bytes) -> bool:
@@ -321,7 +321,9 @@ def decode_batch(
         raise NewerBatchError(f"not a list of effects: {problem}") from None
     if len(context) % 2:
         raise NewerBatchError("a number of dependencies that makes no pairs")
-    return Batch(region, epoch, first, count, wall_ms, flags, end - at, effects, context)
+    dependencies = dict(zip(context[::2], context[1::2], strict=True))
+    replica_id = replica_id_of(region, epoch)
+    return Batch(replica_id, first, count, wall_ms, flags, end - at, effects, dependencies)
 
 
 def effects_in(batch: Batch) -> list[kinds.Effect]:

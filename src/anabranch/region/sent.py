@@ -100,7 +100,11 @@ class SentUnit:
             raise _Malformed("regions do not send this kind")
         fields = msgspec.structs.astuple(effect)
         for index in plain:
-            _check_numbers(fields[index])
+            value = fields[index]
+            if type(value) is not int:
+                _check_numbers(value)
+            elif not 0 <= value <= NUMBER_MAX:
+                raise _Malformed(f"{value} is out of range")
         db = getattr(effect, "db", None)
         if db is not None and db >= len(self._keyspace.databases):
             raise _Malformed(

@@ -70,6 +70,9 @@ class Journal(Protocol):
     def commit(self) -> None:
         """Write what the region has done so far as a turn of its own."""
 
+    def commit_own(self) -> None:
+        """The same if the region has done something itself; what others did may still wait."""
+
     def settle(self) -> None:
         """Write and sync everything now; raises :class:`OSError`."""
 
@@ -220,7 +223,7 @@ class RegionLocal:
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
         journal = self._journal
-        journal.commit()  # what we did before was done without knowing of this
+        journal.commit_own()  # what we did before was done without knowing of this
         if journal.is_behind:
             raise OSError(0, journal.trouble)
         self._region.merging.apply(unit)

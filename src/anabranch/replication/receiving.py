@@ -211,7 +211,7 @@ class Receiver:
             or batch.numbered < 1
             or batch.first < 1
             or batch.last > NUMBER_MAX
-            or max(batch.context[::2], default=0) > REPLICA_ID_MAX
+            or max(batch.dependencies, default=0) > REPLICA_ID_MAX
         ):
             self._alarm(session, now_ms, "no batch for other regions")
             raise Refusal(Reason.BATCH, "a batch is not one that is sent to other regions")

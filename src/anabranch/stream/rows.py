@@ -137,7 +137,9 @@ def _columns(pieces: list[bytes], names: list[bytes]) -> list[list[bytes]] | Non
     """
     columns = []
     for name in names[1:]:
-        values, found, rest = zip(*map(bytes.partition, pieces, repeat(_CUT + name + _CUT)))
+        values, found, rest = zip(
+            *map(bytes.partition, pieces, repeat(_CUT + name + _CUT)), strict=True
+        )
         if not all(found):
             return None
         columns.append(list(values))
