@@ -66,8 +66,10 @@ class Keyspace:
         replica.stable = stable
         replica.last_effects.forget(stable)
         replica.conflicts.forget(stable, replica.vector)
-        for dot in [dot for dot in replica.unstable_tombstones if covers(stable, dot)]:
+        done = [dot for dot in replica.unstable_tombstones if covers(stable, dot)]
+        for dot in done:
             del replica.unstable_tombstones[dot]
+        replica.tombstones_forgotten += len(done)
         if keeps_tombstones:
             return
         for dot in [dot for dot in replica.flushes if covers(stable, dot)]:

@@ -113,6 +113,7 @@ class Replica:
         "replica_id",
         "stable",
         "tombstoned",
+        "tombstones_forgotten",
         "unstable_tombstones",
         "vector",
     )
@@ -136,6 +137,7 @@ class Replica:
         self.context: Mapping[int, int] = self.vector
         # FLUSHDB and FLUSHALL: their dots and databases (None: all), while they are not stable
         self.flushes: dict[Dot, int | None] = {}
+        self.tombstones_forgotten = 0  # by this process, as every member had them on its disk
         self.tombstoned: dict[tuple[int, bytes], None] = {}  # keys with tombstones
         # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable;
         # the oldest first, as far as that is known

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Counters", "PeerFigures"]
+__all__ = ["Counters", "PeerFigures", "Standing"]
+
+
+class Standing(NamedTuple):
+    """How far another region is, as it has told."""
+
+    applied: Mapping[int, int]
+    """By replica ID, the number of the last effect."""
+    links: list[int]
+    """Regions with which it is connected."""
+    age_ms: float
+    """How long ago this came here."""
 
 
 @dataclass(slots=True)

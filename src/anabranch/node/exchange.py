@@ -15,7 +15,7 @@ from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
 from anabranch.keyspace.replica import Dot, Member, includes, region_of
-from anabranch.metrics.peers import PeerFigures
+from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
     forget_newcomer,
@@ -432,6 +432,7 @@ class Exchange(RegionLocal):
             **facts,
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
             "unstable_marks": len(self.replica.unstable_tombstones),
+            "forgotten_marks": self.replica.tombstones_forgotten,
             "oldest_mark_seconds": self._tombstone_watch.oldest_ms(
                 self.replica.unstable_tombstones, now_ms
             )
@@ -451,6 +452,10 @@ class Exchange(RegionLocal):
         if joining_from:
             return f"the full sync from region {joining_from}"
         return "the data of a member that it reaches"
+
+    def standings(self) -> dict[int, Standing]:
+        """How far each other region is, as it has told last, itself or through others."""
+        return self.replicator.standings(self.now_ms())
 
     def feature_levels(self) -> dict[int, int]:
         """What each member understands, this region included."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.keyspace.replica import epoch_of
-from anabranch.metrics.peers import PeerFigures
+from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.gossip import Gossip
 from anabranch.replication.links import Links
@@ -151,6 +151,14 @@ class Figures:
             "feature_level_held_back_by": _least(levels),
             "unstable_effects": self._unstable(),
             "unstable_because_of": self._holding_back(),
+        }
+
+    def standings(self, now_ms: float) -> dict[int, Standing]:
+        """What each region has told of how far it is, by its number."""
+        table = self._links.rows
+        return {
+            region: Standing(row.applied, list(row.links), now_ms - table.heard_ms[region])
+            for region, row in table.rows.items()
         }
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
-from anabranch.metrics.peers import PeerFigures
+from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
 from anabranch.replication.dialling import Dialler
@@ -606,6 +606,10 @@ class Replicator:
         """All other members, and regions that were removed while this process ran."""
         regions = {*self._links.membership.others(), *self._links.peers}
         return [self._figures.of(region, now_ms) for region in sorted(regions)]
+
+    def standings(self, now_ms: float) -> dict[int, Standing]:
+        """How far each region is, as it has told last."""
+        return self._figures.standings(now_ms)
 
     def facts(self, now_ms: float) -> dict[str, int | float | str]:
         """Figures of the whole region, by the names INFO gives them."""

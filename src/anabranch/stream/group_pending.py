@@ -30,7 +30,16 @@ _ENTRY_ID = attrgetter("entry_id")
 class GroupPending:
     """Pending entries by replica ID, and consumers by name."""
 
-    __slots__ = ("by_age", "consumers", "pending", "released", "stamp")
+    __slots__ = (
+        "acknowledgements",
+        "by_age",
+        "consumers",
+        "pending",
+        "redeliveries",
+        "released",
+        "releases",
+        "stamp",
+    )
 
     def __init__(self) -> None:
         self.pending: dict[int, PendingList] = defaultdict(PendingList)
@@ -38,6 +47,10 @@ class GroupPending:
         self.released: dict[PendingEntry, None] = {}
         self.by_age: SortedList[tuple[int, int, PendingEntry]] | None = None
         self.stamp = 0
+        # How often it happened in this process; not part of the state:
+        self.acknowledgements = 0
+        self.redeliveries = 0
+        self.releases = 0
 
     # -- consumers ----------------------------------------------------------------------------
 
@@ -139,7 +152,9 @@ class GroupPending:
 
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
-        return sum(self._acknowledge_of(region, ids) for region in self.pending)
+        count = sum(self._acknowledge_of(region, ids) for region in self.pending)
+        self.acknowledgements += count
+        return count
 
     def _acknowledge_of(self, region: int, ids: Sequence[int]) -> int:
         """The same for entries of one region."""
@@ -169,6 +184,10 @@ class GroupPending:
             entry = PendingEntry(entry_id, None, delivery_ms, count, stamp)
             pending.add(entry)
         else:
+            if consumer is None:
+                self.releases += 1
+            elif count > entry.delivery_count:
+                self.redeliveries += 1
             pending.will_change(entry)
             stays = entry.consumer is consumer and consumer is not None and self.by_age is None
             if stays:

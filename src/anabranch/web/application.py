@@ -11,6 +11,7 @@ from anabranch.web.answers import Problem, http_problem, problem
 from anabranch.web.availability import Availability
 from anabranch.web.guard import Guard
 from anabranch.web.health import Health
+from anabranch.web.metrics import Metrics
 from anabranch.web.protocol import Connections, HttpConnection
 
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ class Web:
         region = node.region
         self.health = Health(node, silent_s)
         app = Starlette(
-            routes=[*self.health.routes, *Availability(region).routes],
+            routes=[
+                *self.health.routes,
+                *Availability(region).routes,
+                *Metrics(node).routes,
+            ],
             exception_handlers={Problem: problem, HTTPException: http_problem},
         )
         guarded = Guard(app, region.settings, lambda: region.acl.initial_user() is not None)

@@ -1,0 +1,158 @@
+"""Every metric of ``/metrics``: name, kind, labels, meaning. ``docs/metrics.md`` lists the same.
+
+Where redis_exporter has a figure, the name is its name with ``anabranch_`` for ``redis_``: so a
+dashboard is moved by replacing the prefix.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+__all__ = ["METRICS", "Metric"]
+
+
+class Metric(NamedTuple):
+    """One family of series; ``name`` is without the prefix."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def _rows(labels: str, text: str) -> list[Metric]:
+    """Lines ``name meaning``; a name that ends with _total is a counter."""
+    found = []
+    for line in text.strip().splitlines():
+        name, _, meaning = line.strip().partition(" ")
+        kind: Literal["counter", "gauge"] = "counter" if name.endswith("_total") else "gauge"
+        found.append(Metric(name, kind, tuple(labels.split()), meaning))
+    return found
+
+
+METRICS: Final = [
+    *_rows(
+        "version redis_version region region_name",
+        "server_info always 1; the labels say what runs here",
+    ),
+    *_rows(
+        "",
+        """
+        uptime_in_seconds time since the start
+        connected_clients connections of clients
+        blocked_clients clients that wait in a blocking command
+        connections_received_total connections accepted
+        rejected_connections_total connections refused because of maxclients or protected-mode
+        commands_processed_total commands run
+        net_input_bytes_total bytes received from clients
+        net_output_bytes_total bytes sent to clients
+        memory_used_bytes what data and buffers hold; maxmemory compares with this
+        memory_used_dataset_bytes what the keys hold
+        memory_used_peak_bytes the most that memory_used_bytes has been
+        memory_used_rss_bytes size of the process
+        memory_max_bytes maxmemory; 0 is no limit
+        cpu_sys_seconds_total processor time in the system
+        cpu_user_seconds_total processor time in the process
+        expired_keys_total keys that have expired
+        keyspace_hits_total lookups that found a key
+        keyspace_misses_total lookups that found none
+        slowlog_length entries of the slow log
+        metrics_streams_left_out streams without series of their own: more than metrics-max-streams
+        metrics_groups_left_out groups without series of their own: more than 100 in a stream
+        """,
+    ),
+    *_rows("err", "errors_total error replies, by the first word"),
+    *_rows(
+        "cmd",
+        """
+        commands_total calls of a command
+        commands_duration_seconds_total time that they took
+        commands_failed_calls_total calls that ended with an error
+        commands_rejected_calls_total calls refused before they ran
+        """,
+    ),
+    *_rows(
+        "db",
+        """
+        db_keys keys
+        db_keys_expiring keys with a deadline
+        """,
+    ),
+    *_rows(
+        "",
+        """
+        oplog_up 1 while the log can be written
+        oplog_size_bytes size of log and snapshot
+        oplog_unsynced_bytes bytes of the log that are not known to be on the disk
+        oplog_fsync_seconds how long the latest sync of the log took
+        oplog_delayed_fsync_total how often replies had to wait for a slow sync
+        oplog_segments files of the log
+        snapshot_last_timestamp_seconds when the latest snapshot was taken
+        snapshot_last_ok 1 if the latest snapshot was written
+        """,
+    ),
+    *_rows(
+        "peer",
+        """
+        peer_state 0 in sync, 1 catching up, 2 unreachable
+        peer_lag_seconds age of the oldest own effect that the peer has not applied
+        peer_lag_effects how many such effects there are
+        peer_lag_bytes their size in the log
+        peer_receive_lag_seconds for how long effects of the peer have been known of and not applied
+        peer_receive_lag_effects how many such effects there are
+        peer_sent_bytes_total bytes sent to the peer
+        peer_received_bytes_total bytes received from the peer
+        peer_sent_bytes_uncompressed_total the same before compression
+        peer_received_bytes_uncompressed_total the same after decompression
+        peer_round_trip_seconds time for a message there and back
+        clock_skew_seconds by how much the clock of the peer is ahead
+        """,
+    ),
+    *_rows(
+        "",
+        """
+        sync_full_total catch-ups from a snapshot
+        sync_partial_total catch-ups from the log
+        effects_filtered_total effects received that were known already
+        tombstones deletions that some member may not have on its disk
+        tombstones_collected_total deletions forgotten, as every member has them
+        divergences_total comparisons that found keys that differ
+        differing_keys keys that differed when digests were compared last
+        """,
+    ),
+    *_rows(
+        "db stream",
+        """
+        stream_length entries
+        stream_bytes estimate of the memory that the key takes
+        stream_entries_added_total entries ever added
+        stream_groups consumer groups
+        stream_producers idempotent producers that are remembered
+        stream_idempotent_ids idempotent IDs that are remembered
+        stream_duplicates_total entries not added, because their idempotent ID was known
+        stream_dedup_duration_seconds how long an idempotent ID is to be remembered
+        stream_dedup_window_seconds how long it really is: less if a producer has reached its limit
+        """,
+    ),
+    *_rows(
+        "db stream group",
+        """
+        stream_group_lag entries that the group has still to be given, counted
+        stream_group_messages_pending entries delivered and not acknowledged
+        stream_group_consumers consumers
+        stream_group_entries_read entries that the group has been given; left out where unknown
+        stream_group_oldest_pending_seconds time since the oldest delivery that is pending
+        stream_group_redelivered_total deliveries of entries that were pending, since the start
+        stream_group_released_total entries released (XNACK, XGROUP DELCONSUMER), since the start
+        stream_group_acked_total entries acknowledged, since the start
+        """,
+    ),
+    *_rows(
+        "db stream group consumer",
+        """
+        stream_group_consumer_messages_pending entries that the consumer has to acknowledge
+        stream_group_consumer_idle_seconds time since its last command
+        """,
+    ),
+]
+"""In the order in which they are shown."""

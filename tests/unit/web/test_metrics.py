@@ -1,0 +1,208 @@
+"""``/metrics``: every documented series appears, and moves when it should. No sockets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from tests.support.servers import REPOSITORY
+from tests.support.streams import Streams
+
+pytest.importorskip("prometheus_client", reason="the extra web is not installed")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from anabranch.web.metric_rows import METRICS
+from anabranch.web.metrics import PREFIX, Metrics
+
+LABELS = {row.name: row.labels for row in METRICS}
+
+
+class Persistence:
+    """A server that keeps nothing."""
+
+    exchange = None
+
+    def facts(self) -> dict[str, int | str]:
+        return {
+            "aof_last_write_status": "ok",
+            "rdb_last_save_time": 0,
+            "rdb_last_bgsave_status": "ok",
+            "aof_enabled": 0,
+        }
+
+
+class Process:
+    """A region without disk and sockets, and what a scrape of it says."""
+
+    persistence = Persistence()
+
+    def __init__(self) -> None:
+        self.streams = Streams()
+        self.region = self.streams.region
+        self.metrics = Metrics(cast("Any", self))
+        self.user = self.region.acl.users[b"default"]
+
+    def steps(self) -> Iterator[None]:
+        self.chunks = yield from self.metrics.text(self.user)
+
+    def scrape(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Values by label values, by name without the prefix."""
+        for _ in self.steps():
+            pass
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for family in text_string_to_metric_families(b"".join(self.chunks).decode()):
+            for sample in family.samples:
+                name = sample.name.removeprefix(PREFIX)
+                values = found.setdefault(name, {})
+                labels = tuple(sample.labels[label] for label in LABELS[name])
+                assert labels not in values, "a series appears once"
+                values[labels] = sample.value
+        return found
+
+    def value(self, name: str, *labels: str) -> float:
+        by_labels = self.scrape()[name]
+        found = [value for key, value in by_labels.items() if set(labels) <= set(key)]
+        assert len(found) == 1, (name, labels, by_labels)
+        return found[0]
+
+
+@pytest.fixture
+def process() -> Process:
+    return Process()
+
+
+def test_figures_of_a_stream_move_with_it(process: Process) -> None:
+    run = process.streams.run
+    run("XADD s IDMP p1 a * f v", "XADD s IDMP p1 a * f v", "XADD s 9999999999999-1 f v")
+    run("XADD s 9999999999999-2 f v", "XDEL s 9999999999999-2", "XGROUP CREATE s g 0")
+    found = process.scrape()
+    labels = ("0", "s")
+    assert found["stream_length"][labels] == 2
+    assert found["stream_entries_added_total"][labels] == 3
+    assert found["stream_groups"][labels] == 1
+    assert found["stream_producers"][labels] == 1
+    assert found["stream_idempotent_ids"][labels] == 1
+    assert found["stream_duplicates_total"][labels] == 1
+    assert found["stream_dedup_duration_seconds"][labels] == 100
+    assert found["stream_dedup_window_seconds"][labels] == 100
+    assert found["stream_bytes"][labels] > 0
+
+
+def test_the_window_is_shorter_where_a_producer_is_at_its_limit(process: Process) -> None:
+    run = process.streams.run
+    run("XADD s 1-1 f v", "XCFGSET s IDMP-MAXSIZE 2")
+    run("XADD s IDMP p1 a * f v")
+    process.streams.advance(5_000)
+    run("XADD s IDMP p1 b * f v")
+    assert process.value("stream_dedup_window_seconds", "s") == 5
+
+
+def test_figures_of_a_group_move_with_it(process: Process) -> None:
+    run = process.streams.run
+    run("XADD s 1-1 f v", "XADD s 2-1 f v", "XADD s 3-1 f v", "XDEL s 2-1", "XGROUP CREATE s g 0")
+    labels = ("0", "s", "g")
+    found = process.scrape()
+    assert found["stream_group_lag"][labels] == 2, "counted, although XINFO answers null"
+    assert found["stream_group_oldest_pending_seconds"][labels] == 0
+    run("XREADGROUP GROUP g c STREAMS s >")
+    process.streams.advance(3_000)
+    found = process.scrape()
+    assert found["stream_group_lag"][labels] == 0
+    assert found["stream_group_messages_pending"][labels] == 2
+    assert found["stream_group_consumers"][labels] == 1
+    assert found["stream_group_entries_read"][labels] == 3
+    assert found["stream_group_oldest_pending_seconds"][labels] == 3
+    assert found["stream_group_redelivered_total"][labels] == 0
+    run("XCLAIM s g other 0 1-1", "XNACK s g FAIL IDS 1 1-1", "XACK s g 3-1")
+    found = process.scrape()
+    assert found["stream_group_redelivered_total"][labels] == 1
+    assert found["stream_group_released_total"][labels] == 1
+    assert found["stream_group_acked_total"][labels] == 1
+
+
+def test_consumers_have_series_only_if_they_are_wanted(process: Process) -> None:
+    run = process.streams.run
+    run("XADD s 1-1 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >")
+    assert "stream_group_consumer_messages_pending" not in process.scrape()
+    process.region.settings.metrics_per_consumer = True
+    process.streams.advance(2_000)
+    labels = ("0", "s", "g", "c")
+    found = process.scrape()
+    assert found["stream_group_consumer_messages_pending"][labels] == 1
+    assert found["stream_group_consumer_idle_seconds"][labels] == 2
+
+
+def test_commands_and_errors_are_counted(process: Process) -> None:
+    process.streams.run("XADD s 1-1 f v")
+    process.streams.fails("XADD s 1-1 f v")
+    process.streams.fails("XLEN")
+    assert process.value("commands_total", "xadd") == 2
+    assert process.value("commands_duration_seconds_total", "xadd") > 0
+    assert process.value("commands_failed_calls_total", "xadd") == 1
+    assert process.value("commands_rejected_calls_total", "xlen") == 1
+    assert process.value("errors_total", "ERR") == 2
+    assert process.value("db_keys", "0") == 1
+    assert process.value("db_keys_expiring", "0") == 0
+
+
+def test_names_of_any_bytes_are_labels(process: Process) -> None:
+    process.streams.do("XADD", b'q"\\\n\xff', "1-1", "f", "v")
+    process.streams.do("XADD", b"k" * 1000, "1-1", "f", "v")
+    lengths = process.scrape()["stream_length"]
+    assert ("0", 'q"\\\n\\xff') in lengths
+    assert ("0", "k" * 199 + "…") in lengths
+
+
+def test_the_number_of_series_is_limited(process: Process) -> None:
+    for number in range(20):
+        process.streams.run(*[f"XADD s{number} * f v"] * (number + 1))
+    process.region.settings.metrics_max_streams = 3
+    found = process.scrape()
+    assert set(found["stream_length"]) == {("0", "s17"), ("0", "s18"), ("0", "s19")}
+    assert process.value("metrics_streams_left_out") == 17
+    process.region.settings.metrics_max_streams = 0
+    assert "stream_length" not in process.scrape()
+    for number in range(102):
+        process.streams.run(f"XGROUP CREATE s1 g{number} 0")
+    process.region.settings.metrics_max_streams = 20
+    found = process.scrape()
+    assert len([key for key in found["stream_group_lag"] if key[1] == "s1"]) == 100
+    assert process.value("metrics_groups_left_out") == 2
+
+
+def test_a_user_sees_the_streams_of_its_rules(process: Process) -> None:
+    process.streams.run("XADD mine:1 1-1 f v", "XADD other 1-1 f v")
+    process.streams.run("ACL SETUSER ann on nopass ~mine:* +@all")
+    process.user = process.region.acl.users[b"ann"]
+    assert set(process.scrape()["stream_length"]) == {("0", "mine:1")}
+
+
+def test_ten_thousand_streams_are_collected_in_short_steps(process: Process) -> None:
+    """The loop stands still for a step at most: none may take 10 ms of processor time."""
+    for number in range(10_000):
+        process.streams.do("XADD", f"s{number}", "1-1", "f", "v")
+    for number in range(1_000):
+        process.streams.do("XGROUP", "CREATE", f"s{number}", "g", "0")
+    process.region.settings.metrics_max_streams = 10_000
+    longest: list[int] = []
+    began = time.thread_time_ns()
+    for _ in process.steps():
+        ended = time.thread_time_ns()
+        longest.append(ended - began)
+        began = ended
+    longest.sort()
+    assert len(longest) > 10_000
+    # The collector of the interpreter may run in some of them; it is not ours.
+    assert longest[-4] < 10_000_000, longest[-8:]
+
+
+def test_every_metric_is_documented() -> None:
+    page = (REPOSITORY / "docs/metrics.md").read_text("utf-8")
+    for row in METRICS:
+        labels = ", ".join(f"`{label}`" for label in row.labels) or "\N{EN DASH}"
+        line = f"| `{row.name}` | {row.kind} | {labels} | {row.meaning} |"
+        assert line in page, line
