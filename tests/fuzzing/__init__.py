@@ -2,7 +2,7 @@
 
     python -m tests.fuzzing.batches --cases 1000000
     python -m tests.fuzzing.gossip --cases 1000000
-    python -m tests.fuzzing.states --cases 100000
+    python -m tests.fuzzing.full_syncs --cases 100000
 
 Every case follows from a seed and its number, which a failure names. `make test` runs a few
 thousand.

@@ -45,7 +45,7 @@ from anabranch.stream.stream import Stream
 from tests.active_active.histories import History
 from tests.fuzzing.mutations import changed_bytes, changed_tree
 from tests.fuzzing.running import Outcomes, program
-from tests.support.links import Node, Unit
+from tests.support.mesh import Node, Unit
 from tests.support.region_harness import FakeClock, FakeHost
 
 __all__ = ["run"]

@@ -256,7 +256,7 @@ class Duel:
         dice = rng.random()
         if kind == FrameType.BATCH and dice < 0.7:
             dice = 1.0  # mostly it is one that fits: what follows finds more there
-        if dice < 0.55 and kind not in (FrameType.BATCH, FrameType.STATE):
+        if dice < 0.55 and kind not in (FrameType.BATCH, FrameType.FULL_SYNC):
             body = changed_message(rng, body)
         elif dice < 0.75:
             body = changed_bytes(rng, body)
@@ -322,7 +322,7 @@ def readable(frame: bytes) -> None:
     """What a region says must be readable for others: AssertionError."""
     kind, payload = FrameType(frame[4]), frame[5:]
     assert int.from_bytes(frame[:4], "little") == len(frame) - 4
-    if kind in (FrameType.BATCH, FrameType.STATE):
+    if kind in (FrameType.BATCH, FrameType.FULL_SYNC):
         return
     try:
         frames.decode(frames._STRUCTS[kind], frames.body_of(kind, payload))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fuzzing import batches, gossip, states
+from tests.fuzzing import batches, full_syncs, gossip
 from tests.fuzzing.running import Outcomes
 
 
@@ -15,9 +15,9 @@ from tests.fuzzing.running import Outcomes
     [
         (batches.run, 2000, {"applied", "refused", "rejected", "repeated", "waits"}),
         (gossip.run, 3000, {"applied", "borne", "greeted", "refused", "turned away"}),
-        (states.run, 1000, {"joined", "refused"}),
+        (full_syncs.run, 1000, {"joined", "refused"}),
     ],
-    ids=["batches", "gossip", "states"],
+    ids=["batches", "gossip", "full_syncs"],
 )
 def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
     run: Callable[[range, int, Outcomes], None], cases: int, outcomes: set[str]
@@ -31,8 +31,8 @@ def test_whatever_regions_send_is_refused_or_applied_as_a_whole(
 @pytest.mark.parametrize(
     ("seed", "case"), [(31, 49_040)], ids=["first IDs of blocks that do not ascend"]
 )
-def test_states_that_once_broke_a_promise(seed: int, case: int) -> None:
+def test_full_syncs_that_once_broke_a_promise(seed: int, case: int) -> None:
     came = Outcomes()
-    states.run(range(case, case + 1), seed, came)
+    full_syncs.run(range(case, case + 1), seed, came)
     came.check()
     assert came.counts == {"refused": 1}

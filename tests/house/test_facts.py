@@ -85,7 +85,7 @@ def test_the_limits_are_what_the_page_says() -> None:
     assert f"{codec.SENT_IDS_MAX:,}" in page
     assert codec.SENT_ENTRIES_BYTES_MAX == turn.BATCH_BYTES_MAX == 32 << 20
     assert batch.SENT_BODY_BYTES_MAX == 64 << 20
-    assert snapshot.STATE_RECORD_BYTES_MAX == 256 << 20
+    assert snapshot.FULL_SYNC_RECORD_BYTES_MAX == 256 << 20
     assert stream_pending.AUTOCLAIM_COUNT_MAX == 1 << 40
     assert entry_id.text(entry_id.MAX_ID).decode() in page
     for name in re.findall(r"\[`([a-z-]+)`", page):

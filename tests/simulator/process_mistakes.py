@@ -83,7 +83,7 @@ def state_forgotten_at_once(patch: Patch) -> None:
 
     def joined(self: RegionLocal, vector: Any, *, partial: bool) -> None:
         join(self, vector, partial=partial)
-        RegionLocal.forget_states(self, 1 << 62)
+        RegionLocal.forget_full_syncs(self, 1 << 62)
 
     patch.setattr(RegionLocal, "join", joined)
 

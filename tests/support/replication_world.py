@@ -216,7 +216,7 @@ class ToyRegion:
         self.stable_now = vector
         self.world.check_stable(self)
 
-    def state(
+    def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
     ) -> tuple[Iterator[bytes], bool]:
         data = msgspec.msgpack.encode(

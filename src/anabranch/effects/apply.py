@@ -91,7 +91,7 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.AddRegion: Row(merge_keys.add_region, None),
     kinds.RemoveRegion: Row(merge_keys.remove_region, None),
     kinds.EnterCluster: Row(merge_keys.enter_cluster, None),
-    kinds.JoinState: Row(merge_keys.join_state, None),
+    kinds.JoinFullSync: Row(merge_keys.join_full_sync, None),
     kinds.OpenEpoch: Row(merge_keys.open_epoch, None),
     kinds.TakeKey: Row(merge_keys.take_key, None),
 }

@@ -114,8 +114,8 @@ def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
     replica.renew_members()
 
 
-def join_state(keyspace: Keyspace, effect: kinds.JoinState) -> None:
-    """See :class:`kinds.JoinState`: who has the file does it (:mod:`anabranch.effects.join`)."""
+def join_full_sync(keyspace: Keyspace, effect: kinds.JoinFullSync) -> None:
+    """See :class:`kinds.JoinFullSync`: who has the file does it (:mod:`anabranch.effects.join`)."""
 
 
 def take_key(keyspace: Keyspace, effect: kinds.TakeKey) -> None:

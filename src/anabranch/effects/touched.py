@@ -70,7 +70,7 @@ class Touched:
             self._databases |= {effect.db, effect.other}
         elif isinstance(effect, kinds.Flush) and effect.db is not None:
             self._databases.add(effect.db)
-        elif isinstance(effect, kinds.Flush | kinds.JoinState):
+        elif isinstance(effect, kinds.Flush | kinds.JoinFullSync):
             self.everything = True
         self.users |= type(effect) in _OF_USERS
         self.members |= type(effect) in _OF_MEMBERS

@@ -259,7 +259,7 @@ class Persistence:
             if self.durability.log is not None:
                 self.durability.log.retire(position)
                 if self.exchange is not None:
-                    self.exchange.forget_states(position)
+                    self.exchange.forget_full_syncs(position)
             elif position >= self._end:  # else it is from before the log was turned off
                 for name in storage.names():
                     if first_position_of(name) is not None:

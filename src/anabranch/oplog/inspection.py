@@ -374,7 +374,7 @@ def _seen(
 
 def _due_after(due: Due | None, seen: SeenBatch) -> Due | None:
     """The numbers that are due behind a batch; None where a state was joined: it may tell more."""
-    if due is None or any(isinstance(effect, kinds.JoinState) for effect in seen.effects):
+    if due is None or any(isinstance(effect, kinds.JoinFullSync) for effect in seen.effects):
         return None
     batch = seen.batch
     if not batch.numbered:

@@ -15,7 +15,7 @@ from typing import NoReturn
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import EffectFormatError
 from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.kinds import Effect, JoinState, Synced, TakeKey
+from anabranch.effects.kinds import Effect, JoinFullSync, Synced, TakeKey
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica
 from anabranch.oplog.batch import Batch, effects_in
@@ -280,7 +280,7 @@ def _apply(
                 number += count
             else:
                 apply(keyspace, effect)
-                if isinstance(effect, JoinState | TakeKey):
+                if isinstance(effect, JoinFullSync | TakeKey):
                     _join(effect, keyspace, storage)
             report.effects += not isinstance(effect, Synced)
     except EffectFormatError as problem:
@@ -300,7 +300,7 @@ def _apply(
         report.next_number = newest + 1
 
 
-def _join(effect: JoinState | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
+def _join(effect: JoinFullSync | TakeKey, keyspace: Keyspace, storage: Storage) -> None:
     """Join a full sync, or take over one key, again from its file."""
     replica = keyspace.replica
     theirs = Keyspace(len(keyspace.databases), Replica(replica.own, replica.default_limits))

@@ -38,8 +38,8 @@ from anabranch.stream.frozen import FrozenStream, StreamBuilder
 from anabranch.stream.stream import Stream
 
 __all__ = [
+    "FULL_SYNC_RECORD_BYTES_MAX",
     "RECORD_BYTES_MAX",
-    "STATE_RECORD_BYTES_MAX",
     "Contents",
     "Snapshot",
     "framed",
@@ -60,7 +60,7 @@ _COMPRESSED: Final = 1
 RECORD_BYTES_MAX: Final = (1 << 32) - 1
 """Of a record of an own snapshot, before it is compressed: what its frame can tell."""
 
-STATE_RECORD_BYTES_MAX: Final = 256 << 20
+FULL_SYNC_RECORD_BYTES_MAX: Final = 256 << 20
 """The same of a state that another region has sent: a stream's head with millions of tags."""
 
 _READ_BYTES: Final = 1 << 20
@@ -198,7 +198,7 @@ class Snapshot:
         if kind is kinds.Swap:
             self._swap(effect.db, effect.other)  # type: ignore[attr-defined]
             return
-        if kind is kinds.Flush or kind is kinds.JoinState:
+        if kind is kinds.Flush or kind is kinds.JoinFullSync:
             self._take_all()
             return
         if getattr(effect, "key", None) is None:

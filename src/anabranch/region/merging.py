@@ -12,10 +12,10 @@ from anabranch.effects.merge_stream import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch
-from anabranch.oplog.snapshot import STATE_RECORD_BYTES_MAX, load_snapshot
+from anabranch.oplog.snapshot import FULL_SYNC_RECORD_BYTES_MAX, load_snapshot
 from anabranch.oplog.storage import ReadFile
+from anabranch.region.full_sync_checks import check_full_sync, check_order
 from anabranch.region.sent import SentUnit
-from anabranch.region.sent_state import check_order, check_state
 from anabranch.scheduling import Steps
 from anabranch.stream.entry_id import SEQ_BITS
 
@@ -74,9 +74,9 @@ class Merging:
         theirs = Keyspace(
             len(self._region.keyspace.databases), Replica(replica.own, replica.default_limits)
         )
-        for _ in load_snapshot(file, shown, theirs, STATE_RECORD_BYTES_MAX):
+        for _ in load_snapshot(file, shown, theirs, FULL_SYNC_RECORD_BYTES_MAX):
             yield
-        yield from check_state(theirs, shown)
+        yield from check_full_sync(theirs, shown)
         check_order(self._region.keyspace, theirs, shown)
         return theirs
 
@@ -87,7 +87,7 @@ class Merging:
         it hears of what follows from it. ``theirs`` is of no use afterwards.
         """
         self._begin()
-        self._region.effects.emit(kinds.JoinState(name, partial))
+        self._region.effects.emit(kinds.JoinFullSync(name, partial))
         join_keyspaces(self._region.keyspace, theirs, partial=partial)
         self._settle(self._region.effects.now_ms)
 

@@ -9,8 +9,8 @@
                                            proved to know it: 16 bytes of :mod:`sealing`
 
 Integers are little-endian. A body is a msgpack array of the fields of a struct below, or for
-``STATE`` bytes of a snapshot. Fields are only ever added at the end, and a type that is not known
-is skipped: that is how versions get along.
+``FULL_SYNC`` bytes of a snapshot. Fields are only ever added at the end, and a type that is not
+known is skipped: that is how versions get along.
 
 There is a checksum because a row believed in spite of a flipped bit would make regions forget what
 others still need; a batch has its own.
@@ -43,6 +43,9 @@ __all__ = [
     "Fetch",
     "Fetched",
     "FrameType",
+    "FullSyncBegin",
+    "FullSyncEnd",
+    "FullSyncGet",
     "Hello",
     "KeyDigest",
     "Keys",
@@ -56,9 +59,6 @@ __all__ = [
     "Refusal",
     "Row",
     "Rows",
-    "StateBegin",
-    "StateEnd",
-    "StateGet",
     "Sub",
     "Vector",
     "Welcome",
@@ -117,10 +117,10 @@ class FrameType(IntEnum):
     FETCHED = 9
     CREDIT = 10
     BEHIND = 11
-    STATE_GET = 12
-    STATE_BEGIN = 13
-    STATE = 14
-    STATE_END = 15
+    FULL_SYNC_GET = 12
+    FULL_SYNC_BEGIN = 13
+    FULL_SYNC = 14
+    FULL_SYNC_END = 15
     BYE = 16
     DIGESTS = 17
     DIFFERING = 18
@@ -300,7 +300,7 @@ class Credit(_Message, frozen=True):
     """You may send so many bytes more, of your effects or of your state."""
 
     bytes: _Number
-    of_state: bool = False
+    of_full_sync: bool = False
 
 
 class Behind(_Message, frozen=True):
@@ -310,7 +310,7 @@ class Behind(_Message, frozen=True):
     after: _Number
 
 
-class StateGet(_Message, frozen=True):
+class FullSyncGet(_Message, frozen=True):
     """Send me your state."""
 
     vector: Vector = {}
@@ -322,7 +322,7 @@ class StateGet(_Message, frozen=True):
     """Go on there with the snapshot that you called this, if you can."""
 
 
-class StateBegin(_Message, frozen=True):
+class FullSyncBegin(_Message, frozen=True):
     """A snapshot follows; ``vector`` is what it contains."""
 
     vector: Vector
@@ -336,7 +336,7 @@ class StateBegin(_Message, frozen=True):
     """What is behind so many bytes of it follows: the rest is staged already."""
 
 
-class StateEnd(_Message, frozen=True):
+class FullSyncEnd(_Message, frozen=True):
     """The snapshot is whole, and was so long."""
 
     bytes: _Number
@@ -409,8 +409,8 @@ class Bye(_Message, frozen=True):
 
 
 Message = (
-    Hello | Welcome | Proof | Members | Sub | Rows | Fetch | Fetched | Credit | Behind | StateGet
-    | StateBegin | StateEnd | Bye | Digests | Differing | KeysGet | Keys
+    Hello | Welcome | Proof | Members | Sub | Rows | Fetch | Fetched | Credit | Behind | FullSyncGet
+    | FullSyncBegin | FullSyncEnd | Bye | Digests | Differing | KeysGet | Keys
 )  # fmt: skip
 
 _STRUCTS: Final[dict[FrameType, type[Message]]] = {
@@ -424,9 +424,9 @@ _STRUCTS: Final[dict[FrameType, type[Message]]] = {
     FrameType.FETCHED: Fetched,
     FrameType.CREDIT: Credit,
     FrameType.BEHIND: Behind,
-    FrameType.STATE_GET: StateGet,
-    FrameType.STATE_BEGIN: StateBegin,
-    FrameType.STATE_END: StateEnd,
+    FrameType.FULL_SYNC_GET: FullSyncGet,
+    FrameType.FULL_SYNC_BEGIN: FullSyncBegin,
+    FrameType.FULL_SYNC_END: FullSyncEnd,
     FrameType.BYE: Bye,
     FrameType.DIGESTS: Digests,
     FrameType.DIFFERING: Differing,

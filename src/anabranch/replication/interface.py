@@ -100,7 +100,7 @@ class Local(Protocol):
         """Every member has this on its disk."""
         ...
 
-    def state(
+    def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
     ) -> tuple[Iterator[bytes], bool]:
         """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.

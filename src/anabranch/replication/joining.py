@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.errors import AnabranchError
 from anabranch.replication.causal import CausalBuffer
-from anabranch.replication.frames import Behind, Reason, Refusal, StateBegin, StateEnd, StateGet
+from anabranch.replication.frames import (
+    Behind,
+    FullSyncBegin,
+    FullSyncEnd,
+    FullSyncGet,
+    Reason,
+    Refusal,
+)
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.repairing import Repair, Repairs
@@ -129,15 +136,15 @@ class Joiner:
             known = dict(self._links.local.vector)
             if waiting is not None:
                 waiting.session, waiting.until_ms = session, 0.0
-                self._links.send(session, StateGet(known, [], waiting.transfer, waiting.bytes))
+                self._links.send(session, FullSyncGet(known, [], waiting.transfer, waiting.bytes))
             else:
                 self.incoming = Incoming(session)
-                self._links.send(session, StateGet(known))
+                self._links.send(session, FullSyncGet(known))
             name = self._links.membership.name(session.region)
             self._links.local.note("joining", region=session.region, name=name)
             return
 
-    def state_begin(self, session: Session, message: StateBegin, now_ms: float) -> None:
+    def full_sync_begin(self, session: Session, message: FullSyncBegin, now_ms: float) -> None:
         """A snapshot follows, or goes on."""
         incoming = self._expected(session)
         self._links.refuse_beyond_issued(message.vector.get(self._links.replica_id, 0), now_ms)
@@ -158,16 +165,16 @@ class Joiner:
         if incoming.repair is not None:
             incoming.repair.begun(message)
 
-    def state(self, session: Session, chunk: bytes) -> None:
+    def full_sync_chunk(self, session: Session, chunk: bytes) -> None:
         """A piece of it."""
         incoming = self._expected(session)
         if incoming.vector is None:
             raise Refusal(Reason.PROTOCOL, "a snapshot goes on that has not begun")
-        session.state_ungranted += len(chunk)
+        session.full_sync_ungranted += len(chunk)
         self._stage(incoming, chunk)
         incoming.bytes += len(chunk)
 
-    def state_end(self, session: Session, message: StateEnd, now_ms: float) -> None:
+    def full_sync_end(self, session: Session, message: FullSyncEnd, now_ms: float) -> None:
         """It is whole: read it, join it, and go on from there with everybody."""
         incoming = self._expected(session)
         if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:

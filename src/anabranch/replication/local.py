@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "RegionLocal", "joined_at"]
 
 STAGING: Final = "arriving.state"
-STATE_PREFIX: Final = "joined-"
-STATE_SUFFIX: Final = ".abstate"
+FULL_SYNC_PREFIX: Final = "joined-"
+FULL_SYNC_SUFFIX: Final = ".abstate"
 CHUNK_BYTES: Final = 256 * 1024
 
 
 def joined_at(name: str) -> int | None:
     """Where the log was when the state in a file of that name was joined; None for other files."""
-    if not (name.startswith(STATE_PREFIX) and name.endswith(STATE_SUFFIX)):
+    if not (name.startswith(FULL_SYNC_PREFIX) and name.endswith(FULL_SYNC_SUFFIX)):
         return None
-    digits = name.removeprefix(STATE_PREFIX).removesuffix(STATE_SUFFIX)
+    digits = name.removeprefix(FULL_SYNC_PREFIX).removesuffix(FULL_SYNC_SUFFIX)
     return int(digits) if digits.isdecimal() else None
 
 
@@ -240,7 +240,7 @@ class RegionLocal:
         self._region.keyspace.forget_stable(vector, keeps_tombstones=keeps_tombstones)
         self._log_index.stable(vector)
 
-    def state(
+    def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
     ) -> tuple[Iterator[bytes], bool]:
         """See :class:`Local`."""
@@ -329,12 +329,12 @@ class RegionLocal:
         self._staging.sync()
         self._staging.close()
         self._staging = None
-        name = f"{STATE_PREFIX}{journal.mark:020d}{STATE_SUFFIX}"
+        name = f"{FULL_SYNC_PREFIX}{journal.mark:020d}{FULL_SYNC_SUFFIX}"
         self._storage.rename(STAGING, name)
         self._storage.sync()
         return theirs, name
 
-    def forget_states(self, position: int) -> None:
+    def forget_full_syncs(self, position: int) -> None:
         """A snapshot of this position holds what was joined before."""
         for name in self._storage.names():
             joined = joined_at(name)

@@ -118,13 +118,13 @@ class Session:
     """What the peer still takes; a batch may exceed it."""
     window: int = 0
     """What it takes at most."""
-    state_credit: int = 0
+    full_sync_credit: int = 0
     """The same for a snapshot: it may be what effects that fill the window wait for."""
     grants: int = 0
     """What we let it send at most; a greater window would wait for more than it may send."""
     ungranted: int = 0
     """What has come and was not granted again."""
-    state_ungranted: int = 0
+    full_sync_ungranted: int = 0
     outgoing: Transfer | None = None
     rows_sent: dict[int, Row] = field(default_factory=dict)
     row_sent_ms: float = -1e18

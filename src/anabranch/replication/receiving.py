@@ -114,7 +114,7 @@ class Receiver:
     def begin(self, session: Session) -> None:
         """A link is up: say what is wanted of it."""
         session.grants = self._links.config.window_bytes
-        session.ungranted = session.state_ungranted = session.grants
+        session.ungranted = session.full_sync_ungranted = session.grants
         self.grant(session)
         self.subscribe(session)
 
@@ -298,9 +298,9 @@ class Receiver:
         if self.is_full:
             return
         config = self._links.config
-        if session.state_ungranted * GRANTS_PER_WINDOW >= session.grants:
-            self._links.send(session, Credit(session.state_ungranted, True))
-            session.state_ungranted = 0
+        if session.full_sync_ungranted * GRANTS_PER_WINDOW >= session.grants:
+            self._links.send(session, Credit(session.full_sync_ungranted, True))
+            session.full_sync_ungranted = 0
         if self.refused is not None or session.ungranted * GRANTS_PER_WINDOW < session.grants:
             return
         if self.buffer.bytes_of[session.region] >= config.hold_bytes and not self.buffer.lacks_rest(

@@ -13,7 +13,7 @@ from typing import Final
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.inquiry import Inquiry
 from anabranch.replication.digest_exchange import comparable
-from anabranch.replication.frames import Place, StateBegin, StateGet
+from anabranch.replication.frames import FullSyncBegin, FullSyncGet, Place
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.vectors import covers
@@ -48,9 +48,9 @@ class Repair:
         """Ask for the key as it is there now."""
         self.is_staged = False
         self.again_ms = 0.0
-        links.send(self.session, StateGet(dict(links.local.vector), [self.place]))
+        links.send(self.session, FullSyncGet(dict(links.local.vector), [self.place]))
 
-    def begun(self, message: StateBegin) -> None:
+    def begun(self, message: FullSyncBegin) -> None:
         """It is coming."""
         self.vector, self.touched = message.vector, message.touched
 

@@ -86,12 +86,15 @@ class Replicator:
             (Stage.UP, FrameType.FETCHED): (frames.Fetched, self._receiver.fetched),
             (Stage.UP, FrameType.ROW): (frames.Rows, self._gossip.receive),
             (Stage.UP, FrameType.BEHIND): (frames.Behind, self._receiver.joiner.is_behind),
-            (Stage.UP, FrameType.STATE_GET): (frames.StateGet, self._sender.begin_state),
-            (Stage.UP, FrameType.STATE_BEGIN): (
-                frames.StateBegin,
-                self._receiver.joiner.state_begin,
+            (Stage.UP, FrameType.FULL_SYNC_GET): (frames.FullSyncGet, self._sender.begin_full_sync),
+            (Stage.UP, FrameType.FULL_SYNC_BEGIN): (
+                frames.FullSyncBegin,
+                self._receiver.joiner.full_sync_begin,
             ),
-            (Stage.UP, FrameType.STATE_END): (frames.StateEnd, self._receiver.joiner.state_end),
+            (Stage.UP, FrameType.FULL_SYNC_END): (
+                frames.FullSyncEnd,
+                self._receiver.joiner.full_sync_end,
+            ),
             (Stage.UP, FrameType.DIGESTS): (frames.Digests, self._digest_exchange.asked),
             (Stage.UP, FrameType.DIFFERING): (frames.Differing, self._digest_exchange.differing),
             (Stage.UP, FrameType.KEYS_GET): (frames.KeysGet, self._digest_exchange.asked),
@@ -271,8 +274,8 @@ class Replicator:
         is_up = session.stage is Stage.UP
         if is_up and frame_type == FrameType.BATCH:
             self._receiver.batch(session, body, now_ms)
-        elif is_up and frame_type == FrameType.STATE:
-            self._receiver.joiner.state(session, body)
+        elif is_up and frame_type == FrameType.FULL_SYNC:
+            self._receiver.joiner.full_sync_chunk(session, body)
         elif frame_type == FrameType.BYE:
             self._bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
@@ -383,7 +386,7 @@ class Replicator:
         for session in self._links.up():
             self._receiver.grant(session)
             try:
-                self._sender.feed_state(session)
+                self._sender.feed_full_sync(session)
             except Refusal as refusal:
                 self._refuse(session.link, refusal, now_ms)
         self._gossip.send_due(now_ms)

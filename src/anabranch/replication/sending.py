@@ -20,11 +20,11 @@ from anabranch.replication.frames import (
     Fetch,
     Fetched,
     FrameType,
+    FullSyncBegin,
+    FullSyncEnd,
+    FullSyncGet,
     Reason,
     Refusal,
-    StateBegin,
-    StateEnd,
-    StateGet,
     Sub,
 )
 from anabranch.replication.lag import OwnMarks
@@ -38,7 +38,7 @@ __all__ = ["FETCH_BYTES_MAX", "Sender"]
 SLICE_BYTES: Final = 2 << 20
 """Of own effects at a time; the rest goes when credit comes, or with the next tick."""
 
-STATE_SLICE_BYTES: Final = 512 << 10
+FULL_SYNC_SLICE_BYTES: Final = 512 << 10
 """Of a snapshot, which has to be encoded as well."""
 
 FETCH_BYTES_MAX: Final = 1 << 20
@@ -93,8 +93,8 @@ class Sender:
 
     def credit(self, session: Session, message: Credit, now_ms: float) -> None:
         """The peer takes more."""
-        if message.of_state:
-            session.state_credit = min(session.state_credit + message.bytes, CREDIT_MAX)
+        if message.of_full_sync:
+            session.full_sync_credit = min(session.full_sync_credit + message.bytes, CREDIT_MAX)
         else:
             session.credit = min(session.credit + message.bytes, CREDIT_MAX)
             session.window = max(session.window, session.credit)
@@ -146,7 +146,7 @@ class Sender:
             region=session.region, origin=replica_id, number=number,
         )  # fmt: skip
 
-    def begin_state(self, session: Session, message: StateGet, now_ms: float) -> None:
+    def begin_full_sync(self, session: Session, message: FullSyncGet, now_ms: float) -> None:
         """The peer wants our state, or some keys; a transfer that is under way begins again."""
         waiting = self._waiting.pop(session.region, None)
         self._drop(session.outgoing)
@@ -164,14 +164,14 @@ class Sender:
         self._drop(waiting)
         local, keys = self._links.local, message.keys
         try:
-            chunks, partial = local.state(message.vector, keys)
+            chunks, partial = local.full_sync(message.vector, keys)
         except OSError as problem:
             raise Refusal(
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
         touched = maximum(*map(local.digests.touched_key, keys)) if keys else {}
         number = int.from_bytes(self._links.chance.randbytes(TRANSFER_BYTES))
-        begin = StateBegin(dict(local.vector), partial, touched, number)
+        begin = FullSyncBegin(dict(local.vector), partial, touched, number)
         session.outgoing = Transfer(begin, chunks, is_whole=not keys)
         self._links.send(session, begin)
         self.feed(session)
@@ -200,7 +200,7 @@ class Sender:
     @property
     def is_ready(self) -> bool:
         """Whether a snapshot could be sent on."""
-        return any(map(_has_state_to_send, self._links.up()))
+        return any(map(_has_full_sync_to_send, self._links.up()))
 
     @staticmethod
     def _drop(transfer: Transfer | None) -> None:
@@ -209,7 +209,7 @@ class Sender:
 
     def feed(self, session: Session) -> None:
         """Send what there is, as far as the window reaches."""
-        self.feed_state(session)
+        self.feed_full_sync(session)
         links = self._links
         budget = SLICE_BYTES
         while session.subscribed and session.credit > 0 and budget > 0:
@@ -233,11 +233,11 @@ class Sender:
                 budget -= len(raw)
             self._agree(session, session.position)
 
-    def feed_state(self, session: Session) -> None:
+    def feed_full_sync(self, session: Session) -> None:
         """Send a snapshot on, as far as the window and the slice of time reach."""
-        budget = STATE_SLICE_BYTES
+        budget = FULL_SYNC_SLICE_BYTES
         transfer = session.outgoing
-        while transfer is not None and _has_state_to_send(session) and budget > 0:
+        while transfer is not None and _has_full_sync_to_send(session) and budget > 0:
             try:
                 chunk = transfer.take()
             except OSError as problem:
@@ -246,19 +246,19 @@ class Sender:
                     Reason.BUSY, f"the snapshot cannot be read: {problem}", BUSY_RETRY_MS
                 ) from None
             if chunk is None:
-                self._links.send(session, StateEnd(transfer.sent))
+                self._links.send(session, FullSyncEnd(transfer.sent))
                 return
             if not chunk:
                 return
-            self._links.send_raw(session, FrameType.STATE, chunk)
-            session.state_credit -= len(chunk)
+            self._links.send_raw(session, FrameType.FULL_SYNC, chunk)
+            session.full_sync_credit -= len(chunk)
             budget -= len(chunk)
 
 
-def _has_state_to_send(session: Session) -> bool:
+def _has_full_sync_to_send(session: Session) -> bool:
     """Whether there is more of a snapshot, and the peer takes it."""
     transfer = session.outgoing
-    return transfer is not None and not transfer.is_sent and session.state_credit > 0
+    return transfer is not None and not transfer.is_sent and session.full_sync_credit > 0
 
 
 def _set_back_text(replica_id: int, number: int, witness: int) -> str:

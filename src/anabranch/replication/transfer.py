@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from anabranch.replication.frames import StateBegin
+from anabranch.replication.frames import FullSyncBegin
 
 __all__ = ["WAIT_MS", "Transfer"]
 
@@ -24,7 +24,7 @@ KEPT_BYTES: Final = 16 << 20
 class Transfer:
     """The sending side of one."""
 
-    def __init__(self, begin: StateBegin, chunks: Iterator[bytes], *, is_whole: bool) -> None:
+    def __init__(self, begin: FullSyncBegin, chunks: Iterator[bytes], *, is_whole: bool) -> None:
         """``is_whole``: it is of everything, and worth to go on with."""
         self.begin = begin
         self.is_whole = is_whole

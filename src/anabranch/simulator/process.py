@@ -159,11 +159,11 @@ class Process(Exchange):
             self.machine.record.reached["effects fetched back"] += 1
         super().deliver(unit, raw)
 
-    def state(
+    def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
     ) -> tuple[Iterator[bytes], bool]:
         """See :class:`RegionLocal`."""
-        chunks, partial = super().state(known, places)
+        chunks, partial = super().full_sync(known, places)
         for replica_id, number in self.replica.vector.items():
             self.machine.record.leaves(replica_id, number)
         return chunks, partial
@@ -171,10 +171,10 @@ class Process(Exchange):
     def _needed_from(self) -> int:
         return 0 if self.machine.keeps_log else super()._needed_from()
 
-    def forget_states(self, position: int) -> None:
+    def forget_full_syncs(self, position: int) -> None:
         """See :class:`RegionLocal`; a log that is kept needs them."""
         if not self.machine.keeps_log:
-            super().forget_states(position)
+            super().forget_full_syncs(position)
 
     def after_effects(self) -> None:
         """See :class:`RegionLocal`."""

@@ -28,7 +28,7 @@ MESSAGES = st.one_of(
     ),
     st.builds(frames.Fetch, st.integers(0, 2**40 - 1), NUMBERS, NUMBERS, NUMBERS),
     st.builds(frames.Credit, NUMBERS, st.booleans()),
-    st.builds(frames.StateBegin, VECTORS),
+    st.builds(frames.FullSyncBegin, VECTORS),
     st.builds(frames.Bye, st.integers(0, 99), st.text(max_size=50), NUMBERS),
 )  # fmt: skip
 

@@ -84,8 +84,8 @@ def test_a_batch_cut_in_another_way_than_the_one_applied_closes_the_link() -> No
 @pytest.mark.parametrize(
     "message",
     [
-        frames.StateBegin({2: 5}),
-        frames.StateEnd(0),
+        frames.FullSyncBegin({2: 5}),
+        frames.FullSyncEnd(0),
         frames.Proof(b""),
         frames.Members("c", []),
         frames.Sub({1: 99}),
@@ -109,7 +109,7 @@ def test_what_makes_no_sense_closes_the_link(message: frames.Message) -> None:
         frames.Fetched(77),
         frames.Credit(1 << 62),
         frames.Behind(77, 5),
-        frames.StateGet(),
+        frames.FullSyncGet(),
         frames.Sub({}),
         frames.Sub({9: 9}),
     ],
@@ -125,9 +125,9 @@ def test_what_is_only_useless_does_no_harm(message: frames.Message) -> None:
 def test_a_snapshot_of_another_length_is_not_joined() -> None:
     _, node, link = linked()
     receive(node, link, frames.encode(frames.Behind(2, 0)))
-    receive(node, link, frames.encode(frames.StateBegin({2: 5})))
-    receive(node, link, frames.framed(FrameType.STATE, b"x" * 10))
-    receive(node, link, frames.encode(frames.StateEnd(11)))
+    receive(node, link, frames.encode(frames.FullSyncBegin({2: 5})))
+    receive(node, link, frames.framed(FrameType.FULL_SYNC, b"x" * 10))
+    receive(node, link, frames.encode(frames.FullSyncEnd(11)))
     assert node.local.joins == 0
     assert node.local.staged == bytearray()
     assert refusal(node)[0] == Reason.PROTOCOL
@@ -136,8 +136,8 @@ def test_a_snapshot_of_another_length_is_not_joined() -> None:
 def test_an_empty_snapshot_is_not_joined() -> None:
     _, node, link = linked()
     receive(node, link, frames.encode(frames.Behind(2, 0)))
-    receive(node, link, frames.encode(frames.StateBegin({2: 5})))
-    receive(node, link, frames.encode(frames.StateEnd(0)))
+    receive(node, link, frames.encode(frames.FullSyncBegin({2: 5})))
+    receive(node, link, frames.encode(frames.FullSyncEnd(0)))
     assert node.local.joins == 0
     assert refusal(node)[0] == Reason.PROTOCOL
 
@@ -178,9 +178,9 @@ def test_no_bytes_raise(seed: int) -> None:
             lambda: frames.Fetched(replica_id),
             lambda: frames.Credit(number, chance.random() < 0.5),
             lambda: frames.Behind(replica_id, number),
-            frames.StateGet,
-            lambda: frames.StateBegin(vector()),
-            lambda: frames.StateEnd(number),
+            frames.FullSyncGet,
+            lambda: frames.FullSyncBegin(vector()),
+            lambda: frames.FullSyncEnd(number),
             lambda: frames.Proof(b"x"),
             lambda: frames.Welcome(b"x", b"y"),
             lambda: frames.Members("c", []),

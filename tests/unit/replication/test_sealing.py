@@ -76,7 +76,7 @@ def test_a_changed_frame_ends_the_link(kind: FrameType) -> None:
 
 def test_a_frame_of_another_type_ends_the_link() -> None:
     def retyped(frame: bytes) -> bytes:
-        return frame[:4] + bytes([FrameType.STATE]) + frame[5:]
+        return frame[:4] + bytes([FrameType.FULL_SYNC]) + frame[5:]
 
     assert forged(linked(), retyped, FrameType.BATCH) == {Reason.FORGED}
 

@@ -64,7 +64,7 @@ def test_a_state_is_read_in_slices_while_others_are_served() -> None:
 def test_a_link_that_ends_while_a_state_is_read_costs_no_second_transfer() -> None:
     world, one, two = loading()
     two.replicator.go_on(world.now_ms)
-    sent = world.frames[1, 2, "STATE"]
+    sent = world.frames[1, 2, "FULL_SYNC"]
     world.cut(1, 2)
     world.run(100)
     assert not two.replicator.is_behind
@@ -72,5 +72,5 @@ def test_a_link_that_ends_while_a_state_is_read_costs_no_second_transfer() -> No
     world.heal()
     world.run_until(world.converged)
     assert (two.local.loads, two.local.joins) == (2, 1)
-    assert world.frames[1, 2, "STATE"] == sent
+    assert world.frames[1, 2, "FULL_SYNC"] == sent
     assert two.local.vector == one.local.vector

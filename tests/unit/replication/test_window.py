@@ -15,7 +15,7 @@ def opened(world: World) -> list[int]:
     def look(_one: int, _two: int, frame: bytes) -> bytes:
         if frame[4] == FrameType.CREDIT:
             credit = decode(Credit, body_of(frame[4], frame[5:]))
-            if not credit.of_state:
+            if not credit.of_full_sync:
                 found.append(credit.bytes)
         return frame
 

@@ -60,7 +60,7 @@ from anabranch.effects.kinds.producers import (
 from anabranch.effects.kinds.regions import (
     AddRegion,
     EnterCluster,
-    JoinState,
+    JoinFullSync,
     OpenEpoch,
     RemoveRegion,
     Synced,
@@ -110,7 +110,7 @@ __all__ = [
     "Expire",
     "Flush",
     "ForgetProducers",
-    "JoinState",
+    "JoinFullSync",
     "OpenEpoch",
     "Pop",
     "Push",

@@ -9,7 +9,7 @@ from anabranch.effects.kinds.base import Effect
 __all__ = [
     "AddRegion",
     "EnterCluster",
-    "JoinState",
+    "JoinFullSync",
     "OpenEpoch",
     "RemoveRegion",
     "Synced",
@@ -33,7 +33,7 @@ class RemoveRegion(Effect, tag=71):
     epoch: int
 
 
-class JoinState(Effect, tag=73):
+class JoinFullSync(Effect, tag=73):
     """A full sync was joined; its snapshot is in a file beside the log.
 
     If it is ``partial``, keys that are not in it stay as they are.

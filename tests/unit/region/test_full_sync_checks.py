@@ -7,7 +7,7 @@ import pytest
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import Replica, replica_id_of
 from anabranch.oplog.errors import CorruptLogError
-from anabranch.region.sent_state import check_order
+from anabranch.region.full_sync_checks import check_order
 from anabranch.stream.stream import Stream
 
 OURS, THEIRS = replica_id_of(1, 0), replica_id_of(2, 0)

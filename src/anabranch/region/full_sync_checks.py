@@ -29,7 +29,7 @@ from anabranch.stream.rows import check_fragments
 from anabranch.stream.shared import NOTHING_SHARED, Limits, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["check_order", "check_state"]
+__all__ = ["check_full_sync", "check_order"]
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Place = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
@@ -71,7 +71,7 @@ _BLOCK: Final[dict[str, Any]] = {
 """Attributes of each part, and their types."""
 
 
-def check_state(theirs: Keyspace, shown: str) -> Iterator[None]:
+def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
     """Look at a state that was loaded, in short steps; :class:`CorruptLogError` if it cannot be.
 
     ``shown`` is its name for messages.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.replication import transfer
-from anabranch.replication.frames import StateBegin
+from anabranch.replication.frames import FullSyncBegin
 from anabranch.replication.transfer import WAIT_MS, Transfer
 from tests.support.replication_world import CHUNK, Node, World
 
@@ -84,7 +84,7 @@ def test_an_interrupted_transfer_goes_on_where_it_ended() -> None:
     world = World()
     one, two = half_joined(world)
     half = staged(two)
-    sent = world.frames[1, 2, "STATE"]
+    sent = world.frames[1, 2, "FULL_SYNC"]
     assert half
     assert sent
     world.cut(1, 2)
@@ -97,7 +97,7 @@ def test_an_interrupted_transfer_goes_on_where_it_ended() -> None:
     world.run_until(world.converged)
     assert two.local.joins == 1
     assert two.local.noted("join_resumed") == [{"region": 1, "name": "eu", "bytes": half}]
-    chunks = world.frames[1, 2, "STATE"]
+    chunks = world.frames[1, 2, "FULL_SYNC"]
     whole = len(two.local.noted("joined")) and two.local.noted("joined")[0]["bytes"]
     # What was under way is sent again, and nothing that had arrived.
     assert chunks <= sent + -(-(whole - half) // CHUNK)
@@ -189,7 +189,7 @@ def test_only_as_much_as_may_be_lost_is_kept_to_be_sent_again(
         finally:
             ended.append("let go")
 
-    snapshot = Transfer(StateBegin({}), chunks(), is_whole=True)
+    snapshot = Transfer(FullSyncBegin({}), chunks(), is_whole=True)
     assert [snapshot.take() for _ in range(4)] == [bytes([n]) * 10 for n in range(4)]
     assert snapshot.go_back(20)
     assert [snapshot.take() for _ in range(3)] == [bytes([n]) * 10 for n in (2, 3, 4)]
@@ -199,7 +199,7 @@ def test_only_as_much_as_may_be_lost_is_kept_to_be_sent_again(
     assert not snapshot.go_back(35), "within a chunk"
     assert not snapshot.go_back(0), "too long ago"
     assert ended == ["let go"]
-    begun = Transfer(StateBegin({}), chunks(), is_whole=True)
+    begun = Transfer(FullSyncBegin({}), chunks(), is_whole=True)
     begun.take()
     begun.close()
     assert ended == ["let go", "let go"]

@@ -1,6 +1,6 @@
 """States of regions that were changed, with checksums that fit: refused, or joined as a whole.
 
-    python -m tests.fuzzing.states --cases 100000
+    python -m tests.fuzzing.full_syncs --cases 100000
 
 Random histories bring regions to where one joins the state of another. A record of it is changed.
 A case fails if anything is raised but a refusal, if what was refused has changed anything, if a

@@ -59,4 +59,4 @@ def test_the_log_tells_of_a_state_before_it_tells_of_what_follows() -> None:
         data for data in taken(wall_ms) if recorded.extend(effects_in(decode_batch(data))) is None
     ]
     us.join(state_of(eu))
-    assert [type(effect) for effect in recorded] == [kinds.JoinState, kinds.ResolveConflict]
+    assert [type(effect) for effect in recorded] == [kinds.JoinFullSync, kinds.ResolveConflict]
