@@ -94,7 +94,7 @@ METRICS: Final = [
     *_rows(
         "peer",
         """
-        peer_state 0 in sync, 1 catching up, 2 unreachable
+        peer_state 0 in sync, 1 catching up, 2 unreachable or cut off on purpose
         peer_lag_seconds age of the oldest own effect that the peer has not applied
         peer_lag_effects how many such effects there are
         peer_lag_bytes their size in the log

@@ -40,7 +40,7 @@ SAMPLES_PER_STEP: Final = 100
 PARTS_OF_CHUNK: Final = 8
 """So many of these are sent at a time."""
 
-PEER_STATES: Final = {"in_sync": 0, "unreachable": 2, "removed": 2}
+PEER_STATES: Final = {"in_sync": 0, "unreachable": 2, "cut": 2, "removed": 2}
 """Every other state is catching up: 1."""
 
 _Samples = dict[str, list[tuple[tuple[str, ...], float]]]
