@@ -16,6 +16,7 @@ from anabranch.node import exchange, snapshots
 from anabranch.node.durability import Durability
 from anabranch.node.held_replies import HeldReplies
 from anabranch.node.snapshots import Snapshots
+from anabranch.replication.former_epochs import FormerEpochs
 from anabranch.replication.local import RegionLocal
 
 __all__ = ["OF_A_PROCESS"]
@@ -92,6 +93,10 @@ def newcomer_writes_at_once(patch: Patch) -> None:
     patch.setattr(exchange, "is_newcomer", lambda storage: False)
 
 
+def newcomer_asks_one_member(patch: Patch) -> None:
+    patch.setattr(FormerEpochs, "waits_for", lambda self, now_ms: [])
+
+
 OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]], ...]] = (
     # held replies
     ("nobody waits for the log", nobody_waits, 200, ("power",)),
@@ -136,6 +141,12 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
     (
         "a newcomer takes writes at once",
         newcomer_writes_at_once,
+        50,
+        ("membership",),
+    ),
+    (
+        "a region that begins anew asks one member only",
+        newcomer_asks_one_member,
         50,
         ("membership",),
     ),

@@ -332,8 +332,13 @@ class Exchange(RegionLocal):
         )
 
     def _judge_newcomer(self) -> None:
-        """Take writes as soon as everything has been applied that some other region had."""
-        if self.is_newcomer and self.replicator.caught_up:
+        """Take writes as soon as everything has been applied that some other region had.
+
+        And all effects of former epochs of this region that any member has which is up: one member
+        may know fewer of them than another (:mod:`anabranch.replication.former_epochs`).
+        """
+        replicator = self.replicator
+        if self.is_newcomer and replicator.caught_up and not replicator.former_epochs_at:
             with suppress(OSError):  # then it is looked at again
                 forget_newcomer(self._storage)
                 self.is_newcomer = False
@@ -430,6 +435,7 @@ class Exchange(RegionLocal):
         facts = self.replicator.facts(now_ms)
         return {
             **facts,
+            "caught_up": int(self.replicator.caught_up and not self.is_newcomer),
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
             "unstable_marks": len(self.replica.unstable_tombstones),
             "forgotten_marks": self.replica.tombstones_forgotten,
@@ -451,7 +457,10 @@ class Exchange(RegionLocal):
             return f"a member that admits it: {tries}"
         if joining_from:
             return f"the full sync from region {joining_from}"
-        return "the data of a member that it reaches"
+        if not self.replicator.caught_up:
+            return "the data of a member that it reaches"
+        regions = ", ".join(map(str, self.replicator.former_epochs_at))
+        return f"effects of its former epochs that these regions may have: {regions}"
 
     def standings(self) -> dict[int, Standing]:
         """How far each other region is, as it has told last, itself or through others."""

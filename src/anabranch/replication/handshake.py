@@ -46,13 +46,12 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import Session, Stage
 from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
+from anabranch.replication.vectors import ALIVE_MS
 
 __all__ = ["Handshaker"]
 
 NONCE_BYTES: Final = 32
 
-ALIVE_MS: Final = 3000
-"""Three heartbeats: who was heard of since then, by whatever way, is alive."""
 ASK_AGAIN_MS: Final = 1000
 """After this long a server that is alive has been heard of again."""
 
@@ -84,7 +83,8 @@ class Handshaker:
         """Send HELLO on a link that was dialled; ``expected`` is None if any region may answer."""
         session.stage = Stage.WELCOME
         known = -1
-        if expected is not None and not self.is_alive(expected, now_ms):  # else it is not lost
+        rows = self._links.rows
+        if expected is not None and not rows.is_alive(expected, now_ms):  # else it is not lost
             known = self._links.membership.known_epoch(expected)
         session.hello = frames.packed(self._facts(known))
         self._links.send_raw(session, FrameType.HELLO, session.hello)
@@ -143,18 +143,13 @@ class Handshaker:
         registrar = self._registrar()
         return registrar == self._links.region or self._links.session_of(registrar) is not None
 
-    def is_alive(self, region: int, now_ms: float) -> bool:
-        """Whether somebody has just heard of it."""
-        heard_ms = self._links.rows.heard_ms.get(region)
-        return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
-
     def _is_used_by_another(self, theirs: Hello, now_ms: float) -> bool:
         """Whether a later life of a region, or any one if it asks to join, is alive elsewhere."""
         links = self._links
         peer = links.peers.get(theirs.region)
         if peer is None or peer.run_id == theirs.run_id:
             return False
-        if not self.is_alive(theirs.region, now_ms):
+        if not links.rows.is_alive(theirs.region, now_ms):
             return False
         return (
             not theirs.cluster_id or links.rows.rows[theirs.region].replica_id > theirs.replica_id

@@ -19,6 +19,7 @@ from anabranch.replication.absence import Absence
 from anabranch.replication.dialling import Dialler
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
+from anabranch.replication.former_epochs import FormerEpochs
 from anabranch.replication.frames import (
     Bye,
     FrameType,
@@ -101,9 +102,12 @@ class Replicator:
             (Stage.UP, FrameType.KEYS): (frames.Keys, self._digest_exchange.keys),
         }
         self._absence = Absence(self._links)
+        self._former_epochs = FormerEpochs(self._links)
         self._is_expelled = False
         self.caught_up = False
         """Whether all that some other region had has been applied since the start."""
+        self.former_epochs_at: list[int] = []
+        """Members that may have effects of former epochs of this region that are missing here."""
         self.unknown_frames = 0
 
     # -- links --------------------------------------------------------------------------------
@@ -417,6 +421,7 @@ class Replicator:
         self._sender.tick(now_ms)
         if not self.caught_up:
             self.caught_up = self._has_caught_up()
+        self.former_epochs_at = self._former_epochs.waits_for(now_ms)
 
     def _stay_apart(self, now_ms: float) -> None:
         """A region that was set back ends the links that it has."""

@@ -7,11 +7,15 @@ have no gaps, so that is all of them up to there. A replica ID is ``epoch << 8 |
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
 
-__all__ = ["RowTable", "covers", "maximum"]
+__all__ = ["ALIVE_MS", "RowTable", "covers", "maximum"]
+
+ALIVE_MS: Final = 3000
+"""Three heartbeats: a region that was heard of since then, by whatever way, is alive."""
 
 
 def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
@@ -46,6 +50,11 @@ class RowTable:
             return
         self.rows[row.region] = row
         self.heard_ms[row.region] = now_ms
+
+    def is_alive(self, region: int, now_ms: float) -> bool:
+        """Whether a new row of a region came within :data:`ALIVE_MS`."""
+        heard_ms = self.heard_ms.get(region)
+        return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
 
     def stable(
         self,

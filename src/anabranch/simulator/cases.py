@@ -58,6 +58,7 @@ RARE_CASES: Final = (
     "state join resumed",
     "damage found by a reader of the log",
     "late entry moved",
+    "disk lost before one that knows less",
 )
 """Some hundred runs come to these as well."""
 
@@ -76,6 +77,7 @@ _MEANINGS: Final = {
     "DESTROY": "a group was destroyed",
     "disk full": "the disk of a machine was full for a while",
     "disk lost": "a machine lost its disk, and its region joined again",
+    "disk lost before one that knows less": "who lost its disk met one that knew less",
     "effects fetched back": "a region got effects of its own back from another one",
     "effects not applied for want of disk": "received effects waited, as the disk took no writes",
     "epoch opened": "a region opened a new epoch, as it may have lost effects",

@@ -23,8 +23,8 @@ I-21 when all is well again nothing is left of tombstones, waiting batches and h
 I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
 I-23 an effect's number never stands for two contents
 I-24 no reply reports anything that a crash takes back, except where ``appendfsync`` says so
-I-25 a region that begins anew without its data answers no write before it has what all others had
-     of its former lives
+I-25 a region that begins anew without its data takes no write before it has what any other member
+     had of its former lives; after 10 s members that it cannot reach do not count
 I-26 the counters of a key are alike in all regions (within I-1 and I-2)
 I-27 the groups of a stream that is copied, or dumped and restored, have the same pending and the
      same cursor there, and nothing more or less to deliver; what was late is released in a payload

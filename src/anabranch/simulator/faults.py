@@ -309,6 +309,7 @@ def _replace(run: Simulation, machine: Machine) -> None:
 
 def _membership(run: Simulation, chance: random.Random) -> None:
     """A region comes late; one loses its disk; one is removed."""
+    absence = run.chance("absence")
     last = run.machines[-1]
     if len(run.machines) > 2 and chance.random() < 0.5:
         last.stop()
@@ -321,6 +322,26 @@ def _membership(run: Simulation, chance: random.Random) -> None:
             run.lose_disk(machine)
             run.timeline.after(chance.choice([10, 2000]), machine.start)
 
+    def lose_before_one_that_knows_less() -> None:
+        """A region loses its disk when the only other one that is up was down before."""
+        if len(members := run.members()) < 3 or not run.is_breaking:
+            return
+        loser, late, keeper = absence.sample(members, 3)
+        if len(_settled(run)) == len(members) and _can_be_wiped(run, loser):
+            late.kill()
+            run.timeline.after(absence.choice([500, 1500]), lambda: lose_both(loser, late, keeper))
+        else:
+            run.timeline.after(100, lose_before_one_that_knows_less)
+
+    def lose_both(loser: Machine, late: Machine, keeper: Machine) -> None:
+        late.start()
+        if loser.process is not None and keeper.process is not None and not loser.is_removed:
+            run.lose_disk(loser)
+            keeper.kill()
+            run.timeline.after(10, loser.start)
+            run.timeline.after(absence.choice([300, 3000, 15_000]), keeper.start)
+            run.record.reached["disk lost before one that knows less"] += 1
+
     def remove() -> None:
         machine, by = chance.sample(run.machines, 2)
         # Whoever is left must know the cluster, or there is none any more.
@@ -331,6 +352,8 @@ def _membership(run: Simulation, chance: random.Random) -> None:
         run.timeline.after(chance.random() * run.breaking_ms, lose)
     if chance.random() < 0.4:
         run.timeline.after(chance.random() * run.breaking_ms, remove)
+    if len(run.machines) > 2 and absence.random() < 0.3:
+        run.timeline.after(absence.random() * run.breaking_ms, lose_before_one_that_knows_less)
 
 
 def _impostor(run: Simulation, chance: random.Random) -> None:

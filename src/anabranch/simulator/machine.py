@@ -16,6 +16,7 @@ from anabranch.keyspace.replica import Replica, epoch_of, region_of, replica_id_
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.recovery import recover
 from anabranch.oplog.snapshot import position_of
+from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.simulator import looking
 from anabranch.simulator.disk import MemoryStorage
@@ -70,10 +71,10 @@ class Machine:
         self.keeps_log = False
         """Whether the log is never cut, so that a recovery can be compared with a replay."""
         self.seeds: list[Address] = []
-        self.others: Callable[[], list[Process]] = list
-        """The processes of the other regions that are up."""
-        self._former: dict[int, int] = {}
-        # what all others had of former lives of this region when it began anew without data
+        self.others: Callable[[], list[Machine]] = list
+        """The machines of the other members."""
+        self._former: dict[int, dict[int, int]] = {}
+        # by machine, what it had of former lives of this region when this one lost its disk
         self._has_lost_power = False  # since the last start
         self._wanted = False
         self._is_new_disk = False
@@ -144,8 +145,9 @@ class Machine:
         process, self.process = self.process, None
         self.boots += 1
         self._has_lost_power = True
-        self._former.clear()
         self._whole = None
+        if process is None or not process.is_newcomer:
+            self._former.clear()
         if process is not None:
             self._synced = process.log.synced
             process.end(silently=True)
@@ -184,8 +186,10 @@ class Machine:
         self._whole = None
         self._synced = 0
         self._is_new_disk = True
-        replica_ids = [each for each in self.record.replica_ids() if region_of(each) == self.number]
-        self._former = {each: self._known_to_all_others(each) for each in replica_ids}
+        self._former = {
+            each.number: {o: n for o, n in each.has().items() if region_of(o) == self.number}
+            for each in self.others()
+        }
 
     def rot(self) -> bool:
         """One bit of the log turns over on the disk; false if nothing was on it."""
@@ -258,20 +262,33 @@ class Machine:
         if self.keeps_log and not self.is_rotten and process.report.snapshot is not None:
             self._compare_with_replay(found)
 
-    def _known_to_all_others(self, replica_id: int) -> int:
-        return min((each.replica.vector.get(replica_id, 0) for each in self.others()), default=0)
+    def has(self) -> dict[int, int]:
+        """The vector of what is here; of what is on the disk while no process runs."""
+        if self.process is not None:
+            return dict(self.process.replica.vector)
+        return dict(self._whole["vector"]) if self._whole is not None else {}
 
     def check_newcomer(self, process: Process) -> None:
-        """A write was answered: a region that began anew must have its former lives before."""
-        for replica_id, then in self._former.items():
-            due = min(then, self._known_to_all_others(replica_id))
-            has = process.replica.vector.get(replica_id, 0)
-            if has < due:
-                raise Violation(
-                    25,
-                    f"region {self.number} began anew and answers a write with {has} effects of "
-                    f"its former replica ID {replica_id}, of which all others have {due}",
-                )
+        """A region that began anew takes or answers writes: it must have its former lives before.
+
+        So far as any other member had them then and still has them. A member that does not answer
+        for :data:`ANSWER_MS` may be left out.
+        """
+        now_ms = self.timeline.now_ms
+        may_leave_out = now_ms - process.began_ms >= ANSWER_MS
+        for other in self.others():
+            if may_leave_out and not process.is_linked(other.number):
+                continue
+            has = other.has()
+            for replica_id, then in self._former.get(other.number, {}).items():
+                due = min(then, has.get(replica_id, 0))
+                ours = process.replica.vector.get(replica_id, 0)
+                if ours < due:
+                    raise Violation(
+                        25,
+                        f"region {self.number} began anew and takes writes with {ours} effects of "
+                        f"its former replica ID {replica_id}; region {other.number} has {due}",
+                    )
 
     def _compare_with_replay(self, found: dict[str, Any]) -> None:
         """The log alone must tell the same as the snapshot and the rest of the log."""

@@ -22,6 +22,7 @@ from anabranch.oplog.batch import Batch
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import Recovery
 from anabranch.oplog.storage import Storage
+from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.replication.local import joined_at
 from anabranch.simulator import looking
@@ -94,6 +95,7 @@ class Process(Exchange):
         self.on_disk: dict[str, Any] = {}
         """What the disk had."""
         self._postponed: list[Callable[[], object]] = []
+        self.began_ms = machine.timeline.now_ms
         self._snapshots = 0  # finished ones that were noted
         self.has_ended = True  # as long as it has not started
         self.core.persistence.start()
@@ -189,6 +191,8 @@ class Process(Exchange):
             record.reached[name] += 1
         if event in ("set_back", "conflict"):  # no disk is set back in a run
             raise Violation(23, f"region {self.machine.number} reports {event}: {facts}")
+        if event == "takes_writes" and not self.machine.is_removed:
+            self.machine.check_newcomer(self)
         if event == "divergence":
             record.on_divergence(self.machine.number, facts)
         super().note(event, **facts)
@@ -279,8 +283,12 @@ class Process(Exchange):
         own = self.replica.own
         if own in upto:
             machine.record.promise(own, upto[own])
-        if is_write:
+        if is_write and machine.timeline.now_ms - self.began_ms < ANSWER_MS:
             machine.check_newcomer(self)
+
+    def is_linked(self, region: int) -> bool:
+        """Whether there is a link to a region."""
+        return any(peer.region == region and peer.connected_ms is not None for peer in self.peers())
 
     # -- snapshots ----------------------------------------------------------------------------
 

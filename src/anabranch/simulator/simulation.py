@@ -243,10 +243,8 @@ class Simulation:
         self._agree()
         self.checks.finish(self._processes())
 
-    def _others(self, machine: Machine) -> list[Process]:
-        """All of them; none if one is down, as nobody knows what that one has."""
-        found = [each for each in self._processes() if each.machine is not machine]
-        return found if len(found) == len(self.members()) - 1 else []
+    def _others(self, machine: Machine) -> list[Machine]:
+        return [each for each in self.members() if each is not machine]
 
     def _processes(self) -> list[Process]:
         return [machine.process for machine in self.members() if machine.process is not None]
