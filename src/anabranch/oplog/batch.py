@@ -142,6 +142,11 @@ class Batch(NamedTuple):
         return epoch_of(self.replica_id)
 
     @property
+    def context(self) -> list[int]:
+        """The dependencies as they stand in the body: ``[replica_id, number, ...]``."""
+        return [each for pair in self.dependencies.items() for each in pair]
+
+    @property
     def last(self) -> int:
         """The number of its last effect; one less than ``first`` if it has none."""
         return self.first + self.numbered - 1
