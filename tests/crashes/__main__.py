@@ -62,15 +62,15 @@ def _without_guard(patch: pytest.MonkeyPatch) -> None:
 def _only_unwritten(patch: pytest.MonkeyPatch) -> None:
     """What is written counts as safe, synced or not."""
 
-    def touched(self: Durability) -> object:
+    def write_set(self: Durability) -> object:
         if self._lost is not None:
             return self._lost
         assert self.log is not None
         assert self.turn is not None
         effects = self.turn.effects
-        return self._unsafe.touched(self.log.end, self._unwritten, effects, numbered=False)
+        return self._unsafe.write_set(self.log.end, self._unwritten, effects, numbered=False)
 
-    patch.setattr(Durability, "_touched", touched)
+    patch.setattr(Durability, "_write_set", write_set)
 
 
 def _believes_another_sync(patch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from anabranch.cli.inspect_values import (
 )
 from anabranch.cli.inspect_write import write_log
 from anabranch.effects import kinds
-from anabranch.effects.touched import places_of
+from anabranch.effects.write_set import places_of
 from anabranch.oplog.facts import Fate, SeenBatch, SeenRecord, SegmentFacts
 from anabranch.oplog.inspection import Survey, width_of
 from anabranch.oplog.segment import first_position_of

@@ -1,7 +1,7 @@
 """The one way by which a keyspace changes: what is decided here, and what other regions decided.
 
 :meth:`Applier.emit` takes what was decided here. With several regions the decision is said in
-effects that every region applies alike (:mod:`anabranch.effects.spreading`). Each effect is
+effects that every region applies alike (:mod:`anabranch.effects.prepare`). Each effect is
 applied, recorded for the log and published. :meth:`Applier.apply_remote` takes an effect of
 another region.
 """
@@ -16,7 +16,7 @@ from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.effects.events import Event, events_of
 from anabranch.effects.merge_stream import shared_stream
-from anabranch.effects.spreading import spread
+from anabranch.effects.prepare import prepare
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Applier:
         if replica.is_regional:
             replica.begin_own()
             events = self._events(effect)
-            for each in spread(self, effect):
+            for each in prepare(self, effect):
                 if each.local:
                     self._apply(each)
                 else:

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
     shared: _Apply | None
     """Where several regions write; None: the effect does not occur there, as other effects say the
-    same (:mod:`anabranch.effects.spreading`), or the command is refused."""
+    same (:mod:`anabranch.effects.prepare`), or the command is refused."""
     alone: _Apply | None
     """In a region alone; None: the effect does not occur there."""
 

@@ -28,7 +28,7 @@ from anabranch.stream.renumbering import Renumbering, renamed
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
-    from anabranch.effects.spreading import Writer
+    from anabranch.effects.prepare import Writer
 
 __all__ = ["Rewriting"]
 

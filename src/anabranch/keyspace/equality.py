@@ -138,11 +138,11 @@ class Digests:
             self._take(bucket, place, self._stream(place))
         return self._keys[bucket].get(place)
 
-    def touched(self, bucket: int) -> dict[int, int]:
+    def last_effects_in(self, bucket: int) -> dict[int, int]:
         """The last effect of each replica ID on the keys of a bucket, or later ones."""
         return self._last_effects.of_bucket(bucket)
 
-    def touched_key(self, place: Place) -> dict[int, int]:
+    def last_effects_on_key(self, place: Place) -> dict[int, int]:
         """The same for a key."""
         return self._last_effects.of_key(place)
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from anabranch.commands.execution.withheld import Withheld
-from anabranch.effects.touched import Touched, is_ageing
+from anabranch.effects.write_set import WriteSet, is_ageing
 from anabranch.node.held_replies import HeldReplies
 from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
@@ -67,7 +67,7 @@ class Durability:
         self.turn: Turn | None = None
         self._notes: SyncNotes
         self._unsafe: UnsafeEffects
-        self._lost: Touched | None = None  # what was not safe when a sync failed
+        self._lost: WriteSet | None = None  # what was not safe when a sync failed
         self.withheld = Withheld(self._not_told)
         """Reads that are refused while the disk is in trouble."""
         self.trouble: str | None = None
@@ -353,19 +353,19 @@ class Durability:
             if session.outbox and session.connection is not None:
                 session.connection.flush()
 
-    def _not_told(self) -> Touched:
+    def _not_told(self) -> WriteSet:
         """What nobody may be told of."""
-        return Touched() if self._region.settings.serve_unsafe_reads else self._touched()
+        return WriteSet() if self._region.settings.serve_unsafe_reads else self._write_set()
 
-    def _touched(self) -> Touched:
+    def _write_set(self) -> WriteSet:
         """What is not as safe as ``appendfsync`` asks for."""
         if self._lost is not None:
             return self._lost
         log, turn = self.log, self.turn
         if log is None or turn is None:
-            return Touched()
+            return WriteSet()
         is_strict = self.broken or self._region.settings.appendfsync == "always"
-        return self._unsafe.touched(
+        return self._unsafe.write_set(
             log.synced if is_strict else log.end,
             self._unwritten,
             turn.effects,
@@ -377,8 +377,8 @@ class Durability:
         """How many keys cannot be read because a crash would take back what it tells; -1: all."""
         if self.trouble is None:
             return 0
-        touched = self._touched()
-        return -1 if touched.everything else len(touched.keys)
+        write_set = self._write_set()
+        return -1 if write_set.everything else len(write_set.keys)
 
     # -- syncing ------------------------------------------------------------------------------
 
@@ -455,7 +455,7 @@ class Durability:
     def _break(self, problem: BaseException) -> None:
         """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
         self.broken = True
-        self._lost = self._touched()
+        self._lost = self._write_set()
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
         self._in_trouble(f"fsync failed: {reason}")
         self._log("error", "oplog.sync_failed", reason=reason)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
-from anabranch.effects.touched import places_of
+from anabranch.effects.write_set import places_of
 from anabranch.oplog import snapshot as records
 from anabranch.oplog.batch import Batch, effects_in
 from anabranch.oplog.errors import CorruptLogError, NewerFormatError

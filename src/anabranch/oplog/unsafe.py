@@ -11,7 +11,7 @@ from typing import Final
 
 from anabranch.effects import kinds
 from anabranch.effects.codec import EffectFormatError
-from anabranch.effects.touched import Touched
+from anabranch.effects.write_set import WriteSet
 from anabranch.oplog.batch import BatchError, batch_size, decode_batch
 from anabranch.oplog.errors import LogError
 from anabranch.oplog.log import OpLog
@@ -31,12 +31,12 @@ class UnsafeEffects:
     def __init__(self, log: OpLog) -> None:
         self._log = log
         self._known = (-1, -1, 0)  # safe position, end of the log, bytes behind it
-        self._touched = Touched()
+        self._write_set = WriteSet()
         self._effects = 0  # looked at for that
 
-    def touched(
+    def write_set(
         self, safe: int, unwritten: bytes, recorded: Sequence[kinds.Effect], *, numbered: bool
-    ) -> Touched:
+    ) -> WriteSet:
         """What was changed behind the position ``safe``.
 
         ``unwritten`` are the batches that are to stand at the end of the log; ``recorded`` the
@@ -45,36 +45,36 @@ class UnsafeEffects:
         log = self._log
         end = log.end
         if self._known[:2] != (safe, end) or self._known[2] > len(unwritten):
-            self._touched = Touched()
+            self._write_set = WriteSet()
             self._effects = 0
             if end - safe > READ_BYTES_MAX:
-                self._touched.add_all()
+                self._write_set.add_all()
             else:
                 self._read(data for _, data in log.batches_from(safe))
             self._known = safe, end, 0
         if self._known[2] < len(unwritten):
             if len(unwritten) - self._known[2] > READ_BYTES_MAX:
-                self._touched.add_all()
+                self._write_set.add_all()
             else:
                 self._read(_batches(unwritten, self._known[2]))
             self._known = safe, end, len(unwritten)
         for effect in recorded:
-            self._touched.add(effect, numbered=numbered and not effect.local)
-        return self._touched
+            self._write_set.add(effect, numbered=numbered and not effect.local)
+        return self._write_set
 
     def _read(self, batches: Iterable[bytes]) -> None:
-        touched = self._touched
+        write_set = self._write_set
         try:
             for data in batches:
                 if self._effects > EFFECTS_MAX:
-                    touched.add_all()
+                    write_set.add_all()
                     return
                 batch = decode_batch(data)
                 self._effects += len(batch.effects)
                 numbered = bool(batch.region) and not batch.is_local
-                touched.add_plain(batch.effects, numbered=numbered)
+                write_set.add_plain(batch.effects, numbered=numbered)
         except (OSError, LogError, BatchError, EffectFormatError):  # nobody knows then
-            touched.add_all()
+            write_set.add_all()
 
 
 def _batches(data: bytes, at: int) -> Iterable[bytes]:

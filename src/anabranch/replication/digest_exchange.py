@@ -60,9 +60,9 @@ KEYS_A_FRAME: Final = 1000
 
 def comparable(
     ours: Mapping[int, int],
-    our_touched: Mapping[int, int],
+    our_last_effects: Mapping[int, int],
     theirs: Mapping[int, int],
-    their_touched: Mapping[int, int],
+    their_last_effects: Mapping[int, int],
 ) -> bool:
     """Whether two sides have applied the same effects on something.
 
@@ -70,9 +70,9 @@ def comparable(
     """
     for replica_id in {**ours, **theirs}:
         here, there = ours.get(replica_id, 0), theirs.get(replica_id, 0)
-        if here > there and our_touched.get(replica_id, 0) > there:
+        if here > there and our_last_effects.get(replica_id, 0) > there:
             return False
-        if there > here and their_touched.get(replica_id, 0) > here:
+        if there > here and their_last_effects.get(replica_id, 0) > here:
             return False
     return True
 
@@ -290,15 +290,15 @@ class DigestExchange:
         if comparison is None:
             return
         comparison.request = 0
-        different = {row.bucket: row.touched for row in message.buckets}
+        different = {row.bucket: row.last_effects for row in message.buckets}
         unknown = {*different, *message.busy}
         equal = {bucket for bucket in comparison.asked if bucket not in unknown}
         comparison.buckets = [each for each in comparison.buckets if each not in equal]
         is_last = comparison.attempts >= ATTEMPTS - 1
-        for bucket, touched in different.items():
+        for bucket, last_effects in different.items():
             # By now there may be later effects on it: then it is in flight.
-            ours = self._digests.touched(bucket)
-            if is_last or comparable(comparison.vector, ours, message.vector, touched):
+            ours = self._digests.last_effects_in(bucket)
+            if is_last or comparable(comparison.vector, ours, message.vector, last_effects):
                 comparison.opened.append(bucket)
                 comparison.buckets = [each for each in comparison.buckets if each != bucket]
         self._pause(comparison, now_ms)
@@ -339,7 +339,9 @@ class DigestExchange:
             ours = _packed(digests.digest_of(place)) if place[0] < digests.databases else b""
             if ours == row.digest:
                 found[place] = EQUAL
-            elif comparable(vector, digests.touched_key(place), message.vector, row.touched):
+            elif comparable(
+                vector, digests.last_effects_on_key(place), message.vector, row.last_effects
+            ):
                 found[place] = DIFFERS
                 self._alarm(comparison, place, ours, row.digest, now_ms)
             else:
@@ -430,7 +432,7 @@ class DigestExchange:
         theirs = dict(zip(buckets, packed, strict=True))
         told, sums = self._sums(buckets)
         rows = [
-            DifferingBucket(bucket, self._digests.touched(bucket))
+            DifferingBucket(bucket, self._digests.last_effects_in(bucket))
             for bucket, ours in zip(told, sums, strict=True)
             if ours.to_bytes(DIGEST_BYTES, "little") != theirs[bucket]
         ]
@@ -452,7 +454,7 @@ class DigestExchange:
             KeyDigest(
                 *place,
                 _packed(digests.digest_of(place)) if place in here else b"",
-                digests.touched_key(place),
+                digests.last_effects_on_key(place),
             )
             for place in message.keys
         ]

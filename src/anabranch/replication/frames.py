@@ -328,7 +328,7 @@ class FullSyncBegin(_Message, frozen=True):
     vector: Vector
     partial: bool = False
     """Keys that do not stand in it need not be joined."""
-    touched: Vector = {}
+    last_effects: Vector = {}
     """If keys were named: no later effects than these are on them."""
     transfer: _Number = 0
     """What the sender calls this snapshot."""
@@ -356,7 +356,7 @@ class DifferingBucket(_Message, frozen=True):
     """A bucket whose digest is another one here."""
 
     bucket: _Bucket
-    touched: Vector
+    last_effects: Vector
     """No later effects than these are on its keys."""
 
 
@@ -384,7 +384,7 @@ class KeyDigest(_Message, frozen=True):
     db: _Database
     key: bytes
     digest: bytes
-    touched: Vector
+    last_effects: Vector
     """No later effects than these are on it."""
 
 

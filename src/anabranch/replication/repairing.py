@@ -42,7 +42,7 @@ class Repair:
     """When it is to be asked for again; 0 while it is on its way, or can be used."""
     vector: dict[int, int] = field(default_factory=dict)
     """What the other side had applied, and the last effects on the key among that."""
-    touched: dict[int, int] = field(default_factory=dict)
+    last_effects: dict[int, int] = field(default_factory=dict)
 
     def ask(self, links: Links) -> None:
         """Ask for the key as it is there now."""
@@ -52,7 +52,7 @@ class Repair:
 
     def begun(self, message: FullSyncBegin) -> None:
         """It is coming."""
-        self.vector, self.touched = message.vector, message.touched
+        self.vector, self.last_effects = message.vector, message.last_effects
 
 
 class Repairs:
@@ -82,10 +82,13 @@ class Repairs:
         """See whether what has come can be used; whether the repair is over."""
         links = self._links
         if repair.is_staged and not repair.again_ms:
-            ours, touched = links.local.vector, links.local.digests.touched_key(repair.place)
-            if comparable(ours, touched, repair.vector, repair.touched):
+            ours, last_effects = (
+                links.local.vector,
+                links.local.digests.last_effects_on_key(repair.place),
+            )
+            if comparable(ours, last_effects, repair.vector, repair.last_effects):
                 return self._use(repair)
-            if covers(ours, repair.touched):
+            if covers(ours, repair.last_effects):
                 repair.again_ms = now_ms + AGAIN_MS  # ours has later effects than theirs
         if now_ms >= repair.until_ms:
             self._finish(repair, "the key is written all the time: no moment was found to do it")

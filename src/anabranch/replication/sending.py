@@ -169,9 +169,9 @@ class Sender:
             raise Refusal(
                 Reason.BUSY, f"no snapshot can be made: {problem}", BUSY_RETRY_MS
             ) from None
-        touched = maximum(*map(local.digests.touched_key, keys)) if keys else {}
+        last_effects = maximum(*map(local.digests.last_effects_on_key, keys)) if keys else {}
         number = int.from_bytes(self._links.chance.randbytes(TRANSFER_BYTES))
-        begin = FullSyncBegin(dict(local.vector), partial, touched, number)
+        begin = FullSyncBegin(dict(local.vector), partial, last_effects, number)
         session.outgoing = Transfer(begin, chunks, is_whole=not keys)
         self._links.send(session, begin)
         self.feed(session)

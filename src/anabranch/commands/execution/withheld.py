@@ -17,7 +17,7 @@ from anabranch.errors import CommandError
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.commands.request.spec import Command
-    from anabranch.effects.touched import Touched
+    from anabranch.effects.write_set import WriteSet
     from anabranch.keyspace.database import Database
 
 __all__ = ["Withheld"]
@@ -34,11 +34,11 @@ _SHOWN_MAX: Final = 128
 
 
 class Withheld:
-    """What must not be told at present, and what clients hear instead."""
+    """What replies must not show at present, and the errors that clients get instead."""
 
-    def __init__(self, touched: Callable[[], Touched]) -> None:
-        """``touched`` is what must not be told."""
-        self.touched = touched
+    def __init__(self, write_set: Callable[[], WriteSet]) -> None:
+        """``write_set`` returns what replies must not show."""
+        self.write_set = write_set
         self._refusal = ""
         self._until = ""
         self.events: list[Event] = []
@@ -52,9 +52,9 @@ class Withheld:
         self._until = until
 
     def check(self, session: Session, command: Command, args: list[bytes]) -> None:
-        """Refuse a command that would tell of it."""
-        touched = self.touched()
-        if command.name == "exec":  # it tells whether keys have changed
+        """Refuse a command whose reply would show a change that is not safe."""
+        write_set = self.write_set()
+        if command.name == "exec":  # its reply shows whether keys have changed
             self.check_keys(session.watched)
             return
         keys = [key for key, flags in keys_of(command, args) if flags != "not_key"]
@@ -65,20 +65,20 @@ class Withheld:
             and (has_keys(command) or "keyspace" in command.categories)
             and name != "ab.info"  # which tells figures of the process, as INFO does
         )
-        if touched.any_key and reads_all and not keys:
+        if write_set.any_key and reads_all and not keys:
             self._refuse(b"Changes of keys are")
-        if touched.numbers and name in _OF_NUMBERS:
+        if write_set.numbers and name in _OF_NUMBERS:
             self._refuse(b"Some of what this region has applied is")
-        if touched.users and name in _OF_USERS:
+        if write_set.users and name in _OF_USERS:
             self._refuse(b"Changes of users are")
-        if touched.members and name in _OF_MEMBERS:
+        if write_set.members and name in _OF_MEMBERS:
             self._refuse(b"Changes of the list of regions are")
 
     def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
         """Refuse to tell of keys if it must not be told of one of them."""
-        touched = self.touched()
+        write_set = self.write_set()
         for db, key in places:
-            if touched.includes(db, key):
+            if write_set.includes(db, key):
                 self._refuse(b"The last change of key '%b' is" % texts.shown(key)[:_SHOWN_MAX])
 
     def _refuse(self, changes: bytes) -> None:
@@ -89,15 +89,15 @@ class Withheld:
 
     def hides_some_of(self, db: int) -> bool:
         """Whether there may be keys in a database that it cannot be told of."""
-        touched = self.touched()
-        return touched.includes_all_of(db) or any(each == db for each, _ in touched.keys)
+        write_set = self.write_set()
+        return write_set.includes_all_of(db) or any(each == db for each, _ in write_set.keys)
 
     def keys_left(self, database: Database) -> tuple[int, int]:
         """How many keys of a database it can be told of, and how many of them have a deadline."""
-        touched = self.touched()
-        if touched.includes_all_of(database.index):
+        write_set = self.write_set()
+        if write_set.includes_all_of(database.index):
             return 0, 0
-        hidden = [key for db, key in touched.keys if db == database.index]
+        hidden = [key for db, key in write_set.keys if db == database.index]
         return (
             len(database.values) - sum(key in database.values for key in hidden),
             len(database.deadlines) - sum(key in database.deadlines for key in hidden),

@@ -6,8 +6,8 @@ from anabranch.commands.execution.context import Context
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.effects import kinds
+from anabranch.effects.prepare import rewriting
 from anabranch.effects.restoring import value_of
-from anabranch.effects.spreading import rewriting
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError

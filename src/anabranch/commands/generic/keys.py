@@ -13,7 +13,7 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer as integer_argument
 from anabranch.commands.request.arguments import integer_or_none
 from anabranch.effects import kinds
-from anabranch.effects.spreading import rewriting
+from anabranch.effects.prepare import rewriting
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.resp.encode import OK, ONE, ZERO, bulk, integer, null

@@ -26,7 +26,7 @@ class KeyspaceEvents:
         """Send events to subscribers, later those of keys that cannot be read now."""
         withheld = self._withheld()
         for kind, event, db, key in events:
-            if withheld is not None and withheld.touched().includes(db, key):
+            if withheld is not None and withheld.write_set().includes(db, key):
                 withheld.events.append((kind, event, db, key))
             else:
                 self._channels.notify(self.flags, kind, event, db, key)

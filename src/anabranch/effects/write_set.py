@@ -1,4 +1,7 @@
-"""What some effects have changed: keys, users, members; for who must not tell of them yet."""
+"""The write set of effects: the keys, users and members that they have changed.
+
+Replies must not show what is in the write set of effects that are not safe yet.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import EFFECTS
 from anabranch.effects.codec import effect_of
 
-__all__ = ["Touched", "is_ageing", "places_of"]
+__all__ = ["WriteSet", "is_ageing", "places_of"]
 
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
 _OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
@@ -19,7 +22,7 @@ _OF_MEMBERS: Final = frozenset(
 
 
 def is_ageing(effect: kinds.Effect) -> bool:
-    """Whether time has done this, and would do it again after a crash."""
+    """Whether the passing of time caused this effect, and would cause it again after a crash."""
     kind = type(effect)
     return kind in _AGEING or (kind is kinds.Delete and effect.expired)  # type: ignore[attr-defined]
 
@@ -43,14 +46,14 @@ SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_
 """The tags of such kinds."""
 
 
-class Touched:
-    """What some effects have changed; ageing (:func:`is_ageing`) is no change in this sense."""
+class WriteSet:
+    """What some effects have changed, ageing (:func:`is_ageing`) excepted."""
 
     __slots__ = ("_databases", "everything", "keys", "members", "numbers", "users")
 
     def __init__(self) -> None:
         self.keys: set[tuple[int, bytes]] = set()
-        """``(database, key)`` of keys that were named one by one."""
+        """``(database, key)`` of the keys that the effects name."""
         self._databases: set[int] = set()
         self.everything = False
         """Any key may have changed."""
@@ -58,10 +61,10 @@ class Touched:
         self.members = False
         """The regions of the cluster."""
         self.numbers = False
-        """What this region has applied by numbers that other regions know."""
+        """Whether the version vector of this region has changed."""
 
     def add(self, effect: kinds.Effect, *, numbered: bool) -> None:
-        """Another effect; ``numbered`` if it has a number in a cluster of regions."""
+        """Add an effect; ``numbered`` if it has a number in a cluster of regions."""
         self.numbers |= numbered
         if is_ageing(effect):
             return
@@ -76,7 +79,7 @@ class Touched:
         self.members |= type(effect) in _OF_MEMBERS
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
-        """The same of effects as they stand in the log; raises what :func:`effect_of` raises."""
+        """Add effects in the form of the log; raises what :func:`effect_of` raises."""
         self.numbers |= numbered
         keys = self.keys
         for array in arrays:
@@ -86,7 +89,7 @@ class Touched:
                 self.add(effect_of(array), numbered=numbered)
 
     def add_all(self) -> None:
-        """Nobody knows what has changed."""
+        """Anything may have changed."""
         self.everything = self.users = self.members = self.numbers = True
 
     def includes(self, db: int, key: bytes) -> bool:

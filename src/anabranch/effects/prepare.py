@@ -1,9 +1,11 @@
-"""What a command's decision means where several regions write.
+"""Prepares the decision of a command for several regions.
 
-Commands decide alike with one region and with several, and say so in the same effects. Those that
-name entries by ID or position, move whole values, or depend on what other regions may be doing are
-said here in terms that every region carries out alike: entries by the numbers of the effects that
-added them, values as new entries. Each effect is applied before the next is thought of.
+Commands decide in the same way with one region and with several, and emit the same effects. Some of
+these effects name entries by ID or position, move whole values, or depend on what other regions do
+at the same time. :func:`prepare` replaces them by effects that every region applies alike: entries
+are named by the numbers of the effects that added them, and values become new entries. (Literature
+on operation-based CRDTs calls this step *prepare*.) Each effect is applied before the next one is
+prepared.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.replica import Replica
 
-__all__ = ["rewriting", "spread"]
+__all__ = ["prepare", "rewriting"]
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
@@ -52,9 +54,9 @@ class Writer(Protocol):
     rewriting: Rewriting | None
 
 
-def spread(writer: Writer, effect: kinds.Effect) -> Iterable[kinds.Effect]:
-    """The effects that say to all regions what a command has decided."""
-    function = _SPREAD.get(type(effect))
+def prepare(writer: Writer, effect: kinds.Effect) -> Iterable[kinds.Effect]:
+    """The effects that express, for all regions, what a command has decided."""
+    function = _PREPARE.get(type(effect))
     return (effect,) if function is None else function(writer, effect)
 
 
@@ -331,7 +333,7 @@ def _refuse(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
     raise CommandError(_STREAMS_ONLY)
 
 
-_SPREAD: dict[type[kinds.Effect], Callable[[Writer, Any], Iterator[kinds.Effect]]] = {
+_PREPARE: dict[type[kinds.Effect], Callable[[Writer, Any], Iterator[kinds.Effect]]] = {
     kinds.Add: _add,
     kinds.AddRun: _add,
     kinds.Remove: _remove,
