@@ -80,7 +80,7 @@ class Toy(ToyRegion):
         later = [raw for raw in self.batches.get(replica_id, ()) if span(raw).last > after]
         return later[: 1 + max_bytes // 1000]
 
-    def stable(self, vector: dict[int, int]) -> None:
+    def watermark_moved(self, vector: dict[int, int]) -> None:
         pass
 
     def _check_stable(self, batch: Any) -> None:

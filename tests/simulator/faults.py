@@ -31,11 +31,11 @@ from anabranch.node.epoch_file import EpochFile
 from anabranch.oplog import manifest, recovery, stored
 from anabranch.oplog.segment import sound_batch_after
 from anabranch.oplog.snapshot import Snapshot
-from anabranch.replication import causal, vectors
+from anabranch.replication import causal, status_table
 from anabranch.replication.handshake import Handshaker
 from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
-from anabranch.replication.vectors import RowTable
+from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.simulation import simulate
 from anabranch.stream import imaging, joining, regional_id
 from anabranch.stream.group import Group, Run
@@ -105,16 +105,16 @@ def _goes_wrong(mistake: Mistake, seed: int) -> bool:
 
 
 def marks_at_once(patch: Patch) -> None:
-    patch.setattr(RowTable, "stable", lambda self, vector, durable, membership: dict(vector))
+    patch.setattr(StatusTable, "watermark", lambda self, vector, durable, membership: dict(vector))
 
 
 def _rows_as(patch: Patch, change: Callable[[Any], dict[str, Any]]) -> None:
-    note = RowTable.note
+    note = StatusTable.note
 
-    def noted(self: RowTable, row: Any, now_ms: float) -> None:
+    def noted(self: StatusTable, row: Any, now_ms: float) -> None:
         note(self, msgspec.structs.replace(row, **change(row)), now_ms)
 
-    patch.setattr(RowTable, "note", noted)
+    patch.setattr(StatusTable, "note", noted)
 
 
 def rows_not_durable(patch: Patch) -> None:
@@ -126,7 +126,7 @@ def have_ignored(patch: Patch) -> None:
 
 
 def former_rows_count(patch: Patch) -> None:
-    patch.setattr(vectors, "_has_begun", lambda vector, replica_ids: True)
+    patch.setattr(status_table, "_has_begun", lambda vector, replica_ids: True)
 
 
 # -- removals -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from anabranch.commands.table import COMMANDS
 from anabranch.config.settings import Settings
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Member, Replica, epoch_of
+from anabranch.keyspace.version_vectors import maximum
 from anabranch.oplog.batch import Batch, decode_batch, is_local, span, wire_form
 from anabranch.oplog.log import OpLog
 from anabranch.oplog.recovery import recover
@@ -37,7 +38,7 @@ from anabranch.region.turn import Turn
 from anabranch.replication.frames import Row
 from anabranch.replication.interface import Local
 from anabranch.replication.membership import Membership
-from anabranch.replication.vectors import RowTable, maximum
+from anabranch.replication.status_table import StatusTable
 from anabranch.scheduling import in_one_go
 from anabranch.simulator.disk import MemoryStorage
 from anabranch.simulator.facts import Vector
@@ -160,7 +161,7 @@ class Node:
             unborn=report.unborn,
         )
         self.log.secure()
-        self.rows = RowTable()
+        self.rows = StatusTable()
         self.membership = Membership(cast("Local", self))
         self.membership.hear([self.replica_id, *self.vector])
         self.durable = dict(self.vector)
@@ -347,9 +348,9 @@ class Node:
             if row.region != self.number and row is not self.rows.rows.get(row.region):
                 self.rows.note(row, 0)
                 self._hear([row.replica_id, *row.applied, *row.durable, *row.have])
-        stable = self.rows.stable(self.vector, self.durable, self.membership)
+        stable = self.rows.watermark(self.vector, self.durable, self.membership)
         if stable and self.number not in self.mesh.stagings:
-            self.region.keyspace.forget_stable(stable)
+            self.region.keyspace.forget_below(stable)
 
     def _hear(self, replica_ids: Iterable[int]) -> None:
         """Of what waits here of former lives only what somebody has applied will come again."""

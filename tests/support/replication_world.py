@@ -18,12 +18,12 @@ import msgspec
 
 from anabranch.effects import kinds
 from anabranch.keyspace.replica import Member, epoch_of, region_of, replica_id_of
+from anabranch.keyspace.version_vectors import covers
 from anabranch.oplog.batch import CONTINUES, Batch, decode_batch, encode_batch, fingerprint, span
 from anabranch.oplog.compression import Compressor
 from anabranch.replication.frames import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.replicator import Replicator
-from anabranch.replication.vectors import covers
 from anabranch.scheduling import Steps
 
 __all__ = ["NAMES", "Node", "ToyRegion", "World", "batch_bytes"]
@@ -76,7 +76,7 @@ class ToyRegion:
         """The log does not reach back behind these numbers."""
         self.durable: dict[int, int] = {}
         self.disk: dict[str, Any] = {}
-        self.stable_now: dict[int, int] = {}
+        self.watermark: dict[int, int] = {}
         self.notes: list[tuple[str, dict[str, Any]]] = []
         self.staged: bytearray | None = None
         self.joins = 0
@@ -170,7 +170,7 @@ class ToyRegion:
 
     def _check_stable(self, batch: Batch) -> None:
         """What is stable has been forgotten: nothing may come that does not know of it."""
-        for replica_id, number in self.stable_now.items():
+        for replica_id, number in self.watermark.items():
             known = (
                 batch.dependencies.get(replica_id, 0) if replica_id != batch.replica_id else number
             )
@@ -210,10 +210,10 @@ class ToyRegion:
         if self.always:
             self.sync()
 
-    def stable(self, vector: dict[int, int]) -> None:
-        for replica_id, number in self.stable_now.items():
+    def watermark_moved(self, vector: dict[int, int]) -> None:
+        for replica_id, number in self.watermark.items():
             assert vector.get(replica_id, 0) >= number, "what was stable is not any more"
-        self.stable_now = vector
+        self.watermark = vector
         self.world.check_stable(self)
 
     def full_sync(
@@ -241,7 +241,7 @@ class ToyRegion:
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
         assert not partial
         assert self.staged is not None
-        assert covers(vector, self.stable_now), "a state that lacks what has been forgotten here"
+        assert covers(vector, self.watermark), "a state that lacks what has been forgotten here"
         batches, members, removed = msgspec.msgpack.decode(self.staged)
         self.staged = None
         for replica_id, raws in batches:
@@ -574,7 +574,7 @@ class World:
     def check_stable(self, local: ToyRegion) -> None:
         for node in self.nodes.values():
             if node.number in local.members:
-                assert covers(node.local.durable, local.stable_now), "stable, and not on all disks"
+                assert covers(node.local.durable, local.watermark), "stable, and not on all disks"
 
     def converged(self) -> bool:
         """Whether everybody alive has the same, by number and by content."""

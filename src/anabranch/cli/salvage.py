@@ -25,7 +25,8 @@ from anabranch.cli.inspect_stream import recovered
 from anabranch.cli.transfer.client import connect
 from anabranch.config.load import load
 from anabranch.effects import kinds
-from anabranch.keyspace.replica import Replica, includes, region_of, replica_id_of
+from anabranch.keyspace.replica import Replica, region_of, replica_id_of
+from anabranch.keyspace.version_vectors import covers
 from anabranch.node.identity import identity_in, set_back_noted
 from anabranch.server.app import Server
 from anabranch.server.logs import close_logs, open_logs
@@ -137,7 +138,7 @@ def lost_in(path: Path, cluster: Cluster | None) -> Lost:
         )
     replica = Replica(replica_id_of(region, 0), lambda: (0, 0))
     keyspace, _ = recovered(directory, _DATABASES, replica)
-    seen: dict[int, int] = dict(replica.stable if cluster is None else cluster.vector)
+    seen: dict[int, int] = dict(replica.watermark if cluster is None else cluster.vector)
     if set_back is not None:  # behind that the numbers mean other effects there
         seen.update(set_back[1])
     effects = {
@@ -208,7 +209,7 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
     try:
         await server.start()
         await _until(
-            lambda: bool(regions.cluster_id) and includes(regions.vector, cluster.vector),
+            lambda: bool(regions.cluster_id) and covers(regions.vector, cluster.vector),
             "the region joins and catches up",
             patience_s,
         )

@@ -101,17 +101,17 @@ class Conflicts:
             held = self.held[tag.replica_id] = HeldTags()
         held.add(tag)
 
-    def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
+    def forget(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk; ``vector`` is what we have applied."""
         for replica_id, held in list(self.held.items()):
-            held.drop_upto(stable.get(replica_id, 0))
+            held.drop_upto(watermark.get(replica_id, 0))
             if not len(held):
                 del self.held[replica_id]
         for replica_id, number in list(self.beaten):
             oldest = self.held[replica_id].oldest if replica_id in self.held else number + 1
-            if number <= stable.get(replica_id, 0) and number < oldest:
+            if number <= watermark.get(replica_id, 0) and number < oldest:
                 del self.beaten[replica_id, number]
-        self.processed.forget(stable, vector)
+        self.processed.forget(watermark, vector)
 
     def note_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
         """Entries of a replica ID were acknowledged in this region, in a group.

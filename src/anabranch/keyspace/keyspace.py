@@ -10,8 +10,9 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.incarnations import Incarnations
-from anabranch.keyspace.replica import Dot, Replica, covers
+from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
+from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.keyspace.waiters import Waiters
 from anabranch.stream.block import Block
 from anabranch.stream.shared import Tombstone
@@ -57,27 +58,27 @@ class Keyspace:
         self.users: dict[bytes, bytes] = {}
         self.replica = replica or Replica.alone()
 
-    def forget_stable(self, stable: dict[int, int], *, keeps_tombstones: bool = False) -> None:
+    def forget_below(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Every member has this much on its disk: tombstones up to there have done their work.
 
         ``keeps_tombstones``: they stay all the same.
         """
         replica = self.replica
-        replica.stable = stable
-        replica.last_effects.forget(stable)
-        replica.conflicts.forget(stable, replica.vector)
-        done = [dot for dot in replica.unstable_tombstones if covers(stable, dot)]
+        replica.watermark = watermark
+        replica.last_effects.forget(watermark)
+        replica.conflicts.forget(watermark, replica.vector)
+        done = [dot for dot in replica.unstable_tombstones if covers_dot(watermark, dot)]
         for dot in done:
             del replica.unstable_tombstones[dot]
         replica.tombstones_forgotten += len(done)
         if keeps_tombstones:
             return
-        for dot in [dot for dot in replica.flushes if covers(stable, dot)]:
+        for dot in [dot for dot in replica.flushes if covers_dot(watermark, dot)]:
             del replica.flushes[dot]
         for db, key in list(replica.tombstoned):
             database = self.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
-            if stream is not None and stream.forget_stable(stable, replica.own):  # type: ignore[union-attr]
+            if stream is not None and stream.forget_below(watermark, replica.own):  # type: ignore[union-attr]
                 continue
             del replica.tombstoned[db, key]
             if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]
@@ -97,7 +98,7 @@ class Keyspace:
             found.update(dict.fromkeys(self.tombstones_of(*place)))
         known = {dot: None for dot in replica.unstable_tombstones if dot in found}
         replica.unstable_tombstones = known | {
-            dot: None for dot in found if not covers(replica.stable, dot)
+            dot: None for dot in found if not covers_dot(replica.watermark, dot)
         }
 
     def swap(self, first: int, second: int) -> None:

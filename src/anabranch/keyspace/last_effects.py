@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from xxhash import xxh3_64_intdigest
 
+from anabranch.keyspace.version_vectors import covers, maximum, raise_to
+
 __all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
 
 BUCKETS: Final = 1024
@@ -70,17 +72,17 @@ class LastEffects:
 
     def note_all(self, vector: Mapping[int, int]) -> None:
         """The same of every key; who looks at :attr:`changed` has to know which there are."""
-        _raise(self.base, vector)
+        raise_to(self.base, vector)
 
     def of_key(self, place: Place) -> dict[int, int]:
         """The last effect of each replica ID on a key."""
         self.absorb()
-        return _greatest(self.base, self._keys.get(place, {}))
+        return maximum(self.base, self._keys.get(place, {}))
 
     def of_bucket(self, bucket: int) -> dict[int, int]:
         """The same for all keys of a bucket."""
         self.absorb()
-        return _greatest(self.base, self._buckets[bucket])
+        return maximum(self.base, self._buckets[bucket])
 
     def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
         """Keys with effects beyond a version vector; None if it may be any key.
@@ -88,9 +90,9 @@ class LastEffects:
         Keys that are gone by now are among them.
         """
         self.absorb()
-        if not _covers(vector, self.base):
+        if not covers(vector, self.base):
             return None
-        return [place for place, known in self._keys.items() if not _covers(vector, known)]
+        return [place for place, known in self._keys.items() if not covers(vector, known)]
 
     def written(self) -> list[Any]:
         """All of this as plain values, for a snapshot; :meth:`read` takes them back."""
@@ -105,27 +107,11 @@ class LastEffects:
         for db, key, known in rows:
             self.note((db, key), dict(known))
 
-    def forget(self, stable: Mapping[int, int]) -> None:
+    def forget(self, watermark: Mapping[int, int]) -> None:
         """Every member has this much on its disk: drop keys that need not be kept."""
-        _raise(self.base, stable)
+        raise_to(self.base, watermark)
         names = list(islice(self._keys, self._swept, self._swept + _SWEPT))
-        done = [place for place in names if _covers(self.base, self._keys[place])]
+        done = [place for place in names if covers(self.base, self._keys[place])]
         for place in done:
             del self._keys[place]
         self._swept = self._swept + len(names) - len(done) if len(names) == _SWEPT else 0
-
-
-def _raise(known: dict[int, int], vector: Mapping[int, int]) -> None:
-    for replica_id, number in vector.items():
-        if number > known.get(replica_id, 0):
-            known[replica_id] = number
-
-
-def _greatest(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    result = dict(one)
-    _raise(result, other)
-    return result
-
-
-def _covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())

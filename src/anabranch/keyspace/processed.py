@@ -44,14 +44,14 @@ class Processed:
             number in table.get((where, replica_id), ()) for table in (self._ranges, self._leaving)
         )
 
-    def forget(self, stable: Mapping[int, int], vector: Mapping[int, int]) -> None:
+    def forget(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk; ``vector`` is what we have applied."""
         if self._leaving:
-            if any(number > stable.get(each, 0) for each, number in self._leaving_at.items()):
+            if any(number > watermark.get(each, 0) for each, number in self._leaving_at.items()):
                 return
             self._leaving = {}
         for place, ranges in list(self._ranges.items()):
-            done = Ranges([(0, stable.get(place[1], 0))])
+            done = Ranges([(0, watermark.get(place[1], 0))])
             rest = ranges.without(done)
             if rest == ranges:
                 continue

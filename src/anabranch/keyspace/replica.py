@@ -24,9 +24,7 @@ __all__ = [
     "Dot",
     "Member",
     "Replica",
-    "covers",
     "epoch_of",
-    "includes",
     "region_of",
     "replica_id_of",
 ]
@@ -54,16 +52,6 @@ def region_of(replica_id: int) -> int:
 def epoch_of(replica_id: int) -> int:
     """The epoch of a replica ID."""
     return replica_id >> REGION_BITS
-
-
-def covers(vector: Mapping[int, int], dot: Dot) -> bool:
-    """Whether a version vector covers an effect."""
-    return vector.get(dot[0], 0) >= dot[1]
-
-
-def includes(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether a version vector covers everything that another one covers."""
-    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
 
 
 class Member(NamedTuple):
@@ -111,11 +99,11 @@ class Replica:
         "own",
         "removed",
         "replica_id",
-        "stable",
         "tombstoned",
         "tombstones_forgotten",
         "unstable_tombstones",
         "vector",
+        "watermark",
     )
 
     def __init__(self, own: int, default_limits: Callable[[], tuple[int, int]]) -> None:
@@ -142,7 +130,7 @@ class Replica:
         # Effects that have left tombstones, those of FLUSHALL too, as long as they are not stable;
         # the oldest first, as far as that is known
         self.unstable_tombstones: dict[Dot, None] = {}
-        self.stable: dict[int, int] = {}  # what every member has on its disk
+        self.watermark: dict[int, int] = {}  # what every member has on its disk
         self.hybrid_ms = 0  # the greatest stamp of a setting seen
         self.conflicts = Conflicts()
         self.apply_stats = ApplyStats()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 from anabranch.errors import ConfigError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
 from anabranch.keyspace.last_effects import Place
-from anabranch.keyspace.replica import Dot, Member, includes, region_of
+from anabranch.keyspace.replica import Dot, Member, region_of
+from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
@@ -302,7 +303,7 @@ class Exchange(RegionLocal):
     def _watch_stability(self) -> None:
         awaited, _ = self._unstable
         now_ms = self.now_ms()
-        if includes(self.replica.stable, awaited):
+        if covers(self.replica.watermark, awaited):
             self._unstable = dict(self.replica.vector), now_ms
         replica = self.replica
         most = self._settings.max_unstable_marks
@@ -357,8 +358,8 @@ class Exchange(RegionLocal):
 
     def retention_changed(self) -> None:
         """``mark-retention`` is another one: let go of what was kept in vain."""
-        self._region.keyspace.forget_stable(
-            self.replica.stable, keeps_tombstones=self._settings.mark_retention == "forever"
+        self._region.keyspace.forget_below(
+            self.replica.watermark, keeps_tombstones=self._settings.mark_retention == "forever"
         )
 
     def judge_writes(self) -> None:
@@ -404,8 +405,8 @@ class Exchange(RegionLocal):
         """See :class:`Local`. A restart remembers it, and ``anabranch region salvage`` reads it."""
         if not self._was_set_back:
             self._was_set_back = reason
-            stable = self.replica.stable
-            agreed = {o: min(n, stable.get(o, 0)) for o, n in self._began.items()}
+            watermark = self.replica.watermark
+            agreed = {o: min(n, watermark.get(o, 0)) for o, n in self._began.items()}
             with suppress(OSError):  # then the others tell it again
                 note_set_back(self._storage, reason, agreed)
         super().set_back(reason)
@@ -431,7 +432,7 @@ class Exchange(RegionLocal):
         """Figures of this region for INFO."""
         now_ms = self.now_ms()
         awaited, since_ms = self._unstable
-        is_stable = includes(self.replica.stable, awaited)
+        is_stable = covers(self.replica.watermark, awaited)
         facts = self.replicator.facts(now_ms)
         return {
             **facts,

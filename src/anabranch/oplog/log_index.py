@@ -91,14 +91,14 @@ class LogIndex:
         if oldest is not None and oldest.recent:
             self._recent_bytes -= len(oldest.recent.popleft()[3])
 
-    def stable(self, vector: Mapping[int, int]) -> None:
+    def forget_below(self, watermark: Mapping[int, int]) -> None:
         """Every member has this much on its disk: it need not be in memory."""
         while self._order:
             replica_id = self._order[0]
             oldest = self._indexes.get(replica_id)
             if oldest is not None and oldest.recent:
                 _, last, _, _ = oldest.recent[0]
-                if last > vector.get(replica_id, 0):
+                if last > watermark.get(replica_id, 0):
                     return
             self._forget_oldest()
 
@@ -238,11 +238,11 @@ class LogIndex:
             return found or None
         return found
 
-    def needed_from(self, log: OpLog, stable: Mapping[int, int]) -> int:
+    def needed_from(self, log: OpLog, watermark: Mapping[int, int]) -> int:
         """The position of the first batch that some member does not have on its disk."""
         needed = log.end
         for replica_id, known in self._indexes.items():
-            number = stable.get(replica_id, 0)
+            number = watermark.get(replica_id, 0)
             if number < known.last and known.positions:
                 at = max(bisect_right(known.firsts, number + 1) - 1, 0)
                 needed = min(needed, known.positions[at])

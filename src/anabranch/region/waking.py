@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import includes
+from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
@@ -153,7 +153,7 @@ class Waking:
         waiting = region.context.waits.vectors
         if waiting:
             vector = region.replica.vector
-            self._again += [each for each, wanted in waiting.items() if includes(vector, wanted)]
+            self._again += [each for each, wanted in waiting.items() if covers(vector, wanted)]
             self.serve()
 
     def safer(self) -> None:

@@ -174,9 +174,9 @@ class Figures:
 
     def _unstable(self) -> int:
         """Effects applied here that are not known to be on every member's disk."""
-        stable = self._gossip.stable
+        watermark = self._gossip.watermark
         return sum(
-            number - stable.get(replica_id, 0)
+            number - watermark.get(replica_id, 0)
             for replica_id, number in self._links.local.vector.items()
         )
 

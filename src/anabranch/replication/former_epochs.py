@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch.keyspace.replica import epoch_of, region_of
-from anabranch.replication.vectors import covers
+from anabranch.keyspace.version_vectors import covers
 
 if TYPE_CHECKING:
     from anabranch.replication.links import Links

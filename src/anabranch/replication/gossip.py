@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.frames import Reason, Refusal, Row, Rows
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.receiving import Receiver
-from anabranch.replication.vectors import covers
 
 __all__ = ["HEARTBEAT_MS", "Gossip"]
 
@@ -38,7 +38,7 @@ class Gossip:
         self._links = links
         self._receiver = receiver
         self._version = links.config.wall_ms()
-        self.stable: dict[int, int] = {}
+        self.watermark: dict[int, int] = {}
         """What was told to the region as stable last."""
 
     # -- telling ------------------------------------------------------------------------------
@@ -202,10 +202,10 @@ class Gossip:
             return  # who has not joined knows nobody it must wait for
         if self._receiver.joiner.incoming is not None:
             return
-        stable = links.rows.stable(links.local.vector, links.local.durable, links.membership)
-        if stable and stable != self.stable:
-            self.stable = stable
-            links.local.stable(dict(stable))
+        watermark = links.rows.watermark(links.local.vector, links.local.durable, links.membership)
+        if watermark and watermark != self.watermark:
+            self.watermark = watermark
+            links.local.watermark_moved(dict(watermark))
 
     def confirmed(self, replica_id: int | None = None) -> list[tuple[int, int]]:
         """Up to where the other members have applied our effects, and have them on disk.

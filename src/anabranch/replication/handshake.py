@@ -46,7 +46,7 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import Session, Stage
 from anabranch.replication.sealing import Seal, keys_of
 from anabranch.replication.sending import BUSY_RETRY_MS
-from anabranch.replication.vectors import ALIVE_MS
+from anabranch.replication.status_table import ALIVE_MS
 
 __all__ = ["Handshaker"]
 

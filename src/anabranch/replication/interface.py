@@ -96,7 +96,7 @@ class Local(Protocol):
         """
         ...
 
-    def stable(self, vector: dict[int, int]) -> None:
+    def watermark_moved(self, vector: dict[int, int]) -> None:
         """Every member has this on its disk."""
         ...
 

@@ -18,7 +18,7 @@ from anabranch.replication.frames import (
 from anabranch.replication.interface import Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.membership import Membership
 from anabranch.replication.peer import Peer, Session
-from anabranch.replication.vectors import RowTable
+from anabranch.replication.status_table import StatusTable
 
 __all__ = ["Links"]
 
@@ -41,7 +41,7 @@ class Links:
         self.chance = chance
         self.replica_id = local.replica_id
         self.membership = Membership(local)
-        self.rows = RowTable()
+        self.rows = StatusTable()
         self.sessions: dict[int, Session] = {}
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False

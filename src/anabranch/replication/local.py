@@ -149,7 +149,7 @@ class RegionLocal:
         log = self._journal.log
         assert log is not None
         settings = self._region.settings
-        needed = self._log_index.needed_from(log, self.replica.stable)
+        needed = self._log_index.needed_from(log, self.replica.watermark)
         needed = max(needed, log.excess_end(settings.oplog_max_bytes))
         if settings.oplog_max_age and log.segments:
             ages = self._log_index.ages
@@ -234,11 +234,11 @@ class RegionLocal:
             position += len(data)
         self.after_effects()
 
-    def stable(self, vector: dict[int, int]) -> None:
+    def watermark_moved(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
         keeps_tombstones = self._region.settings.mark_retention == "forever"
-        self._region.keyspace.forget_stable(vector, keeps_tombstones=keeps_tombstones)
-        self._log_index.stable(vector)
+        self._region.keyspace.forget_below(vector, keeps_tombstones=keeps_tombstones)
+        self._log_index.forget_below(vector)
 
     def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]

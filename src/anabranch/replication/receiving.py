@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from anabranch.effects.codec import EffectFormatError
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.replica import epoch_of, region_of
+from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import (
     NUMBER_MAX,
     SENT_BODY_BYTES_MAX,
@@ -41,7 +42,6 @@ from anabranch.replication.joining import Joiner
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.sending import FETCH_BYTES_MAX
-from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["Receiver"]
 

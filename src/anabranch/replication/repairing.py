@@ -12,11 +12,11 @@ from typing import Final
 
 from anabranch.errors import AnabranchError
 from anabranch.keyspace.inquiry import Inquiry
+from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.digest_exchange import comparable
 from anabranch.replication.frames import FullSyncBegin, FullSyncGet, Place
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
-from anabranch.replication.vectors import covers
 from anabranch.scheduling import in_one_go
 
 __all__ = ["Repair", "Repairs"]

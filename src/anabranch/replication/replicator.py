@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from anabranch.errors import AnabranchError, CommandError
 from anabranch.keyspace.inquiry import Inquiry, Verdict
+from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
@@ -34,7 +35,6 @@ from anabranch.replication.links import Links
 from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
-from anabranch.replication.vectors import covers
 
 __all__ = ["Replicator"]
 

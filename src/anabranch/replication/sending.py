@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from anabranch.keyspace.replica import region_of
+from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.oplog.batch import span
 from anabranch.replication.frames import (
     Behind,
@@ -31,7 +32,6 @@ from anabranch.replication.lag import OwnMarks
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.transfer import WAIT_MS, Transfer
-from anabranch.replication.vectors import covers, maximum
 
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 

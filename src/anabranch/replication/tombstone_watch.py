@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from anabranch.keyspace.replica import Dot, covers
+from anabranch.keyspace.replica import Dot
+from anabranch.keyspace.version_vectors import covers_dot
 
 __all__ = ["TombstoneWatch"]
 
@@ -43,7 +44,7 @@ class TombstoneWatch:
         lasts, and once when there are at most nine tenths of ``most`` again.
         """
         oldest = next(iter(tombstones), None)
-        if oldest is None or not covers(self._awaited, oldest):
+        if oldest is None or not covers_dot(self._awaited, oldest):
             self._awaited, self._since_ms = dict(vector), now_ms
         if most and len(tombstones) > most:
             if self._reported_ms is None or now_ms - self._reported_ms >= AGAIN_MS:

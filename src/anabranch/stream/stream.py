@@ -314,14 +314,14 @@ class Stream:
         shared = self.shared
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
-    def forget_stable(self, stable: Mapping[int, int], own: int) -> bool:
+    def forget_below(self, watermark: Mapping[int, int], own: int) -> bool:
         """Drop tombstones that every member has, then logs that nothing is left of.
 
         While the stream exists they stay: readers by position learn from them whether they had
         read everything when the key was deleted. Whether any tombstone is left.
         """
         shared = self.shared
-        for dot in [dot for dot in shared.tombstones if dot[1] <= stable.get(dot[0], 0)]:
+        for dot in [dot for dot in shared.tombstones if dot[1] <= watermark.get(dot[0], 0)]:
             del shared.tombstones[dot]
         if shared.tombstones:
             return True

@@ -114,7 +114,7 @@ def heal(world: World, reached: Counter[str]) -> None:
         reached["joins"] += node.local.joins
         assert not facts["held_bytes"]
         assert facts["peers_in_sync"] == len(world.nodes) - 1
-        assert node.local.stable_now == node.local.vector
+        assert node.local.watermark == node.local.vector
     world.frames.clear()
     world.run(3000)
     assert {name for _, _, name in world.frames} == {"ROW"}

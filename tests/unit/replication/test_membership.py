@@ -160,7 +160,7 @@ def test_a_removed_region_is_refused_and_its_effects_are_kept() -> None:
     world.run(500)
     world.sync_all()
     world.run_until(world.is_settled, 5000)
-    assert one.local.stable_now == one.local.vector
+    assert one.local.watermark == one.local.vector
 
 
 def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_disk() -> None:
@@ -177,10 +177,10 @@ def test_what_a_removed_region_may_not_know_stays_until_all_have_its_removal_on_
     one.replicator.appended(world.now_ms)
     world.run(1000)
     assert two.local.vector[1] == 2
-    assert not one.local.stable_now  # two has the removal, but not on its disk
+    assert not one.local.watermark  # two has the removal, but not on its disk
     two.local.sync()
     world.run(1500)
-    assert one.local.stable_now == two.local.stable_now == {1: 2}
+    assert one.local.watermark == two.local.watermark == {1: 2}
 
 
 def test_an_unclean_restart_ends_the_links_of_the_former_life() -> None:
@@ -290,7 +290,7 @@ def test_a_clean_restart_goes_on_in_its_epoch_though_its_clock_was_set_back() ->
     world.sync_all()
     world.run(2500)
     assert two.local.replica_id == 2
-    assert one.local.stable_now == {2: 1}
+    assert one.local.watermark == {2: 1}
     one.write()
     world.run(200)
     assert one.replicator.acknowledged(1) == (2, 0)

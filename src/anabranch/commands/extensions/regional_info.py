@@ -83,7 +83,7 @@ def _region(ctx: Context) -> Map:
             ("epoch", epoch),
             ("members", sorted(replica.members)),
             ("vector", _rows(replica.vector)),
-            ("stable", _rows(replica.stable)),
+            ("stable", _rows(replica.watermark)),
             ("marked-keys", len(replica.tombstoned)),
             ("mark-count", len(replica.flushes) + sum(map(len, of_keys))),
             ("unstable-mark-count", len(replica.unstable_tombstones)),

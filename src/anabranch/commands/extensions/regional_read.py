@@ -21,9 +21,10 @@ from anabranch.commands.stream.read_request import (
     timeout_argument,
 )
 from anabranch.errors import CommandError
-from anabranch.keyspace.replica import ALONE, includes, region_of
+from anabranch.keyspace.replica import ALONE, region_of
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.vector_token import read_token, write_token
+from anabranch.keyspace.version_vectors import covers
 from anabranch.resp.encode import OK, array_header, bulk, integer, map_header, null
 from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.numbering import newest_position_number, number_of, spans_behind
@@ -159,7 +160,7 @@ def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
     timeout_ms = timeout_argument(args[2], ctx.now_ms)
     # What a region alone has shown to anybody it has applied.
     wanted = {origin: last for origin, last in wanted.items() if region_of(origin) != ALONE}
-    if includes(ctx.replica.vector, wanted):
+    if covers(ctx.replica.vector, wanted):
         return OK
     nothing = null(ctx.resp3)
     if ctx.in_exec:

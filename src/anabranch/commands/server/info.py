@@ -261,7 +261,7 @@ def _active_active(ctx: Context, _facts: _Facts) -> _Lines:
         ("region_name", me.name if me is not None else ctx.settings.region_name),
         *((name, _rounded(value)) for name, value in facts.items()),
         ("applied", _vector(replica.vector)),
-        ("stable", _vector(replica.stable)),
+        ("stable", _vector(replica.watermark)),
         ("marked_keys", len(replica.tombstoned)),
         ("idmp_collapsed", ctx.stats.idmp_collapsed),
         ("idmp_conflicts", replica.conflicts.total),
@@ -319,7 +319,7 @@ def _crdt(ctx: Context, process: _Facts) -> _Lines:
         ("crdt_sync_partial_ok", facts["partial_catch_ups"]),
         ("crdt_ovc_filtered_effect_reqs", facts["duplicates"]),
         ("crdt_gc_pending", len(replica.tombstoned)),
-        ("crdt_gc_gvc_min", _vector(replica.stable)),
+        ("crdt_gc_gvc_min", _vector(replica.watermark)),
     ]
     for peer in regions.peers():
         lag = "unknown" if peer.lag_effects is None else peer.lag_effects

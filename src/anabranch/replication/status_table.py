@@ -1,7 +1,7 @@
-"""Version vectors, the rows in which regions tell theirs, and what follows: what is stable.
+"""The status rows of all regions, and the watermark that follows from them.
 
-A vector maps a replica ID to the number of its last effect that is meant; effects of a replica ID
-have no gaps, so that is all of them up to there. A replica ID is ``epoch << 8 | region``.
+A status row reports the version vectors of a region: what it has applied, and what is on its disk.
+The watermark is the version vector of what every member has on its disk.
 """
 
 from __future__ import annotations
@@ -9,32 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from anabranch.keyspace.version_vectors import covers
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
 
-__all__ = ["ALIVE_MS", "RowTable", "covers", "maximum"]
+__all__ = ["ALIVE_MS", "StatusTable"]
 
 ALIVE_MS: Final = 3000
 """Three heartbeats: a region that was heard of since then, by whatever way, is alive."""
 
 
-def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """Whether a vector contains all of another one."""
-    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
-
-
-def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:
-    """The least vector that covers all of them."""
-    result = dict(vectors[0])
-    for vector in vectors[1:]:
-        for replica_id, number in vector.items():
-            if number > result.get(replica_id, 0):
-                result[replica_id] = number
-    return result
-
-
-class RowTable:
-    """The newest row of every other region, and the newest that counts for what is stable."""
+class StatusTable:
+    """The newest row of every other region, and its newest row that the watermark may use."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
@@ -56,7 +42,7 @@ class RowTable:
         heard_ms = self.heard_ms.get(region)
         return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
 
-    def stable(
+    def watermark(
         self,
         vector: Mapping[int, int],
         durable: Mapping[int, int],
@@ -85,8 +71,8 @@ class RowTable:
             vouched.append(known)
         if not _has_begun(durable, beginnings):
             return {}
-        stable = {o: min(known.get(o, 0) for known in vouched) for o in durable}
-        return {replica_id: number for replica_id, number in stable.items() if number}
+        watermark = {o: min(known.get(o, 0) for known in vouched) for o in durable}
+        return {replica_id: number for replica_id, number in watermark.items() if number}
 
     def _removed_waited_for(
         self, durable: Mapping[int, int], membership: Membership
@@ -116,7 +102,7 @@ class RowTable:
         durable: Mapping[int, int],
         membership: Membership,
     ) -> list[int]:
-        """The members, maybe us, that keep some of these effects from being :meth:`stable`."""
+        """The members, maybe us, that keep some of these effects from being :meth:`watermark`."""
         removed = self._removed_waited_for(durable, membership)
         others = membership.others()
         beginnings = membership.opened([membership.region, *others, *removed])

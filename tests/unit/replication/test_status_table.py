@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from anabranch.keyspace.replica import Member
+from anabranch.keyspace.version_vectors import covers, maximum
 from anabranch.replication.frames import Row
 from anabranch.replication.membership import Membership
-from anabranch.replication.vectors import RowTable, covers, maximum
+from anabranch.replication.status_table import StatusTable
 from tests.support.replication_world import ToyRegion, World
 
 
@@ -29,7 +30,7 @@ class Knowledge:
         self.local.vector = self.local.durable = vector
         self.local.members = {number: Member("", "", 0) for number in (1, 2, 3)}
         self.membership = Membership(self.local)
-        self.table = RowTable()
+        self.table = StatusTable()
 
     def hears(self, *rows: Row) -> Knowledge:
         for each in rows:
@@ -37,11 +38,11 @@ class Knowledge:
             self.membership.hear([each.replica_id, *each.have])
         return self
 
-    def stable(self) -> dict[int, int]:
-        return self.table.stable(self.local.vector, self.local.durable, self.membership)
+    def watermark(self) -> dict[int, int]:
+        return self.table.watermark(self.local.vector, self.local.durable, self.membership)
 
     def holding_back(self, effects: dict[int, int]) -> list[int]:
-        self.stable()
+        self.watermark()
         return self.table.holding_back(effects, self.local.durable, self.membership)
 
 
@@ -54,44 +55,44 @@ def test_a_vector_covers_what_it_reaches() -> None:
 
 def test_what_all_have_on_disk_is_stable() -> None:
     known = Knowledge({1: 5, 2: 4}).hears(row(2, {1: 3, 2: 4}), row(3, {1: 4, 2: 1}))
-    assert known.stable() == {1: 3, 2: 1}
+    assert known.watermark() == {1: 3, 2: 1}
 
 
 def test_nothing_is_stable_while_a_member_was_not_heard_of() -> None:
-    assert Knowledge({1: 5}).hears(row(2, {1: 5})).stable() == {}
+    assert Knowledge({1: 5}).hears(row(2, {1: 5})).watermark() == {}
 
 
 def test_what_is_here_but_not_on_the_disk_is_not_stable() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}))
     known.local.durable = {1: 2}
-    assert known.stable() == {1: 2}
+    assert known.watermark() == {1: 2}
 
 
 def test_a_row_does_not_count_before_all_that_its_region_holds_is_applied_here() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}, {1: 5, 2: 1}))
-    assert known.stable() == {}
+    assert known.watermark() == {}
     known.local.vector = {1: 5, 2: 1}
-    assert known.stable() == {1: 5}
+    assert known.watermark() == {1: 5}
 
 
 def test_an_earlier_row_that_counted_counts_on() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 4}), row(3, {1: 5}))
-    assert known.stable() == {1: 4}
+    assert known.watermark() == {1: 4}
     known.hears(row(2, {1: 5}, {1: 5, 3: 1}, version=2))
-    assert known.stable() == {1: 4}
+    assert known.watermark() == {1: 4}
 
 
 def test_a_new_epoch_silences_all_whose_disk_does_not_hold_its_beginning() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}))
-    assert known.stable() == {1: 5}
+    assert known.watermark() == {1: 5}
     known.membership.hear([3 | 1 << 8])
-    assert known.stable() == {}
+    assert known.watermark() == {}
     opened = {1: 5, 259: 1}
     known.local.vector = known.local.durable = opened
     known.hears(row(3, opened, version=1, epoch=1))
-    assert known.stable() == {}
+    assert known.watermark() == {}
     known.hears(row(2, opened, version=2))
-    assert known.stable() == opened
+    assert known.watermark() == opened
 
 
 def test_an_older_row_changes_nothing() -> None:
@@ -107,17 +108,17 @@ def test_a_removed_region_is_waited_for_until_all_have_its_removal_on_disk() -> 
     known.local.removed = {3: 0}
     known.local.vector = {1: 7}
     known.membership.notice_removals()
-    assert known.stable() == {1: 2}
+    assert known.watermark() == {1: 2}
     known.hears(row(2, {1: 7}, version=2))
-    assert known.stable() == {1: 2}
+    assert known.watermark() == {1: 2}
     known.local.durable = {1: 7}
-    assert known.stable() == {1: 7}
+    assert known.watermark() == {1: 7}
 
 
 def test_a_region_alone_is_all_members() -> None:
     known = Knowledge({1: 5})
     known.local.members = {1: Member("", "", 0)}
-    assert known.stable() == {1: 5}
+    assert known.watermark() == {1: 5}
 
 
 def test_who_holds_back_is_who_may_lack_something_on_the_disk() -> None:

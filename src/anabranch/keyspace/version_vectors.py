@@ -1,0 +1,36 @@
+"""Operations on version vectors.
+
+A version vector maps a replica ID to the number of the last effect that it covers. The effects of a
+replica ID have no gaps, so the vector covers all of them up to that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["covers", "covers_dot", "maximum", "raise_to"]
+
+
+def covers(vector: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Whether a version vector covers everything that another one covers."""
+    return all(vector.get(replica_id, 0) >= number for replica_id, number in other.items())
+
+
+def covers_dot(vector: Mapping[int, int], dot: tuple[int, int]) -> bool:
+    """Whether a version vector covers one effect, ``(replica ID, number)``."""
+    return vector.get(dot[0], 0) >= dot[1]
+
+
+def maximum(*vectors: Mapping[int, int]) -> dict[int, int]:
+    """The least version vector that covers all of the given ones."""
+    result = dict(vectors[0])
+    for vector in vectors[1:]:
+        raise_to(result, vector)
+    return result
+
+
+def raise_to(vector: dict[int, int], other: Mapping[int, int]) -> None:
+    """Change a version vector so that it covers another one, too."""
+    for replica_id, number in other.items():
+        if number > vector.get(replica_id, 0):
+            vector[replica_id] = number
