@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from anabranch.commands.stream import add as stream_add
-from anabranch.effects import adopting, kinds, merge_conflicts, merge_stream
+from anabranch.effects import adopting, apply_producers, kinds, streams
 from anabranch.effects.apply import EFFECTS
 from anabranch.keyspace.conflicts import Conflicts
 from anabranch.keyspace.held_tags import HeldTag
@@ -55,12 +55,12 @@ MINUTES: Final = 0.1
 
 def _function_of(kind: Any) -> Any:
     """What applies effects of a kind."""
-    return EFFECTS[kind].shared
+    return EFFECTS[kind].apply
 
 
 def _apply_by(patch: Patch, kind: Any, function: Any) -> None:
     """Have effects of a kind applied by another function."""
-    patch.setitem(EFFECTS, kind, EFFECTS[kind]._replace(shared=function))
+    patch.setitem(EFFECTS, kind, EFFECTS[kind]._replace(apply=function))
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,14 @@ def del_takes_whatever_is_there(patch: Patch) -> None:
 def destroy_spares_unseen(patch: Patch) -> None:
     def destroyed(keyspace: Keyspace, effect: Any) -> None:
         replica = keyspace.replica
-        stream = merge_stream.shared_stream(keyspace, effect.db, effect.key)
+        stream = streams.begun_stream(keyspace, effect.db, effect.key)
         group: Any = stream.groups.get(effect.group)
         if group is not None:
             for dot in [dot for dot in group.creations if replica.knows(dot)]:
                 group.forget_creation(dot)
             if not group.creations:
                 del stream.groups[effect.group]
-        merge_stream.settle(keyspace, effect.db, effect.key, stream)
+        streams.bind_by_state(keyspace, effect.db, effect.key, stream)
 
     _apply_by(patch, kinds.DestroyGroup, destroyed)
 
@@ -173,7 +173,7 @@ def expiry_last_wins(patch: Patch) -> None:
     expire = _function_of(kinds.Expire)
 
     def expired(keyspace: Keyspace, effect: Any) -> None:
-        stream = merge_stream.shared_stream(keyspace, effect.db, effect.key)
+        stream = streams.begun_stream(keyspace, effect.db, effect.key)
         stream.shared.deadlines.clear()
         expire(keyspace, effect)
 
@@ -228,7 +228,7 @@ def creation_forgets_tombstones(patch: Patch) -> None:
     create = _function_of(kinds.CreateGroup)
 
     def created(keyspace: Keyspace, effect: Any) -> None:
-        merge_stream.shared_stream(keyspace, effect.db, effect.key).shared.tombstones.clear()
+        streams.begun_stream(keyspace, effect.db, effect.key).shared.tombstones.clear()
         create(keyspace, effect)
 
     _apply_by(patch, kinds.CreateGroup, created)
@@ -316,7 +316,7 @@ def tags_left_out_of_snapshots(patch: Patch) -> None:
 
 
 def winner_not_told(patch: Patch) -> None:
-    patch.setattr(merge_conflicts, "_answer_with", lambda stream, effect: None)
+    patch.setattr(apply_producers, "_answer_with", lambda stream, effect: None)
 
 
 def tags_forgotten_before_stable(patch: Patch) -> None:

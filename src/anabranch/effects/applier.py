@@ -15,8 +15,8 @@ from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
 from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.effects.events import Event, events_of
-from anabranch.effects.merge_stream import shared_stream
 from anabranch.effects.prepare import prepare
+from anabranch.effects.streams import begun_stream
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Applier:
             if known is not None and not known.is_forgettable:
                 # What others set for the key that was deleted here does not concern the new one.
                 self.emit(kinds.Delete(database.index, key, True))
-            return shared_stream(self.keyspace, database.index, key)
+            return begun_stream(self.keyspace, database.index, key)
         settings = self.settings
         self.emit(
             kinds.CreateStream(

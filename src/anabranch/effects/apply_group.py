@@ -1,13 +1,22 @@
-"""Effects on consumer groups and their pending entries. No policy: only carrying out."""
+"""Effects on consumer groups and their pending entries. No policy: only carrying out.
+
+Where several regions write, a removal of a group beats every creation that was made without knowing
+of it, in whatever order they arrive: it leaves a tombstone until all members have it.
+"""
 
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.apply_stream import stream_of
+from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.stream.group import Group
+from anabranch.keyspace.replica import region_of
+from anabranch.stream.counters import counted_read
+from anabranch.stream.group import Creation, Group
+from anabranch.stream.pending import Consumer
+from anabranch.stream.shared import ALL_GROUPS
+from anabranch.stream.stream import Stream
 
-__all__ = ["group_of"]
+__all__ = ["group_of", "is_beaten"]
 
 
 def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
@@ -15,30 +24,76 @@ def group_of(keyspace: Keyspace, db: int, key: bytes, name: bytes) -> Group:
     return stream_of(keyspace, db, key).groups[name]
 
 
+def is_beaten(keyspace: Keyspace, effect: kinds.CreateGroup) -> bool:
+    """Whether a removal that did not know of this creation was heard before it."""
+    replica = keyspace.replica
+    for dot, database in replica.flushes.items():
+        if database in (None, effect.db) and not replica.knows(dot):
+            return True
+    stream = known_stream(keyspace, effect.db, effect.key)
+    return stream is not None and any(
+        (tombstone is ALL_GROUPS or tombstone == effect.group) and not replica.knows(dot)
+        for dot, tombstone in stream.shared.tombstones.items()
+    )
+
+
 def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
-    """See :class:`kinds.CreateGroup`. Wakes nobody but readers of a group that was re-created."""
-    stream = stream_of(keyspace, effect.db, effect.key)
-    assert effect.start is not None
-    stream.groups[effect.group] = Group(effect.start, effect.entries_read)
+    """See :class:`kinds.CreateGroup`."""
+    if is_beaten(keyspace, effect):
+        return
+    replica = keyspace.replica
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    group = stream.groups.get(effect.group)
+    if group is None:
+        start = stream.last_id if effect.start is None else effect.start
+        group = stream.groups[effect.group] = Group(start)
+    if not replica.is_regional:  # progress is one ID, and Redis wakes nobody
+        group.entries_read = effect.entries_read
+        return
+    group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
+    group.place(stream.logs, anew=True)
+    bind_by_state(keyspace, effect.db, effect.key, stream)
+    keyspace.databases[effect.db].changed(effect.key)
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
-    group = group_of(keyspace, effect.db, effect.key, effect.group)
-    assert effect.last_id is not None
-    group.last_delivered_id = effect.last_id
-    group.entries_read = effect.entries_read
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = stream.groups[effect.group]
+    group.last_delivered_id = stream.last_id if effect.last_id is None else effect.last_id
+    if not group.creations:  # progress is that ID
+        group.entries_read = effect.entries_read
+        return
+    group.set_start(stream.logs, keyspace.replica.vector, effect.last_id)
+    group.offset = 0
+    _begin_to_count(stream, group, effect.entries_read)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """See :class:`kinds.AdvanceGroup`."""
-    group_of(keyspace, effect.db, effect.key, effect.group).see(effect.last_id)
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = stream.groups[effect.group]
+    if group.creations:  # progress is held by numbers
+        group.jump_to(stream.logs, effect.last_id)
+    group.see(effect.last_id)
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
-    keyspace.deferred_free.add(stream_of(keyspace, effect.db, effect.key).groups.pop(effect.group))
-    keyspace.databases[effect.db].signal(effect.key)
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    database = keyspace.databases[effect.db]
+    # Causal delivery: a creation with this removal in its context arrives after the removal. So
+    # no creation that is here knew of it, and all of them are removed.
+    gone = stream.groups.pop(effect.group, None)
+    if gone is not None:
+        keyspace.deferred_free.add(gone)
+    replica = keyspace.replica
+    if replica.is_regional:  # others may have created it concurrently
+        stream.shared.tombstones[replica.dot] = effect.group
+        replica.unstable_tombstones[replica.dot] = None
+        bind_by_state(keyspace, effect.db, effect.key, stream)
+        database.touch(effect.key)
+    database.signal(effect.key)
 
 
 def create_consumer(keyspace: Keyspace, effect: kinds.CreateConsumer) -> None:
@@ -56,6 +111,12 @@ def see_consumer(keyspace: Keyspace, effect: kinds.SeeConsumer) -> None:
         consumer.active_ms = effect.now_ms
 
 
+def delete_consumer(keyspace: Keyspace, effect: kinds.DeleteConsumer) -> None:
+    """See :class:`kinds.DeleteConsumer`."""
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
+    group.discard_consumer(effect.consumer)
+
+
 def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     """See :class:`kinds.Deliver`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
@@ -63,17 +124,32 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
     consumer.seen_ms = effect.now_ms
     if effect.pending:
         consumer.active_ms = effect.now_ms
-        group.deliver(effect.region, effect.ids, consumer, effect.now_ms)
-    group.see(effect.ids[-1])
+    if not effect.pending:
+        where = effect.db, effect.key, effect.group
+        keyspace.replica.conflicts.note_processed(where, effect.region, effect.numbers)
+    group.hand_out(
+        effect.region,
+        effect.ids,
+        effect.numbers,
+        consumer,
+        effect.now_ms,
+        pending=effect.pending,
+    )
     group.entries_read = effect.entries_read
 
 
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     """See :class:`kinds.Assign`. Releasing may serve readers that claim."""
-    group = group_of(keyspace, effect.db, effect.key, effect.group)
+    stream = stream_of(keyspace, effect.db, effect.key)
+    group = stream.groups[effect.group]
     owner = None if effect.consumer is None else group.consumers[effect.consumer]
-    for entry_id, region, delivery_ms, count in effect.rows:
-        group.assign(region, entry_id, owner, delivery_ms, count)
+    for entry_id, replica_id, delivery_ms, count in effect.rows:
+        entry = group.assign(replica_id, entry_id, owner, delivery_ms, count)
+        if group.creations and not entry.number:  # it was not pending: XCLAIM FORCE
+            found = stream.log_of(replica_id).find(entry_id)
+            assert found is not None
+            block, index = found
+            entry.number = block.number(index)
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
 
@@ -81,4 +157,47 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
 def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
     """See :class:`kinds.Acknowledge`."""
     group = group_of(keyspace, effect.db, effect.key, effect.group)
+    conflicts = keyspace.replica.conflicts
+    if conflicts.held:
+        where = effect.db, effect.key, effect.group
+        for entry_id in effect.ids:
+            for replica_id, entry in group.pending_of(entry_id):
+                conflicts.note_processed(where, replica_id, (entry.number,))
     group.acknowledge(effect.ids)
+    group.drop_dots(effect.dots)
+
+
+def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
+    """See :class:`kinds.Settle`. Nothing happens to a group that was removed, or made again."""
+    replica = keyspace.replica
+    stream = known_stream(keyspace, effect.db, effect.key)
+    group = None if stream is None else stream.groups.get(effect.group)
+    if group is not None:
+        group.settle(
+            effect.creations,
+            effect.ranges,
+            effect.greatest,
+            ours=region_of(replica.replica_id) == replica.region,
+        )
+
+
+def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
+    """See :class:`kinds.AdoptGroup`."""
+    group = group_of(keyspace, effect.db, effect.key, effect.group)
+    group.adopt(effect.last_id, effect.delivered, effect.open)
+    owners: list[Consumer | None] = []
+    for name, seen_ms, active_ms in effect.consumers:
+        owners.append(group.consumers.setdefault(name, Consumer(name, seen_ms, active_ms)))
+    owners.append(None)  # at -1
+    for entry_id, replica_id, number, owner, delivery_ms, count in effect.pending:
+        entry = group.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
+        entry.number = number
+    stream = stream_of(keyspace, effect.db, effect.key)
+    _begin_to_count(stream, group, effect.entries_read)
+
+
+def _begin_to_count(stream: Stream, group: Group, entries_read: int | None) -> None:
+    """A group begins elsewhere; entries-read goes on from a number, if one is given."""
+    group.place(stream.logs, anew=True)
+    if entries_read is not None:
+        group.offset = entries_read - counted_read(stream, group)

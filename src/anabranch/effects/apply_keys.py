@@ -2,32 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import ref
 
 from anabranch.effects import kinds
 from anabranch.effects.restoring import value_of
+from anabranch.effects.streams import begun_stream, bind_by_state, renew_producers
+from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
+from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
+from anabranch.stream.shared import ALL_GROUPS, NO_GROUP
 from anabranch.stream.stream import Stream
 
 __all__ = ["bind", "copy_value"]
 
 
 def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
-    """See :class:`kinds.Delete`."""
-    gone = keyspace.databases[effect.db].discard(effect.key)
-    if gone is not None:
-        keyspace.deferred_free.add(gone)
+    """See :class:`kinds.Delete`: everything that it knew of is gone.
+
+    Among several regions only that is. DEL beats groups that it has not seen; expiry, which any
+    region may repeat, does not.
+    """
+    replica = keyspace.replica
+    if not replica.is_regional:  # it knew of all, whatever type that has
+        gone = keyspace.databases[effect.db].discard(effect.key)
+        if gone is not None:
+            keyspace.deferred_free.add(gone)
+        return
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    context = replica.context_now()
+    positions = dict(effect.positions)
+    for replica_id, log in stream.logs.items():
+        whole = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
+        keyspace.deferred_free.add(whole)
+    shared = stream.shared
+    shared.clear(replica.knows)
+    for name, group in list(stream.groups.items()):
+        for dot in list(group.creations):
+            if not effect.expired or replica.knows(dot):
+                group.forget_creation(dot)
+        if not group.creations:
+            del stream.groups[name]
+            keyspace.deferred_free.add(group)
+        else:
+            for replica_id in stream.logs:
+                group.drop_between(replica_id, 0, context.get(replica_id, 0))
+            group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)
+    dot = replica.dot
+    shared.tombstones[dot] = NO_GROUP if effect.expired else ALL_GROUPS
+    replica.unstable_tombstones[dot] = None
+    stream.recount()
+    renew_producers(keyspace, stream)
+    if not stream.exists:
+        # counters of this region alone begin anew, whenever the rest is forgotten
+        stream.producers.iids_added = stream.producers.duplicates = 0
+    bind_by_state(keyspace, effect.db, effect.key, stream)
+    keyspace.databases[effect.db].changed(effect.key)
 
 
 def expire(keyspace: Keyspace, effect: kinds.Expire) -> None:
-    """See :class:`kinds.Expire`."""
+    """See :class:`kinds.Expire`. It replaces the deadlines it has seen."""
+    replica = keyspace.replica
     database = keyspace.databases[effect.db]
-    if effect.at_ms is None:
-        database.deadlines.pop(effect.key, None)
-    else:
-        database.deadlines[effect.key] = effect.at_ms
+    value = database.values.get(effect.key) or begun_stream(keyspace, effect.db, effect.key)
+    at_ms = value.shared.set_deadline(replica.dot, effect.at_ms, replica.knows)
+    if effect.key in database.values:
+        if at_ms is None:
+            database.deadlines.pop(effect.key, None)
+        else:
+            database.deadlines[effect.key] = at_ms
     database.touch(effect.key)
 
 
@@ -91,9 +136,29 @@ def restore(keyspace: Keyspace, effect: kinds.Restore) -> None:
 
 def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
     """See :class:`kinds.Flush`."""
-    for database in keyspace.databases:
-        if effect.db is None or effect.db == database.index:
-            keyspace.deferred_free.add(database.clear())
+    emptied = [each for each in keyspace.databases if effect.db in (None, each.index)]
+    if keyspace.replica.is_regional:  # each key that it knew of was deleted before
+        _destroy_unseen_groups(keyspace, emptied, effect.db)
+        return
+    for database in emptied:
+        keyspace.deferred_free.add(database.clear())
+
+
+def _destroy_unseen_groups(
+    keyspace: Keyspace, databases: Iterable[Database], db: int | None
+) -> None:
+    """A flush also removes groups that it did not know of."""
+    replica = keyspace.replica
+    replica.flushes[replica.dot] = db
+    replica.unstable_tombstones[replica.dot] = None
+    replica.last_effects.note_all({replica.replica_id: replica.number})
+    for database in databases:
+        for key, value in list(database.values.items()):
+            if value.groups:  # type: ignore[union-attr]  # there are streams only
+                value.groups.clear()  # type: ignore[union-attr]
+                bind_by_state(keyspace, database.index, key, value)  # type: ignore[arg-type]
+                replica.last_effects.mark((database.index, key))
+                database.changed(key)
 
 
 def swap(keyspace: Keyspace, effect: kinds.Swap) -> None:

@@ -1,29 +1,24 @@
-"""Effects on entries, counters and idempotent producers. No policy: only carrying out."""
+"""Effects on entries and counters. No policy: only carrying out.
+
+What an effect was made with knowledge of (its *context*) decides what it takes away and what it
+replaces; what it did not know stays beside it. In a region alone every effect knows of all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from weakref import ref
 
 from anabranch.effects import kinds
+from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.values import Value
-from anabranch.stream.ledger import Accepted
+from anabranch.keyspace.replica import Replica
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
-__all__ = ["append_entry", "append_run", "node_shares", "stream_of"]
-
-
-def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
-    """The stream an effect is about; its absence is a bug, never the client's fault."""
-    value: Value = keyspace.databases[db].values[key]
-    assert type(value) is Stream
-    if not value.is_due:  # for whoever looks it up means to change it
-        keyspace.account.changed(value)
-    return value
+__all__ = ["append_entry", "append_run", "log_at", "node_shares"]
 
 
 def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
@@ -34,50 +29,91 @@ def create_stream(keyspace: Keyspace, effect: kinds.CreateStream) -> None:
 
 
 def append_entry(
+    keyspace: Keyspace,
     database: Database,
     key: bytes,
     stream: Stream,
+    log: RegionLog,
     entry_id: int,
     fragment: bytes,
     weight: int,
     opens: bool,
+    number: int,
 ) -> None:
-    """Carry out an :class:`kinds.Add` on a stream that has been looked up already.
+    """Add an entry to a log of a stream: whatever adds a single entry ends here.
 
-    XADD calls this directly while nobody wants a record of the effect.
+    ``number`` is that of the effect, 0 if effects have none.
     """
-    log = stream.local
     tail = log.tail
     if opens or tail is None:
         if tail is not None:
             database.unsealed.append(ref(tail))
-        log.append(entry_id, fragment, weight, True)
+        log.append(entry_id, fragment, weight, True, number)
         if not stream.is_due:
             database.account.changed(stream)
-    elif tail.positions is not None:
-        log.append(entry_id, fragment, weight, False)
+    elif number or tail.positions is not None:
+        log.append(entry_id, fragment, weight, False, number)
+        if not stream.is_due:
+            database.account.changed(stream)
     else:  # RegionLog.append written out for the usual case: this runs once per entry ever added
         tail.parts.append(fragment)  # type: ignore[union-attr]  # the tail is open
         tail.ids.append(entry_id)  # type: ignore[union-attr]
         tail.weight += weight
         log.next_position += 1
-    stream.last_id = entry_id
-    if database.watchers or database.waiters:
+    if not number or entry_id > stream.last_id:  # what other regions added may come late
+        stream.last_id = entry_id
+    if database.watchers or database.waiters or (number and database.remembered):
+        _observe(keyspace, database, key, stream)
+
+
+def _observe(keyspace: Keyspace, database: Database, key: bytes, stream: Stream) -> None:
+    """Entries were added: a key that did not exist does now, and others may wait for them."""
+    if key in database.remembered:
+        bind_by_state(keyspace, database.index, key, stream)
+    else:
         database.changed(key)
+
+
+def log_at(stream: Stream, replica_id: int, position: int) -> RegionLog:
+    """The log of a replica ID, ready for an entry of that position; -1 is the next one."""
+    log = stream.log_of(replica_id)
+    if position not in (-1, log.next_position):
+        stream.added_surplus -= position - log.next_position
+        log.open_at(position)
+    return log
+
+
+def _count_duplicates(replica: Replica, stream: Stream, ids: Sequence[int]) -> None:
+    """Count entries, about to be added, whose IDs others have. ``ids`` ascend."""
+    stats = replica.apply_stats
+    stats.newest_id = max(stats.newest_id, ids[-1])
+    if ids[0] > stream.last_id:
+        return
+    wanted = set(ids)
+    equal: set[int] = set()
+    for replica_id, log in stream.logs.items():
+        if replica_id != replica.replica_id and log.length:
+            for block, low, high in log.spans(ids[0], ids[-1]):
+                equal.update(wanted.intersection(block.ids[low:high]))
+    stats.duplicate_ids += len(equal)
 
 
 def add(keyspace: Keyspace, effect: kinds.Add) -> None:
     """See :class:`kinds.Add`."""
-    database = keyspace.databases[effect.db]
-    stream = stream_of(keyspace, effect.db, effect.key)
+    replica = keyspace.replica
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    _count_duplicates(replica, stream, [effect.entry_id])
     append_entry(
-        database,
+        keyspace,
+        keyspace.databases[effect.db],
         effect.key,
         stream,
+        log_at(stream, replica.replica_id, effect.position),
         effect.entry_id,
         effect.fragment,
         effect.weight,
         effect.opens,
+        replica.number,
     )
 
 
@@ -120,11 +156,14 @@ def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[in
 
 def add_run(keyspace: Keyspace, effect: kinds.AddRun) -> None:
     """See :class:`kinds.AddRun`: the same as its additions one by one, a node's share at a time."""
+    replica = keyspace.replica
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    log = log_at(stream, replica.replica_id, effect.position)
+    _count_duplicates(replica, stream, effect.ids)
     database = keyspace.databases[effect.db]
-    stream = stream_of(keyspace, effect.db, effect.key)
-    append_run(database, stream.local, effect)
-    stream.last_id = effect.ids[-1]
-    database.changed(effect.key)
+    append_run(database, log, effect, replica.number)
+    stream.last_id = max(stream.last_id, effect.ids[-1])
+    _observe(keyspace, database, effect.key, stream)
 
 
 def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
@@ -147,39 +186,46 @@ def remove(keyspace: Keyspace, effect: kinds.Remove) -> None:
     keyspace.databases[effect.db].touch(effect.key)
 
 
+def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
+    """See :class:`kinds.RemoveNumbers`. What is gone already is left alone."""
+    stream = known_stream(keyspace, effect.db, effect.key)
+    if stream is None:  # deleted, and forgotten by all
+        return
+    for replica_id, edges in effect.ranges:
+        log = stream.log_of(replica_id)
+        for low, high in zip(edges[::2], edges[1::2], strict=True):
+            if effect.trimmed:
+                log.trimmed = max(log.trimmed, log.position_behind(high))
+            for group in stream.groups.values():
+                group.keep_place(replica_id, log, high)
+            keyspace.deferred_free.add(log.remove_numbered(low, high))
+            if effect.dereferenced:
+                for group in stream.groups.values():
+                    group.drop_between(replica_id, low, high)
+    for replica_id, number, entry_id in effect.deleted:
+        stream.log_of(replica_id).note_deleted(number, entry_id)
+    stream.recount()
+    keyspace.databases[effect.db].touch(effect.key)
+
+
+def dereference(keyspace: Keyspace, effect: kinds.Dereference) -> None:
+    """See :class:`kinds.Dereference`. An entry that still exists here keeps its references."""
+    stream = known_stream(keyspace, effect.db, effect.key)
+    if stream is not None:
+        for entry_id in effect.ids:
+            if stream.find(entry_id) is None:
+                stream.drop_references(entry_id)
+
+
 def set_last_id(keyspace: Keyspace, effect: kinds.SetLastId) -> None:
-    """See :class:`kinds.SetLastId`. A lowered entries-added clamps what groups have read."""
-    stream = stream_of(keyspace, effect.db, effect.key)
-    stream.set_last_id(effect.last_id)
-    if effect.entries_added is not None:
-        stream.entries_added = effect.entries_added
-        for group in stream.groups.values():
-            if group.entries_read is not None:
-                group.entries_read = min(group.entries_read, effect.entries_added)
-    if effect.max_deleted_id is not None:
-        stream.max_deleted_id = effect.max_deleted_id
-
-
-def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
-    """See :class:`kinds.Remember`."""
-    stream = stream_of(keyspace, effect.db, effect.key)
-    stream.producers.remember(effect.pid, effect.iid, effect.entry_id, effect.at_ms)
-
-
-def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
-    """See :class:`kinds.ConfigureProducers`."""
-    stream = stream_of(keyspace, effect.db, effect.key)
-    stream.producers.configure(effect.duration_s, effect.maxsize)
-
-
-def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
-    """See :class:`kinds.Accept`."""
-    ledger = stream_of(keyspace, effect.db, effect.key).ledger
-    ledger.accept(effect.pid, Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms))
-
-
-def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
-    """See :class:`kinds.DropRecords`."""
-    records = stream_of(keyspace, effect.db, effect.key).ledger.records
-    for pid in effect.pids:
-        del records[pid]
+    """See :class:`kinds.SetLastId`."""
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    stream.shared.set_ids(
+        stream,
+        keyspace.replica.dot,
+        effect.last_id,
+        effect.entries_added,
+        effect.max_deleted_id,
+    )
+    if effect.key in keyspace.databases[effect.db].remembered:
+        bind_by_state(keyspace, effect.db, effect.key, stream)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.effects import kinds
-from anabranch.effects.merge_group import is_beaten
+from anabranch.effects.apply_group import is_beaten
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.stream.stream import Stream

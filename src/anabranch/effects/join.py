@@ -6,12 +6,12 @@ is lost; our own part of consumer groups (what was delivered here, who holds wha
 
 from __future__ import annotations
 
-from anabranch.effects.merge_conflicts import note_processed
-from anabranch.effects.merge_stream import (
+from anabranch.effects.apply_producers import note_processed
+from anabranch.effects.streams import (
+    begun_stream,
+    bind_by_state,
     known_stream,
     renew_producers,
-    settle,
-    shared_stream,
 )
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.stream.joining import join_dots, join_streams, replace_shared
@@ -42,7 +42,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
         known = {**there.remembered, **there.values}
         ours_too = () if partial else (*database.values, *database.remembered)
         for key in {*known, *ours_too}:
-            stream = shared_stream(ours, db, key)
+            stream = begun_stream(ours, db, key)
             value = known.get(key)
             if value is None:
                 value = Stream.of_regions(mine.own, *mine.default_limits())
@@ -50,7 +50,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             join_streams(stream, value, mine.vector, other.vector, flushes)
             stream.recount()
             renew_producers(ours, stream)
-            settle(ours, db, key, stream)
+            bind_by_state(ours, db, key, stream)
             if partial:
                 mine.last_effects.note((db, key), news)
             else:
@@ -91,12 +91,12 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     if source is not None:
         assert type(source) is Stream
         join_streams(fresh, source, {}, other.vector, ({}, {}))
-    stream = shared_stream(ours, db, key)
+    stream = begun_stream(ours, db, key)
     replace_shared(stream, fresh)
     stream.write_as(mine.own)
     stream.recount()
     renew_producers(ours, stream)
-    settle(ours, db, key, stream)
+    bind_by_state(ours, db, key, stream)
     mine.last_effects.mark((db, key))
     ours.renew_unstable_tombstones()
     ours.databases[db].changed(key)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anabranch.effects import kinds
 from anabranch.effects.adopting import groups_again
 from anabranch.effects.codec import SENT_IDS_MAX
-from anabranch.effects.merge_stream import known_stream
 from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
+from anabranch.effects.streams import known_stream
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go

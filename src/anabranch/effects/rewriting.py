@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.effects import kinds
 from anabranch.effects.apply_stream import node_shares
-from anabranch.effects.merge_stream import shared_stream
+from anabranch.effects.streams import begun_stream
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block, full_block
 from anabranch.stream.entry_id import MAX_ID
@@ -68,7 +68,7 @@ class Rewriting:
             if sum(self._count(each) for each in segments if isinstance(each, _Gap)) <= LITTLE:
                 return
             if self._target is None:
-                self._target = shared_stream(writer.keyspace, self._db, self._key)
+                self._target = begun_stream(writer.keyspace, self._db, self._key)
                 self._floor = self._most()
             yield from self._fill(segments)
             if writer.record is not None:

@@ -33,7 +33,7 @@ Dot = tuple[int, int]
 """(replica ID, number)."""
 
 ALONE = 0
-"""Region number, and replica ID, of a server on its own."""
+"""The region number of a server on its own; its replica ID is the same."""
 
 REGION_BITS = 8
 REGION_MAX = (1 << REGION_BITS) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from anabranch.stream.shared import NOTHING_SHARED
 from anabranch.stream.stream import Stream
 
 __all__ = ["ListValue", "SetValue", "StringValue", "Value"]
@@ -15,6 +16,7 @@ class StringValue:
 
     __slots__ = ("accessed_ms", "counted_bytes", "data", "is_due")
     type_name = b"string"
+    shared = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -28,6 +30,7 @@ class ListValue:
 
     __slots__ = ("accessed_ms", "counted_bytes", "is_due", "items")
     type_name = b"list"
+    shared = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self.items: deque[bytes] = deque(items)
@@ -41,6 +44,7 @@ class SetValue:
 
     __slots__ = ("accessed_ms", "counted_bytes", "is_due", "members")
     type_name = b"set"
+    shared = NOTHING_SHARED  # a region alone has these
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self.members: set[bytes] = set(members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.errors import AnabranchError
+from anabranch.keyspace.replica import Replica
 
 __all__ = [
     "AbsentFileError",
@@ -46,14 +47,14 @@ class NewerFormatError(LogError):
     """A file of a newer version; it is not changed."""
 
 
-def check_mode(name: str, *, is_regional: bool, ours: bool) -> None:
+def check_mode(name: str, replica: Replica, *, regional: bool) -> None:
     """:class:`LogError` for sound files of a server on its own in a region, or the reverse.
 
-    ``is_regional`` is about the files, ``ours`` about this server.
+    ``regional`` is about the files, ``replica`` that of this server.
     """
-    if is_regional == ours:
+    if regional == replica.is_regional:
         return
-    if is_regional:
+    if regional:
         raise LogError(
             f"{name} belongs to a region of an Active-Active cluster, and this server was started "
             "without region-id. Nothing was changed; give the region its number"

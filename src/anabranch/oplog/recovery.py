@@ -263,8 +263,8 @@ def _apply(
     batch: Batch, keyspace: Keyspace, report: Recovery, storage: Storage, shown: str, at: int
 ) -> None:
     replica = keyspace.replica
-    check_mode(shown, is_regional=bool(batch.region), ours=replica.is_regional)
-    is_numbered = replica.is_regional and not batch.is_local
+    check_mode(shown, replica, regional=bool(batch.region))
+    is_numbered = batch.region and not batch.is_local
     due = replica.vector.get(batch.replica_id, 0) + 1 if is_numbered else report.next_number
     if batch.first != due:
         raise CorruptLogError(shown, at, f"effect number {batch.first} where {due} was due")

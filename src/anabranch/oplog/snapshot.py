@@ -396,8 +396,7 @@ def _load(
         contents.region, contents.epoch, contents.next_number, contents.wall_ms = fields[:4]
         contents.next_incarnation = keyspace.incarnations.next = fields[4]
         contents.regions = fields[5]
-        is_regional = contents.regions is not None
-        check_mode(contents.name, is_regional=is_regional, ours=keyspace.replica.is_regional)
+        check_mode(contents.name, keyspace.replica, regional=contents.regions is not None)
         if contents.regions is not None:
             keyspace.replica.read(contents.regions)
         return None

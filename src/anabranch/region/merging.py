@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.effects import kinds
 from anabranch.effects.apply import numbers_of
 from anabranch.effects.join import join_keyspaces, take_key
-from anabranch.effects.merge_stream import known_stream
+from anabranch.effects.streams import known_stream
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import ApplyStats, Replica, replica_id_of
 from anabranch.oplog.batch import Batch

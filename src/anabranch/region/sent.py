@@ -45,7 +45,7 @@ _PLAIN: Final = {
         if index not in id_fields(kind) and (kind, name) != _SIGNED
     ]
     for kind, row in EFFECTS.items()
-    if row.shared is not None and not kind.local
+    if row.regional and not kind.local
 }
 """Kinds that regions send, and their fields that are no entry IDs and not below 0."""
 

@@ -177,7 +177,6 @@ class Group(GroupProgress):
         for replica_id, log in logs.items():
             if place := log.number_upto(last_id):
                 self.delivered.setdefault(replica_id, Ranges()).add(0, place)
-        self.see(last_id)
 
     def _close_runs(self) -> None:
         for runs in self.runs.values():

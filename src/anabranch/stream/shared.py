@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from anabranch.stream.ledger import Accepted
+from anabranch.stream.producer import Producers
 
 __all__ = [
     "ALL_GROUPS",
@@ -66,6 +67,24 @@ class Tag(NamedTuple):
     def answered(self) -> int:
         """The ID that a retry is answered with."""
         return self.stays or self.entry_id
+
+
+class Bearer(Protocol):
+    """The stream that bears it: what follows from agreement is derived there."""
+
+    producers: Producers
+
+    def recount(self) -> None:
+        """Derive the counters anew."""
+
+    def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
+        """Set the counters, up or down."""
+
+    def renew_producers(self, duration_s: int, maxsize: int) -> None:
+        """Derive limits and look-up tables anew."""
+
+    def remember(self, pid: bytes, iid: bytes) -> None:
+        """Derive what a retry with an idempotent ID is answered with."""
 
 
 class Shared:
@@ -143,6 +162,65 @@ class Shared:
             if not table_of:
                 del self.tags[pid]
 
+    # -- settings -----------------------------------------------------------------------------
+    #
+    # Each replaces those it has seen. What a region alone does instead is in the class below.
+
+    def set_ids(
+        self,
+        stream: Bearer,
+        dot: Dot,
+        last_id: int,
+        entries_added: int | None,
+        max_deleted_id: int | None,
+    ) -> None:
+        """XSETID: counters only rise, and ``entries_added`` is the difference."""
+        self.last_ids[dot] = last_id
+        if entries_added:
+            self.surpluses[dot] = entries_added
+        if max_deleted_id is not None:
+            self.deleted_ids[dot] = max_deleted_id
+        stream.recount()
+
+    def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
+        """EXPIRE; returns the deadline that counts."""
+        forget_covered(self.deadlines, covered)
+        self.deadlines[dot] = at_ms
+        return self.deadline_ms
+
+    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
+        """XCFGSET; idempotent IDs that it has seen are forgotten."""
+        forget_covered(self.limits, covered)
+        self.limits[dot] = limits
+        self.forget_tags(covered)
+        stream.renew_producers(limits.duration_s, limits.maxsize)
+
+    def remember(
+        self, stream: Bearer, dot: Dot, pid: bytes, iid: bytes, tag: Tag, covered: Covered
+    ) -> None:
+        """A producer's idempotent ID stands for an entry."""
+        dots = self.tags.setdefault(pid, {}).setdefault(iid, {})
+        if dots:
+            forget_covered(dots, covered)
+        dots[dot] = tag
+        stream.remember(pid, iid)
+
+    def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
+        """A bulk producer's batch; returns the record that counts."""
+        records = self.accepted.setdefault(pid, {})
+        forget_covered(records, covered)
+        records[dot] = record
+        return max(records.values())
+
+    def drop_accepted(self, pid: bytes, covered: Covered) -> Accepted | None:
+        """A bulk producer is forgotten; returns the record that counts still, if any does."""
+        records = self.accepted.get(pid, {})
+        forget_covered(records, covered)
+        if records:
+            return max(records.values())
+        self.accepted.pop(pid, None)
+        return None
+
     def copy(self) -> Shared:
         """An independent copy."""
         other = Shared()
@@ -169,6 +247,33 @@ class _Nothing(Shared):
     def __init__(self) -> None:
         for name in Shared.__slots__:
             setattr(self, name, MappingProxyType({}))
+
+    def set_ids(
+        self,
+        stream: Bearer,
+        dot: Dot,
+        last_id: int,
+        entries_added: int | None,
+        max_deleted_id: int | None,
+    ) -> None:
+        stream.set_ids(last_id, entries_added, max_deleted_id)
+
+    def set_deadline(self, dot: Dot, at_ms: int | None, covered: Covered) -> int | None:
+        return at_ms
+
+    def set_limits(self, stream: Bearer, dot: Dot, limits: Limits, covered: Covered) -> None:
+        stream.producers.configure(limits.duration_s, limits.maxsize)
+
+    def remember(
+        self, stream: Bearer, dot: Dot, pid: bytes, iid: bytes, tag: Tag, covered: Covered
+    ) -> None:
+        stream.producers.remember(pid, iid, tag.entry_id, tag.at_ms)
+
+    def accept(self, pid: bytes, dot: Dot, record: Accepted, covered: Covered) -> Accepted:
+        return record
+
+    def drop_accepted(self, pid: bytes, covered: Covered) -> Accepted | None:
+        return None
 
 
 NOTHING_SHARED: Final[Shared] = _Nothing()

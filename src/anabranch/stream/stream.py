@@ -78,6 +78,7 @@ class Stream:
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
         """An empty stream that several regions write; ``own`` is the replica ID that we are."""
+        assert own != LOCAL_REGION
         stream = cls(idmp_duration_s, idmp_maxsize)
         stream.shared = Shared()
         stream.logs = {}
@@ -279,12 +280,22 @@ class Stream:
             log.remove_all(doomed)
         return gone
 
-    def set_last_id(self, last_id: int) -> None:
-        """XSETID: the next entry must be above ``last_id``, which may be lower than before."""
+    def set_ids(self, last_id: int, entries_added: int | None, max_deleted_id: int | None) -> None:
+        """XSETID: the next entry must be above ``last_id``, which may be lower than before.
+
+        A lowered entries-added clamps what groups have read.
+        """
         if last_id < self.last_id:
             for log in self.logs.values():
                 log.reopen_at(last_id)
         self.last_id = last_id
+        if entries_added is not None:
+            self.entries_added = entries_added
+            for group in self.groups.values():
+                if group.entries_read is not None:
+                    group.entries_read = min(group.entries_read, entries_added)
+        if max_deleted_id is not None:
+            self.max_deleted_id = max_deleted_id
 
     def drop_references(self, entry_id: int) -> int:
         """Remove an entry from every group's pending list; returns in how many it was."""

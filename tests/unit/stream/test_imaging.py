@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 
 from hiredis import pack_command
 
 from anabranch.effects.apply_stream import append_entry
-from anabranch.keyspace.accounting import Account
-from anabranch.keyspace.database import Database
-from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.keyspace import Keyspace
 from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
@@ -43,15 +40,9 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
     entry_id = make(ms, 0)
     data = fragment(entry_id, *pairs)
     weight = len(pack_command(pairs)) + 4 - 4 * len(pairs)
-    append_entry(
-        Database(0, {}, deque(), Incarnations(), Account(deque())),
-        b"k",
-        stream,
-        entry_id,
-        data,
-        weight,
-        opens,
-    )
+    keyspace = Keyspace(1)
+    database = keyspace.databases[0]
+    append_entry(keyspace, database, b"k", stream, stream.local, entry_id, data, weight, opens, 0)
     return entry_id
 
 

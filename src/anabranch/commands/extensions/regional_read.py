@@ -46,9 +46,9 @@ def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
         vector = read_token(raw)
     except ValueError:
         raise CommandError(refusal) from None
-    is_regional = ctx.replica.is_regional
-    if any((region_of(replica_id) != ALONE) != is_regional for replica_id in vector):
-        raise CommandError(_ALIEN.format("without" if is_regional else "with"))
+    ours = ctx.replica.is_regional
+    if any((region_of(replica_id) != ALONE) != ours for replica_id in vector):
+        raise CommandError(_ALIEN.format("without" if ours else "with"))
     return vector
 
 

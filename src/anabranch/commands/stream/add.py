@@ -15,13 +15,13 @@ from anabranch.commands.stream.options import (
     trim_threshold,
 )
 from anabranch.effects import kinds
-from anabranch.effects.apply_stream import append_entry
-from anabranch.effects.merge_stream import add_to
+from anabranch.effects.apply_stream import append_entry, log_at
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
 from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
+from anabranch.stream.region_log import RegionLog
 from anabranch.stream.regional_id import automatic_id, sequence_in
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
@@ -288,7 +288,8 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     stream.accessed_ms = now_ms
     # entry_weight() without the call; size counts the four bytes of "*2" before the ID too.
     weight = size - 8 if count == 2 else (size - 4 * count) >> 1
-    tail = stream.local.tail
+    log = stream.local
+    tail = log.tail
     opens = (
         tail is None
         or len(tail.ids) + tail.gaps >= settings.stream_node_max_entries > 0
@@ -296,14 +297,17 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     )
     if effects.before is not None or effects.publisher.flags:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
-    elif replica.is_regional:
-        _add_regional(
-            ctx, stream, kinds.Add(database.index, key, entry_id, fragment, weight, opens)
-        )
     else:
-        append_entry(database, key, stream, entry_id, fragment, weight, opens)
+        number, position = 0, -1
+        if replica.is_regional:
+            number, position, log = _numbered(ctx, key, stream)
+        append_entry(
+            ctx.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, number
+        )
         if effects.record is not None:
-            effects.record(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
+            effects.record(
+                kinds.Add(database.index, key, entry_id, fragment, weight, opens, position)
+            )
     ctx.changes += 1
     if options is not None:
         if options.pid:
@@ -315,18 +319,16 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     return reply
 
 
-def _add_regional(ctx: Context, stream: Stream, effect: kinds.Add) -> None:
-    """What emitting comes to where several regions write, without looking the stream up again."""
-    replica = ctx.effects.replica
+def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, RegionLog]:
+    """The number that an addition takes where others know it, its position, and the log for it."""
+    replica = ctx.replica
     replica.begin_own()
     own, number = replica.own, replica.number
-    effect.position = stream.local.next_position or number
-    add_to(ctx.keyspace, stream, effect)
-    replica.last_effects.recent[effect.db, effect.key, own] = number
+    position = stream.local.next_position or number
+    replica.last_effects.recent[ctx.db.index, key, own] = number
     replica.vector[own] = number
     ctx.session.written = own, number
-    if ctx.effects.record is not None:
-        ctx.effects.record(effect)
+    return number, position, log_at(stream, own, position)
 
 
 def _answered(

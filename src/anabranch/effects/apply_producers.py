@@ -1,14 +1,18 @@
-"""Idempotent IDs where several regions write: tags, and the conflicts between them."""
+"""Effects on idempotent producers, and the conflicts between their IDs. Only carrying out.
+
+Of what regions did concurrently all is kept, and one of it counts (:mod:`anabranch.stream.shared`).
+"""
 
 from __future__ import annotations
 
 from anabranch.effects import kinds
-from anabranch.effects.merge_stream import known_stream, shared_stream
+from anabranch.effects.streams import begun_stream, known_stream
 from anabranch.keyspace.conflicts import Resolved
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Replica
-from anabranch.stream.shared import Dot, Tag, forget_covered
+from anabranch.keyspace.replica import Replica, region_of
+from anabranch.stream.ledger import Accepted
+from anabranch.stream.shared import Dot, Limits, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = ["note_processed"]
@@ -21,11 +25,21 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     have to resolve, is noted.
     """
     replica = keyspace.replica
-    stream = shared_stream(keyspace, effect.db, effect.key)
-    replica_id, number = dot = replica.dot
-    is_own = replica_id == replica.own
-    conflicts = replica.conflicts
-    tag = HeldTag(
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    held = _held_tag(replica, stream, effect) if replica.is_regional else None
+    tag = Tag(effect.entry_id, effect.at_ms, effect.yields)
+    stream.shared.remember(stream, replica.dot, effect.pid, effect.iid, tag, replica.knows)
+    if held is not None:
+        if replica.replica_id != replica.own:
+            # what we add ourselves is made with knowledge of all that is here
+            replica.conflicts.meet(held, replica.resolves_for)
+        replica.conflicts.hold(held)
+
+
+def _held_tag(replica: Replica, stream: Stream, effect: kinds.Remember) -> HeldTag:
+    """What conflicts with concurrent effects are found by."""
+    replica_id, number = replica.dot
+    return HeldTag(
         replica_id,
         number,
         effect.db,
@@ -36,16 +50,54 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
         _entry(stream, replica_id, effect.entry_id),
         effect.at_ms,
         effect.yields,
-        conflicts.context_of(replica.context, is_own=is_own),
+        replica.conflicts.context_of(replica.context, is_own=replica_id == replica.own),
     )
-    dots = stream.shared.tags.setdefault(effect.pid, {}).setdefault(effect.iid, {})
-    if dots:
-        forget_covered(dots, replica.knows)
-    dots[dot] = Tag(effect.entry_id, effect.at_ms, effect.yields)
-    stream.remember(effect.pid, effect.iid)
-    if not is_own:  # what we add ourselves is made with knowledge of all that is here
-        conflicts.meet(tag, replica.resolves_for)
-    conflicts.hold(tag)
+
+
+def count_duplicate(keyspace: Keyspace, effect: kinds.CountDuplicate) -> None:
+    """See :class:`kinds.CountDuplicate`."""
+    producers = begun_stream(keyspace, effect.db, effect.key).producers
+    producers.duplicates += effect.count
+    producers.iids_added += effect.accepted
+
+
+def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) -> None:
+    """See :class:`kinds.ConfigureProducers`. It forgets the pairs it has seen."""
+    replica = keyspace.replica
+    replica.hybrid_ms = max(replica.hybrid_ms, effect.stamp_ms)
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    limits = Limits(
+        effect.stamp_ms, region_of(replica.replica_id), effect.duration_s, effect.maxsize
+    )
+    stream.shared.set_limits(stream, replica.dot, limits, replica.knows)
+
+
+def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
+    """See :class:`kinds.ForgetProducers`."""
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    stream.producers.forget(effect.pid, effect.count)
+    stream.forget_tags(effect.pid)
+
+
+def accept(keyspace: Keyspace, effect: kinds.Accept) -> None:
+    """See :class:`kinds.Accept`. Of concurrent records the furthest one counts."""
+    replica = keyspace.replica
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    record = Accepted(effect.batch, effect.rows, effect.crc, effect.at_ms)
+    stream.ledger.accept(
+        effect.pid, stream.shared.accept(effect.pid, replica.dot, record, replica.knows)
+    )
+
+
+def drop_records(keyspace: Keyspace, effect: kinds.DropRecords) -> None:
+    """See :class:`kinds.DropRecords`. What was accepted without its knowledge stays."""
+    stream = begun_stream(keyspace, effect.db, effect.key)
+    for pid in effect.pids:
+        left = stream.shared.drop_accepted(pid, keyspace.replica.knows)
+        if left is not None:
+            stream.ledger.accept(pid, left)
+        else:  # another region may have dropped it at the same time
+            stream.ledger.records.pop(pid, None)
 
 
 def _entry(stream: Stream, replica_id: int, entry_id: int) -> Dot:

@@ -1,0 +1,63 @@
+"""Effects on the cluster: its members, and this region's part in it. Only carrying out."""
+
+from __future__ import annotations
+
+from anabranch.effects import kinds
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import Member, region_of
+from anabranch.stream.shared import forget_covered
+
+__all__: list[str] = []
+
+
+def add_region(keyspace: Keyspace, effect: kinds.AddRegion) -> None:
+    """See :class:`kinds.AddRegion`."""
+    replica = keyspace.replica
+    dots = replica.admissions.setdefault(effect.region, {})
+    forget_covered(dots, replica.knows)
+    dots[replica.dot] = Member(effect.name, effect.host, effect.port)
+    replica.renew_members()
+
+
+def remove_region(keyspace: Keyspace, effect: kinds.RemoveRegion) -> None:
+    """See :class:`kinds.RemoveRegion`. An admission that it did not know of stays."""
+    replica = keyspace.replica
+    if (member := replica.members.get(effect.region)) is not None:
+        replica.former_names[effect.region] = member.name
+    forget_covered(replica.admissions.get(effect.region, {}), replica.knows)
+    replica.renew_members()
+    replica.removed[effect.region] = max(replica.removed.get(effect.region, 0), effect.epoch)
+    replica.conflicts.is_stale = True
+
+
+def enter_cluster(keyspace: Keyspace, effect: kinds.EnterCluster) -> None:
+    """See :class:`kinds.EnterCluster`."""
+    replica = keyspace.replica
+    replica.cluster_id = effect.cluster_id
+    for region, name, host, port in effect.members:
+        # Their admissions are on the way; whatever tells of them has seen this dot.
+        replica.admissions.setdefault(region, {})[0, 0] = Member(name, host, port)
+    for region, epoch in effect.removed:
+        replica.removed[region] = max(replica.removed.get(region, 0), epoch)
+    replica.renew_members()
+
+
+def join_full_sync(keyspace: Keyspace, effect: kinds.JoinFullSync) -> None:
+    """See :class:`kinds.JoinFullSync`: who has the file does it (:mod:`anabranch.effects.join`)."""
+
+
+def take_key(keyspace: Keyspace, effect: kinds.TakeKey) -> None:
+    """See :class:`kinds.TakeKey`; the same."""
+
+
+def open_epoch(keyspace: Keyspace, effect: kinds.OpenEpoch) -> None:
+    """See :class:`kinds.OpenEpoch`. If we are that region we go on under the new name.
+
+    What we did in a former epoch, and get back from others, changes nothing.
+    """
+    replica = keyspace.replica
+    if region_of(replica.replica_id) == replica.region and replica.replica_id >= replica.own:
+        replica.own = replica.replica_id
+        for database in keyspace.databases:
+            for stream in [*database.values.values(), *database.remembered.values()]:
+                stream.write_as(replica.own)  # type: ignore[union-attr]  # there are streams only

@@ -1,0 +1,70 @@
+"""The stream behind a key, as effects find it, and whether the key exists."""
+
+from __future__ import annotations
+
+from anabranch.keyspace.keyspace import Keyspace
+from anabranch.stream.stream import Stream
+
+__all__ = ["begun_stream", "bind_by_state", "known_stream", "renew_producers", "stream_of"]
+
+
+def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
+    """The stream of a key that exists; its absence is a bug, never the client's fault."""
+    value = keyspace.databases[db].values[key]
+    assert type(value) is Stream
+    if not value.is_due:  # for whoever looks it up means to change it
+        keyspace.account.changed(value)
+    return value
+
+
+def known_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream | None:
+    """The stream of a key, existing or only remembered."""
+    database = keyspace.databases[db]
+    value = database.values.get(key) or database.remembered.get(key)
+    assert value is None or type(value) is Stream
+    if value is not None and not value.is_due:
+        keyspace.account.changed(value)
+    return value
+
+
+def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
+    """The same, begun if there is none; it does not exist yet for anybody who looks.
+
+    A region alone begins a stream by :class:`kinds.CreateStream`.
+    """
+    stream = known_stream(keyspace, db, key)
+    if stream is None:
+        replica = keyspace.replica
+        stream = Stream.of_regions(replica.own, *replica.default_limits())
+        keyspace.databases[db].remembered[key] = stream
+    return stream
+
+
+def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
+    """Bind the key to a stream that regions share if the stream exists, or unbind it if not."""
+    database = keyspace.databases[db]
+    shared = stream.shared
+    if shared.tombstones:
+        keyspace.replica.tombstoned[db, key] = None
+    if stream.exists:
+        if database.remembered.pop(key, None) is not None:
+            database.put(key, stream)
+    else:
+        if key in database.values:
+            database.discard(key)
+        if stream.is_blank:
+            database.remembered.pop(key, None)
+        else:
+            database.remembered[key] = stream
+        return
+    deadline = shared.deadline_ms
+    if deadline != database.deadlines.get(key):
+        if deadline is None:
+            database.deadlines.pop(key, None)
+        else:
+            database.deadlines[key] = deadline
+
+
+def renew_producers(keyspace: Keyspace, stream: Stream) -> None:
+    """Derive what XADD looks up from the tags."""
+    stream.renew_producers(*keyspace.replica.default_limits())
