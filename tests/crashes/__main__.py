@@ -17,7 +17,9 @@ import pytest
 
 from anabranch.commands.execution import withheld
 from anabranch.commands.execution.withheld import Withheld
+from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability
+from anabranch.node.held_replies import HeldReplies
 from tests.crashes.life import Lives
 from tests.crashes.tracker import Violation
 
@@ -62,15 +64,15 @@ def _without_guard(patch: pytest.MonkeyPatch) -> None:
 def _only_unwritten(patch: pytest.MonkeyPatch) -> None:
     """What is written counts as safe, synced or not."""
 
-    def write_set(self: Durability) -> object:
-        if self._lost is not None:
-            return self._lost
+    def unsafe(self: Durability) -> object:
         assert self.log is not None
         assert self.turn is not None
         effects = self.turn.effects
-        return self._unsafe.write_set(self.log.end, self._unwritten, effects, numbered=False)
+        return self._unsafe_effects.write_set(
+            self.log.end, self._unwritten, effects, numbered=False
+        )
 
-    patch.setattr(Durability, "_write_set", write_set)
+    patch.setattr(Durability, "_unsafe", unsafe)
 
 
 def _believes_another_sync(patch: pytest.MonkeyPatch) -> None:
@@ -78,11 +80,11 @@ def _believes_another_sync(patch: pytest.MonkeyPatch) -> None:
     before = Durability._finish_sync
 
     def finish_sync(self: Durability) -> bool:
-        was_broken, self.broken = self.broken, False
+        was_final, self.disk.is_final = self.disk.is_final, False
         try:
             return before(self)
         finally:
-            self.broken |= was_broken
+            self.disk.is_final |= was_final
 
     patch.setattr(Durability, "_finish_sync", finish_sync)
 
@@ -90,7 +92,7 @@ def _believes_another_sync(patch: pytest.MonkeyPatch) -> None:
 MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "reads are not refused": _without_guard,
     "replies made before the trouble go out": lambda patch: patch.setattr(
-        Durability, "_hold_what_was_made", lambda _self: None
+        DiskTrouble, "_hold_what_was_made", lambda _self: None
     ),
     "what is written counts as safe": _only_unwritten,
     "cursors tell of numbers that are not safe": lambda patch: patch.setattr(
@@ -98,7 +100,7 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "an older sync ends the trouble": _believes_another_sync,
     "nobody waits for the log": lambda patch: patch.setattr(
-        Durability, "hold", lambda _self, _client, _outbox: None
+        HeldReplies, "hold", lambda _self, _client, _outbox: None
     ),
 }
 """Mistakes, each a way to build it in."""

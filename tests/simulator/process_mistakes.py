@@ -13,6 +13,7 @@ import pytest
 
 from anabranch.commands.execution.withheld import Withheld
 from anabranch.node import exchange, snapshots
+from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability
 from anabranch.node.held_replies import HeldReplies
 from anabranch.node.snapshots import Snapshots
@@ -28,7 +29,7 @@ Patch = pytest.MonkeyPatch
 
 
 def nobody_waits(patch: Patch) -> None:
-    patch.setattr(Durability, "hold", lambda self, client, outbox: None)
+    patch.setattr(HeldReplies, "hold", lambda self, client, outbox: None)
 
 
 def written_is_safe(patch: Patch) -> None:
@@ -37,7 +38,7 @@ def written_is_safe(patch: Patch) -> None:
 
 
 def earlier_replies_go_out(patch: Patch) -> None:
-    patch.setattr(Durability, "_hold_what_was_made", lambda self: None)
+    patch.setattr(DiskTrouble, "_hold_what_was_made", lambda self: None)
 
 
 def reads_not_withheld(patch: Patch) -> None:

@@ -26,15 +26,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from anabranch.commands.execution.withheld import Withheld
-from anabranch.effects.write_set import WriteSet, is_ageing
+from anabranch.effects.write_set import WriteSet
+from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.held_replies import HeldReplies
 from anabranch.oplog.log import LOST, SyncFailedError
 from anabranch.oplog.sync_notes import SyncNotes
 from anabranch.oplog.unsafe import UnsafeEffects
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Client, Driver, Job, Timer
+    from anabranch.node.driver import Driver, Job, Timer
     from anabranch.oplog.log import OpLog, Sync
     from anabranch.region.region import Region
     from anabranch.region.turn import Turn
@@ -50,12 +50,6 @@ SYNC_SLOW_S: Final = 2.0
 SYNC_EVERY_S: Final = {"everysec": 1.0, "no": 5.0}
 """Between two syncs in the background, by policy; with ``no`` it only feeds WAITAOF."""
 
-LOG_EVERY_S: Final = 60.0
-"""A trouble that lasts is logged this often."""
-
-MANY_EFFECTS: Final = 128
-"""So many are written without waiting for the end of the turn."""
-
 
 class Durability:
     """The log of one process, and the replies that wait for it. Off until :meth:`start`."""
@@ -66,14 +60,11 @@ class Durability:
         self.log: OpLog | None = None
         self.turn: Turn | None = None
         self._notes: SyncNotes
-        self._unsafe: UnsafeEffects
-        self._lost: WriteSet | None = None  # what was not safe when a sync failed
-        self.withheld = Withheld(self._not_told)
-        """Reads that are refused while the disk is in trouble."""
-        self.trouble: str | None = None
-        """Why writing commands are refused, None if they are not."""
-        self.broken = False
-        """A sync failed: nothing gets better before a restart."""
+        self._unsafe_effects: UnsafeEffects
+        self.disk = DiskTrouble(region, driver, self._unsafe)
+        """What is refused while the disk takes no writes."""
+        self.replies = HeldReplies(driver, self.disk, self.commit, self._unsafe_end)
+        """Where connections hand their replies over."""
         self.on_taken: Callable[[list[bytes], int], None] | None = None
         """Hears of the batches of every turn, and of the position at which they will stand."""
         self.on_progress: Callable[[], None] | None = None
@@ -84,23 +75,19 @@ class Durability:
         self.last_sync_s = 0.0
         self._worker = driver.worker("oplog-sync")
         self._unwritten = b""
-        self._held = HeldReplies()
         self._holding = False  # something written is not safe enough to be answered
-        self.is_ending = False
-        """Whether the effects so far are written as soon as this turn is over."""
         self._retry: Timer | None = None
         self._syncing: tuple[Sync, Job] | None = None
         self._sync_began = 0.0
-        self._logged_at = -LOG_EVERY_S
 
     # -- on and off ---------------------------------------------------------------------------
 
     def start(self, log: OpLog, turn: Turn) -> None:
         """From now on effects are recorded."""
         self.log = log
-        self.turn = turn
+        self.turn = self.replies.turn = turn
         self._notes = SyncNotes(log, self._driver.now_s)
-        self._unsafe = UnsafeEffects(log)
+        self._unsafe_effects = UnsafeEffects(log)
         self._region.effects.record = turn.effects.append
 
     def stop(self) -> None:
@@ -109,13 +96,13 @@ class Durability:
         if self.log is not None:
             self.log.close()
         self.log = None
-        self.turn = None
+        self.turn = self.replies.turn = None
 
     def abandon(self) -> None:
         """Write nothing and answer nobody any more, as if the process were killed."""
         self._syncing = None
         self._unwritten = b""
-        self._held.drop(cut_off=False)
+        self.replies.drop(cut_off=False)
         self._holding = False
         self.stop()
 
@@ -149,64 +136,34 @@ class Durability:
         """What waits to be written."""
         return len(self._unwritten)
 
+    def _unsafe_end(self) -> int:
+        """Replies wait for this position although the turn has no effects; 0 if they need not."""
+        return self.mark if self._holding or self._unwritten else 0
+
+    @property
+    def trouble(self) -> str | None:
+        """Why writing commands are refused, None if they are not."""
+        return self.disk.reason
+
+    @property
+    def broken(self) -> bool:
+        """A sync failed: nothing gets better before a restart."""
+        return self.disk.is_final
+
     @property
     def is_syncing(self) -> bool:
         """Whether a sync is going on."""
         return self._syncing is not None
 
-    # -- replies ------------------------------------------------------------------------------
-
-    def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
-        """Keep replies until what happened before them is safe, and see to it that it will be.
-
-        Returns what is kept, to be released later; None if the replies, if any are left in
-        ``outbox``, can be written now.
-        """
-        turn = self.turn
-        if turn is not None and len(turn.effects) >= MANY_EFFECTS:
-            self.commit()  # if it fails, whoever has replies in an outbox has them held
-            if not outbox:
-                return None
-        in_turn = turn is not None and bool(turn.effects)
-        if not (in_turn or self._holding or self._unwritten):
-            return None
-        if self.trouble is not None and self._may_pass(client):
-            return None
-        parts = outbox[:]
-        self._held.hold(None if in_turn else self.mark, client, parts)
-        if in_turn and not self.is_ending:
-            self.is_ending = True
-            self._driver.call_soon(self.commit)
-        return parts
-
-    def _may_pass(self, client: Client) -> bool:
-        """Whether replies go out although the disk is in trouble: reads of who does not wait.
-
-        They tell of nothing that is not safe: such reads were refused (:attr:`withheld`).
-        """
-        if client.waits_for_older:
-            return False
-        return self.turn is None or all(map(is_ageing, self.turn.effects))
-
     # -- turns --------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """There may be effects: they are written when all connections have had their turn.
-
-        Very many are written at once, here and in :meth:`hold`: another region applies what is
-        written together as one, and its clients wait for that.
-        """
-        if self.turn is None or not self.turn.effects:
-            return
-        if len(self.turn.effects) >= MANY_EFFECTS:
-            self.commit()
-        elif not self.is_ending:
-            self.is_ending = True
-            self._driver.call_soon(self.commit)
+        """There may be effects: they are written when all connections have had their turn."""
+        self.replies.end_turn()
 
     def commit(self) -> None:
         """Write what was recorded, and what could not be written before."""
-        self.is_ending = False
+        self.replies.is_ending = False
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return
@@ -231,7 +188,7 @@ class Durability:
                 self.on_taken(batches, log.end + len(self._unwritten))
             data = batches[0] if len(batches) == 1 else b"".join(batches)
             self._unwritten = self._unwritten + data if self._unwritten else data
-            self._held.turn_ends(log.end + len(self._unwritten))
+            self.replies.turn_ends(log.end + len(self._unwritten))
         if self._unwritten and not self.broken and self._retry is None:
             self._write(log)
 
@@ -243,9 +200,7 @@ class Durability:
         log = cast("OpLog", self.log)
         position = log.end + len(self._unwritten)
         self._unwritten = self._unwritten + data if self._unwritten else data
-        if not self.is_ending:
-            self.is_ending = True
-            self._driver.call_soon(self.commit)
+        self.replies.end_soon()
         return position
 
     @property
@@ -260,11 +215,11 @@ class Durability:
             self._break(problem)
             return
         except OSError as problem:
-            self._report(problem.strerror or str(problem))
+            self.disk.report(problem.strerror or str(problem), len(self._unwritten))
             self._retry = self._driver.call_later(RETRY_S, self._try_again)
             return
         self._unwritten = b""
-        self._out_of_trouble()
+        self.disk.end()
         if self.on_progress is not None:
             self.on_progress()
 
@@ -303,82 +258,20 @@ class Durability:
         else:
             safe = log.end
         self._holding = safe < log.end + len(self._unwritten)
-        self._held.release(safe)
+        self.replies.release(safe)
 
-    def _out_of_trouble(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
-            region = self._region
-            region.dispatcher.allow_writes("disk")
-            region.dispatcher.withheld = None
-            events, self.withheld.events = self.withheld.events, []
-            region.events.publish(events)
-            self._log("warning", "oplog.writes_again")
-
-    def _report(self, reason: str) -> None:
-        """Nothing can be written for now."""
-        if not self._in_trouble(reason):
-            return
-        if reason == LOST:
-            self._log("error", "oplog.directory_lost", reason=reason)
-        else:
-            waiting = len(self._unwritten)
-            self._log("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting)
-
-    def _in_trouble(self, reason: str) -> bool:
-        """Refuse writes, and reads of what is not safe.
-
-        Whether that is worth a line in the log, being new or long ago.
-        """
-        if self.trouble is None:
-            self._hold_what_was_made()
-        now = self._driver.now_s()
-        is_news = self.trouble != reason or now - self._logged_at >= LOG_EVERY_S
-        if is_news:
-            self._logged_at = now
-        self.trouble = reason
-        dispatcher = self._region.dispatcher
-        refusal = f"MISCONF Errors writing to the AOF file: {reason}"
-        dispatcher.refuse_writes("disk", refusal)
-        self.withheld.say(refusal, "a restart" if self.broken else "the disk accepts writes")
-        dispatcher.withheld = self.withheld
-        return is_news
-
-    def _hold_what_was_made(self) -> None:
-        """Replies that were made while all was well, and not written out, tell of anything."""
-        context = self._region.context
-        if context.in_exec:
-            context.session.outbox.append(b"")  # a reply will come, behind this
-        for session in list(self._region.sessions.values()):
-            if session.outbox and session.connection is not None:
-                session.connection.flush()
-
-    def _not_told(self) -> WriteSet:
-        """What nobody may be told of."""
-        return WriteSet() if self._region.settings.serve_unsafe_reads else self._write_set()
-
-    def _write_set(self) -> WriteSet:
+    def _unsafe(self) -> WriteSet:
         """What is not as safe as ``appendfsync`` asks for."""
-        if self._lost is not None:
-            return self._lost
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return WriteSet()
         is_strict = self.broken or self._region.settings.appendfsync == "always"
-        return self._unsafe.write_set(
+        return self._unsafe_effects.write_set(
             log.synced if is_strict else log.end,
             self._unwritten,
             turn.effects,
             numbered=turn.region != 0,
         )
-
-    @property
-    def unsafe_keys(self) -> int:
-        """How many keys cannot be read because a crash would take back what it tells; -1: all."""
-        if self.trouble is None:
-            return 0
-        write_set = self._write_set()
-        return -1 if write_set.everything else len(write_set.keys)
 
     # -- syncing ------------------------------------------------------------------------------
 
@@ -403,9 +296,9 @@ class Durability:
             return False
         if log.look():
             if self.trouble == LOST and not self._unwritten:
-                self._out_of_trouble()
+                self.disk.end()
             return True
-        self._report(LOST)
+        self.disk.report(LOST, len(self._unwritten))
         return False
 
     def begin_sync(self) -> None:
@@ -449,17 +342,13 @@ class Durability:
                 return False
             self.log.finish_sync(sync)
         if not self._unwritten:
-            self._out_of_trouble()
+            self.disk.end()
         return True
 
     def _break(self, problem: BaseException) -> None:
-        """A sync failed. Trying again would tell nothing: the system may have dropped the pages."""
-        self.broken = True
-        self._lost = self._write_set()
-        reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
-        self._in_trouble(f"fsync failed: {reason}")
-        self._log("error", "oplog.sync_failed", reason=reason)
-        self._held.drop(cut_off=True)
+        """A sync failed. Trying again would show nothing: the system may have dropped the pages."""
+        self.disk.sync_failed(problem)
+        self.replies.drop(cut_off=True)
         self._holding = False
         # From now on nothing is written, so nothing needs to be held either.
         self._region.effects.record = None
@@ -503,6 +392,3 @@ class Durability:
         self._region.waking.safer()
         if self.on_progress is not None:
             self.on_progress()
-
-    def _log(self, level: str, event: str, **facts: object) -> None:
-        self._region.host.log(level, event, **facts)

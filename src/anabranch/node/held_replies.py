@@ -1,29 +1,109 @@
-"""Replies that wait until what they tell of is safe, in the order in which they were made."""
+"""Replies that wait until the effects that they report are safe, and the end of the turn.
+
+A connection hands its replies over here, and hears from :class:`Client.release` when they may go
+out. The first replies of a turn with effects arrange that the log is written when the turn is over:
+one write for all connections.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from anabranch.effects.write_set import is_ageing
 
 if TYPE_CHECKING:
-    from anabranch.node.driver import Client
+    from anabranch.node.disk_trouble import DiskTrouble
+    from anabranch.node.driver import Client, Driver
+    from anabranch.region.turn import Turn
 
 __all__ = ["HeldReplies"]
 
+MANY_EFFECTS: Final = 128
+"""So many are written without waiting for the end of the turn."""
+
 
 class HeldReplies:
-    """The held replies of one process. A position is one of its log."""
+    """The held replies of one process, in the order in which they were made.
 
-    def __init__(self) -> None:
+    A position is one of the log.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        trouble: DiskTrouble,
+        commit: Callable[[], None],
+        unsafe_end: Callable[[], int],
+    ) -> None:
+        """``commit`` writes the turn.
+
+        ``unsafe_end`` is the position behind everything that is not safe; 0 if all is safe.
+        """
+        self._driver = driver
+        self._trouble = trouble
+        self._commit = commit
+        self._unsafe_end = unsafe_end
+        self.turn: Turn | None = None
+        """The present turn; None while nothing is recorded."""
+        self.is_ending = False
+        """Whether the effects so far are written as soon as this turn is over."""
         self._this_turn: list[tuple[Client, list[bytes]]] = []
         self._held: deque[tuple[int, Client, list[bytes]]] = deque()
 
-    def hold(self, position: int | None, client: Client, parts: list[bytes]) -> None:
-        """Until a position is safe; None is the end of the present turn, not known yet."""
-        if position is None:
+    def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
+        """Keep replies until what happened before them is safe, and see to it that it will be.
+
+        Returns what is kept, to be released later; None if the replies, if any are left in
+        ``outbox``, can be written now.
+        """
+        turn = self.turn
+        if turn is not None and len(turn.effects) >= MANY_EFFECTS:
+            self._commit()  # if it fails, whoever has replies in an outbox has them held
+            if not outbox:
+                return None
+        in_turn = turn is not None and bool(turn.effects)
+        position = 0 if in_turn else self._unsafe_end()
+        if not in_turn and not position:
+            return None
+        if self._trouble.reason is not None and self._may_pass(client):
+            return None
+        parts = outbox[:]
+        if in_turn:
             self._this_turn.append((client, parts))
+            self.end_soon()
         else:
             self._held.append((position, client, parts))
+        return parts
+
+    def _may_pass(self, client: Client) -> bool:
+        """Whether replies go out although the disk is in trouble: reads of who does not wait.
+
+        They report nothing that is not safe: such reads were refused (:class:`Withheld`).
+        """
+        if client.waits_for_older:
+            return False
+        return self.turn is None or all(map(is_ageing, self.turn.effects))
+
+    def end_turn(self) -> None:
+        """There may be effects: they are written when all connections have had their turn.
+
+        Very many are written at once, here and in :meth:`hold`: another region applies what is
+        written together as one, and its clients wait for that.
+        """
+        if self.turn is None or not self.turn.effects:
+            return
+        if len(self.turn.effects) >= MANY_EFFECTS:
+            self._commit()
+        else:
+            self.end_soon()
+
+    def end_soon(self) -> None:
+        """Have the log written as soon as the present turn is over."""
+        if not self.is_ending:
+            self.is_ending = True
+            self._driver.call_soon(self._commit)
 
     def turn_ends(self, position: int) -> None:
         """The effects of the present turn end there."""

@@ -33,6 +33,7 @@ class Node:
         self.persistence = Persistence(self.region, driver, place)
         self.durability = self.persistence.durability
         self.durability.on_answers = self.end_turn
+        self._replies = self.durability.replies
         self._driver = driver
         self._timer: Timer | None = None
         self._timer_ms: int | None = None  # what the timer is set to
@@ -48,8 +49,8 @@ class Node:
         """After requests of a connection: others may have got something, or wait anew."""
         if self.region.channels.pending:
             self.flush_pending()
-        if not self.durability.is_ending:
-            self.durability.end_turn()
+        if not self._replies.is_ending:
+            self._replies.end_turn()
         if self.region.next_timer_ms() != self._timer_ms:
             self.rearm()
 

@@ -433,8 +433,8 @@ class Persistence:
                 "oplog_synced_position": log.synced,
                 "oplog_unsynced_bytes": durability.unsynced_bytes,
                 "oplog_segments": len(log.segments),
-                "oplog_unsafe_keys": durability.unsafe_keys,
-                "oplog_refused_reads": durability.withheld.refused,
+                "oplog_unsafe_keys": durability.disk.unsafe_keys,
+                "oplog_refused_reads": durability.disk.withheld.refused,
                 "oplog_last_fsync_usec": int(durability.last_sync_s * 1e6),
             }
         if snapshots.count:

@@ -1,9 +1,8 @@
 """The face of replication: links come and go, frames and time come in, everything else follows.
 
 What is done with a frame is in :mod:`handshake`, :mod:`sending`, :mod:`receiving` and
-:mod:`gossip`, whom to dial in :mod:`dialling`; here is on which link, and when it is given up.
-Nothing that comes in over a link raises: what is wrong closes the link with a sentence
-(:class:`~frames.Bye`).
+:mod:`gossip`, which links are used and given up in :mod:`sessions`. Nothing that comes in over a
+link raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.replication import frames
 from anabranch.replication.absence import Absence
-from anabranch.replication.dialling import Dialler
 from anabranch.replication.digest_exchange import DigestExchange
 from anabranch.replication.figures import Figures
 from anabranch.replication.former_epochs import FormerEpochs
@@ -29,30 +27,16 @@ from anabranch.replication.frames import (
     Refusal,
 )
 from anabranch.replication.gossip import Gossip
-from anabranch.replication.handshake import Handshaker
 from anabranch.replication.interface import Address, Chance, Local, ReplicationConfig, Transport
 from anabranch.replication.links import Links
-from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
+from anabranch.replication.peer import Session, Stage
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.sending import Sender
+from anabranch.replication.sessions import Sessions
 
 __all__ = ["Replicator"]
 
-SILENT_MS: Final = 5000.0
-"""A link on which nothing was heard for so long is given up."""
-
-HALF_OPEN_MS: Final = 2000.0
-"""Two heartbeats: from then on another link to the same region takes precedence."""
-
 FRAME_TYPES: Final = frozenset(FrameType)
-
-UNSPOKEN: Final = frozenset(
-    {Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE, Reason.SILENT, Reason.HEARD}
-)
-"""Reasons of a BYE that nobody need hear of."""
-
-UNANSWERED: Final = frozenset({0, Reason.STOPPING, Reason.SILENT})
-"""Reasons for which the end of a handshake is the same as no answer; 0 is a lost connection."""
 
 _Handler = Callable[[Session, Any, float], None]
 
@@ -66,21 +50,23 @@ class Replicator:
         self._local = local
         self._config = config
         self._links = Links(local, transport, config, random)
-        self._handshaker = Handshaker(self._links, config, self._up)
         self._sender = Sender(self._links)
         self._receiver = Receiver(self._links)
         self._gossip = Gossip(self._links, self._receiver)
         self._digest_exchange = DigestExchange(self._links)
-        self._dialler = Dialler(self._links, config, self.region_at)
+        self._sessions = Sessions(
+            self._links, config, self._sender, self._receiver, self._gossip, self._digest_exchange
+        )
         self._figures = Figures(
             self._links, self._sender, self._receiver, self._gossip, self._digest_exchange
         )
         self._links.membership.hear([local.replica_id, *local.vector])
+        handshaker = self._sessions.handshaker
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
-            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, self._handshaker.welcome),
-            (Stage.PROOF, FrameType.PROOF): (frames.Proof, self._handshaker.proof),
-            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, self._handshaker.confirmation),
-            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, self._handshaker.members),
+            (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, handshaker.welcome),
+            (Stage.PROOF, FrameType.PROOF): (frames.Proof, handshaker.proof),
+            (Stage.CONFIRMATION, FrameType.PROOF): (frames.Proof, handshaker.confirmation),
+            (Stage.MEMBERS, FrameType.MEMBERS): (frames.Members, handshaker.members),
             (Stage.UP, FrameType.SUB): (frames.Sub, self._sender.subscribe),
             (Stage.UP, FrameType.CREDIT): (frames.Credit, self._sender.credit),
             (Stage.UP, FrameType.FETCH): (frames.Fetch, self._sender.fetch),
@@ -103,7 +89,6 @@ class Replicator:
         }
         self._absence = Absence(self._links)
         self._former_epochs = FormerEpochs(self._links)
-        self._is_expelled = False
         self.caught_up = False
         """Whether all that some other region had has been applied since the start."""
         self.former_epochs_at: list[int] = []
@@ -119,35 +104,24 @@ class Replicator:
         dialled: Address | None,
         names: frozenset[str] | None = None,
     ) -> None:
-        """There is a connection; ``dialled`` is the address if we asked for it.
-
-        ``names`` are those in the certificate of the other side; None where none was asked for.
-        """
-        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
-        if dialled is None:
-            self._links.sessions[link] = session
-            return
-        self._dialler.connected(dialled)
-        expected = self.region_at(dialled)
-        if expected is not None and self._links.session_of(expected) is not None:
-            self._links.transport.close(link)  # it was faster
-            return
-        self._links.sessions[link] = session
-        self._handshaker.start(session, expected, now_ms)
+        """There is a connection; see :meth:`Sessions.link_up`."""
+        self._sessions.link_up(link, now_ms, dialled, names)
 
     def link_down(self, link: int, now_ms: float) -> None:
         """A connection has ended."""
-        session = self._links.sessions.get(link)
-        if session is not None:
-            self._end(session, now_ms, "the connection was lost")
+        self._sessions.link_down(link, now_ms)
 
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
         """Nobody answers there; ``why`` is for people."""
-        self._dialler.failed((host, port), now_ms, why)
+        self._sessions.dial_failed(host, port, now_ms, why)
 
     def region_at(self, address: Address) -> int | None:
         """The region that is to be found at an address."""
-        return self._handshaker.region_at(address)
+        return self._sessions.region_at(address)
+
+    def stop(self) -> None:
+        """Say goodbye to everybody; nothing may be called any more."""
+        self._sessions.stop()
 
     def set_back(self, reason: str) -> None:
         """An earlier process of this region has found that it was set back."""
@@ -171,71 +145,6 @@ class Replicator:
         is_up = session is not None and session.stage is Stage.UP
         return frames.FRAME_BYTES_MAX if is_up else frames.HANDSHAKE_BYTES_MAX
 
-    def stop(self) -> None:
-        """Say goodbye to everybody; nothing may be called any more."""
-        for session in self._links.sessions.values():
-            self._links.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
-            self._links.transport.close(session.link)
-        self._links.sessions.clear()
-        self._links.peers.clear()
-
-    def _refuse(self, link: int, refusal: Refusal, now_ms: float) -> None:
-        """Close a link with a sentence."""
-        session = self._links.sessions.get(link)
-        if session is None:
-            return
-        bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms, refusal.ask)
-        self._links.send(session, bye)
-        self._links.transport.close(link)
-        self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
-        self._end(session, now_ms, refusal.text, refusal.reason, refusal.retry_after_ms)
-
-    def _end(
-        self,
-        session: Session,
-        now_ms: float,
-        why: str,
-        reason: int = 0,
-        retry_after_ms: float = 0,
-    ) -> None:
-        """Forget a link."""
-        links = self._links
-        del links.sessions[session.link]
-        peer = links.peers.get(session.region)
-        if peer is not None and peer.session is session:
-            peer.session = None
-            self._receiver.end(session, now_ms)
-            self._sender.end(session, now_ms)
-            self._digest_exchange.end(session)
-            if reason == Reason.DUPLICATE:
-                return
-            healthy_ms = now_ms - session.up_ms
-            peer.backoff.lost(now_ms, healthy_ms, links.chance, retry_after_ms)
-            name = links.membership.name(peer.region)
-            links.local.note("unreachable", region=peer.region, name=name, why=why)
-        elif session.dialled is not None and reason != Reason.DUPLICATE:
-            region = self._handshaker.region_at(session.dialled)
-            if reason == Reason.SILENT and region is not None:
-                name = links.membership.name(region)
-                links.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
-            self._dialler.wait(session.dialled, now_ms, retry_after_ms)
-            if reason in UNANSWERED:
-                self._dialler.note_failure(session.dialled, now_ms, why)
-
-    def _note_refusal(
-        self, session: Session, reason: int, text: str, now_ms: float, by: str
-    ) -> None:
-        if reason not in UNSPOKEN:
-            region = session.region or (session.theirs.region if session.theirs else 0)
-            line = "".join(each if each.isprintable() else "?" for each in text)
-            self._links.refusal = f"region {region}: {line} (refused by {by})"
-            if region in self._links.peers:
-                self._links.peers[region].refusal = self._links.refusal
-            self._links.note_once(
-                "refused", (region, session.dialled), now_ms,
-                region=region, reason=reason, text=text, by=by,
-            )  # fmt: skip
-
     # -- frames -------------------------------------------------------------------------------
 
     def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
@@ -253,9 +162,9 @@ class Replicator:
                 raise Refusal(Reason.PROTOCOL, f"a frame of {len(payload)} bytes is not accepted")
             self._handle(session, frame_type, payload, now_ms)
         except Refusal as refusal:
-            self._refuse(link, refusal, now_ms)
+            self._sessions.refuse(link, refusal, now_ms)
         self._end_rejected(now_ms)
-        self._follow_epochs(now_ms)
+        self._sessions.follow_epochs(now_ms)
         if session.stage is Stage.UP:
             self._receiver.grant(session)
             if self._receiver.buffer:
@@ -281,9 +190,9 @@ class Replicator:
         elif is_up and frame_type == FrameType.FULL_SYNC:
             self._receiver.joiner.full_sync_chunk(session, body)
         elif frame_type == FrameType.BYE:
-            self._bye(session, frames.decode(Bye, body), now_ms)
+            self._sessions.bye(session, frames.decode(Bye, body), now_ms)
         elif frame_type == FrameType.HELLO and session.stage is Stage.HELLO:
-            self._handshaker.hello(session, body, now_ms)
+            self._sessions.handshaker.hello(session, body, now_ms)
         elif frame_type not in FRAME_TYPES:
             self.unknown_frames += 1
         elif (known := self._handlers.get((session.stage, FrameType(frame_type)))) is not None:
@@ -295,79 +204,12 @@ class Replicator:
                 Reason.PROTOCOL, f"{name} was sent while {session.stage.name} was expected"
             )
 
-    # -- sessions -----------------------------------------------------------------------------
-
-    def _up(self, session: Session, now_ms: float) -> None:
-        """Both sides know each other: begin, unless there is a better link already."""
-        links = self._links
-        theirs = session.theirs
-        assert theirs is not None
-        peer = links.peer(theirs.region)
-        existing = peer.session
-        if existing is not None:
-            if self._is_better(existing, session, now_ms):
-                raise Refusal(Reason.DUPLICATE, "there is another link between these regions")
-            self._refuse(existing.link, Refusal(Reason.DUPLICATE, "another link is used"), now_ms)
-        session.stage = Stage.UP
-        session.region = theirs.region
-        session.replica_id = theirs.replica_id
-        session.up_ms = now_ms
-        peer.session = session
-        # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
-        if theirs.cluster_id or theirs.epoch > links.membership.known_epoch(theirs.region):
-            peer.run_id = theirs.run_id
-        peer.counters.connects += 1
-        links.membership.moved(theirs.region, theirs.host, theirs.port)
-        links.membership.hear([theirs.replica_id])
-        if existing is None:
-            links.local.note("reachable", region=theirs.region, name=theirs.name)
-        self._receiver.begin(session)
-        self._gossip.send_due(now_ms)
-
-    def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
-        """Whether an existing link stays. Both sides decide alike, whichever comes first there.
-
-        Of two dials at once the one of the lower number stays. But a region that dials although it
-        has a link has lost that one: it is another process, or dials again, or the old link is
-        silent.
-        """
-        assert existing.theirs is not None
-        assert new.theirs is not None
-        if (
-            existing.theirs.run_id != new.theirs.run_id
-            or (existing.dialled is None) == (new.dialled is None)
-            or now_ms - existing.heard_ms >= HALF_OPEN_MS
-        ):
-            return False
-        return (existing.dialled is not None) == (self._links.region < existing.region)
-
-    def _bye(self, session: Session, message: Bye, now_ms: float) -> None:
-        """The other side closes the link."""
-        self._links.transport.close(session.link)
-        self._note_refusal(session, message.reason, message.text, now_ms, by="them")
-        retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
-        if message.ask is not None:
-            self._dialler.recommend(message.ask)
-        if message.reason == Reason.REMOVED:
-            retry_after_ms = DELAY_MS_MAX
-            if session.stage is Stage.UP:  # it has proved who it is
-                self._expelled(message.text)
-        if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
-            self._links.set_back(message.text)
-        self._end(session, now_ms, message.text, message.reason, retry_after_ms)
-
-    def _expelled(self, reason: str) -> None:
-        """We were removed: nobody listens to us any more."""
-        if not self._is_expelled:
-            self._is_expelled = True
-            self._local.expelled(reason)
-
     # -- time ---------------------------------------------------------------------------------
 
     def appended(self, now_ms: float) -> None:
         """The region has new effects that may leave it, or more of them on its disk."""
         if self._local.replica_id != self._links.replica_id:
-            self._begin_own_life(now_ms)
+            self._sessions.begin_own_epoch(now_ms)
         self._sender.appended()
         self._feed(now_ms)
         self._deliver(now_ms)  # what is new here may be a cause
@@ -385,31 +227,31 @@ class Replicator:
             self._receiver.joiner.go_on()
         except Refusal as refusal:
             assert incoming is not None
-            self._refuse(incoming.session.link, refusal, now_ms)
+            self._sessions.refuse(incoming.session.link, refusal, now_ms)
         self._receiver.deliver(now_ms)
         for session in self._links.up():
             self._receiver.grant(session)
             try:
                 self._sender.feed_full_sync(session)
             except Refusal as refusal:
-                self._refuse(session.link, refusal, now_ms)
+                self._sessions.refuse(session.link, refusal, now_ms)
         self._gossip.send_due(now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Time has passed: call this at least every 50 ms."""
         if self._local.replica_id != self._links.replica_id:
-            self._begin_own_life(now_ms)
+            self._sessions.begin_own_epoch(now_ms)
         self._receiver.refused = None
         self._receiver.look_at_memory()
         self._deliver(now_ms)
         self._links.membership.hear(self._local.vector)
-        self._follow_epochs(now_ms)
+        self._sessions.follow_epochs(now_ms)
         self._remove_absent(now_ms)
-        self._follow_removals(now_ms)
-        self._end_silent(now_ms)
-        self._stay_apart(now_ms)
-        if not self._is_expelled and not self._links.is_set_back:
-            self._dialler.dial_due(now_ms)
+        self._sessions.follow_removals(now_ms)
+        self._sessions.end_silent(now_ms)
+        self._sessions.end_if_set_back(now_ms)
+        if not self._sessions.is_expelled and not self._links.is_set_back:
+            self._sessions.dialler.dial_due(now_ms)
         self._receiver.want(now_ms)
         self._feed(now_ms)
         for session in self._links.up():
@@ -423,14 +265,6 @@ class Replicator:
             self.caught_up = self._has_caught_up()
         self.former_epochs_at = self._former_epochs.waits_for(now_ms)
 
-    def _stay_apart(self, now_ms: float) -> None:
-        """A region that was set back ends the links that it has."""
-        for session in self._links.up():
-            try:
-                self._links.refuse_if_set_back()
-            except Refusal as refusal:
-                self._refuse(session.link, refusal, now_ms)
-
     def _deliver(self, now_ms: float) -> None:
         """Apply what is ready."""
         self._receiver.deliver(now_ms)
@@ -441,36 +275,14 @@ class Replicator:
         for region, refusal in self._receiver.take_rejected():
             session = self._links.session_of(region)
             if session is not None:
-                self._refuse(session.link, refusal, now_ms)
+                self._sessions.refuse(session.link, refusal, now_ms)
 
     def _feed(self, now_ms: float) -> None:
         for session in self._links.up():
             try:
                 self._sender.feed(session)
             except Refusal as refusal:
-                self._refuse(session.link, refusal, now_ms)
-
-    def _begin_own_life(self, now_ms: float) -> None:
-        """This region has opened a new epoch: everybody must hear of it first."""
-        self._links.replica_id = self._local.replica_id
-        for link in list(self._links.sessions):
-            self._refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
-        self._links.membership.hear([self._links.replica_id])
-        self._receiver.forget_lives_that_are_over()
-        self._sender.restart()
-
-    def _follow_epochs(self, now_ms: float) -> None:
-        """End sessions with former lives of regions, and forget what is left of those."""
-        membership = self._links.membership
-        if not membership.has_news:
-            return
-        membership.has_news = False
-        for session in self._links.up():
-            if membership.is_former(session.replica_id):
-                epoch = membership.known_epoch(session.region)
-                text = f"region {session.region} lives in epoch {epoch} by now"
-                self._refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
-        self._receiver.forget_lives_that_are_over()
+                self._sessions.refuse(session.link, refusal, now_ms)
 
     def _remove_absent(self, now_ms: float) -> None:
         """Remove members that nobody has heard of for longer than is set."""
@@ -483,26 +295,6 @@ class Replicator:
                 links.note_once("not_removed", region, now_ms, region=region, reason=str(problem))
             else:
                 links.local.note("expired", region=region, name=name)
-
-    def _follow_removals(self, now_ms: float) -> None:
-        membership = self._links.membership
-        if membership.notice_removals():
-            self._receiver.forget_lives_that_are_over()
-        if membership.was_removed(self._links.region):
-            self._expelled(f"region {self._links.region} was removed from the cluster")
-        for session in self._links.up():
-            if membership.was_removed(session.region):
-                text = f"region {session.region} was removed from the cluster"
-                self._refuse(session.link, Refusal(Reason.REMOVED, text), now_ms)
-            elif membership.was_removed(self._links.region):
-                text = f"region {self._links.region} was removed from the cluster"
-                self._refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
-
-    def _end_silent(self, now_ms: float) -> None:
-        for session in list(self._links.sessions.values()):
-            if now_ms - session.heard_ms >= SILENT_MS:
-                text = f"nothing was heard for {SILENT_MS / 1000:g} s"
-                self._refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
 
     def _has_caught_up(self) -> bool:
         if self._local.cluster_id and not self._links.membership.others():
@@ -534,7 +326,7 @@ class Replicator:
     @property
     def entry(self) -> str:
         """How the tries to be admitted to a cluster stand, for people."""
-        return "; ".join(filter(None, (self._dialler.tries, self._links.refusal)))
+        return "; ".join(filter(None, (self._sessions.dialler.tries, self._links.refusal)))
 
     @property
     def is_joining(self) -> bool:

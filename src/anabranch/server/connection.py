@@ -63,7 +63,6 @@ class ClientConnection(asyncio.Protocol):
         "_buffered_bytes",
         "_clients",
         "_counted_bytes",
-        "_durability",
         "_finishing",
         "_has_turn_later",
         "_held_bytes",
@@ -76,6 +75,7 @@ class ClientConnection(asyncio.Protocol):
         "_place",
         "_reading",
         "_region",
+        "_replies",
         "_tls",
         "_unread",
         "session",
@@ -87,7 +87,7 @@ class ClientConnection(asyncio.Protocol):
         self._place = place
         self._node = node
         self._region = node.region
-        self._durability = node.durability
+        self._replies = node.durability.replies
         self._parser: RequestParser
         self._authenticated = False
         self._buffered_bytes = 0  # of an unfinished request
@@ -222,7 +222,7 @@ class ClientConnection(asyncio.Protocol):
         if self._unread:
             self._take_pieces()
         self.flush()
-        self._durability.end_turn()
+        self._replies.end_turn()
         self._see_what_is_left()
         return self._has_turn_later
 
@@ -276,7 +276,7 @@ class ClientConnection(asyncio.Protocol):
         """
         if self.session in self._region.dispatcher.postponed:
             return False
-        if self._held_replies and self._durability.trouble is not None:
+        if self._held_replies and self._node.durability.trouble is not None:
             return False  # it may have gone for good, and nobody knows how long this takes
         self.finish()
         return True
@@ -326,7 +326,7 @@ class ClientConnection(asyncio.Protocol):
                 outbox.clear()
             session.closing = True
         if outbox:
-            parts = self._durability.hold(self, outbox)
+            parts = self._replies.hold(self, outbox)
             if parts is not None:
                 self._is_holding = True
                 self._held_replies.append(parts)

@@ -110,7 +110,7 @@ class SimulatedClient:
         outbox = self.session.outbox
         if not outbox:
             return
-        held = self._process.durability.hold(self, outbox)
+        held = self._process.durability.replies.hold(self, outbox)
         if not outbox:
             return  # the commit of a long turn has failed, and had them held
         outbox.clear()

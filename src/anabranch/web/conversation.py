@@ -94,14 +94,14 @@ class Conversation:
         self._works_later = False
         self._region.resume(self.session)
         self.flush()
-        self._node.durability.end_turn()
+        self._node.durability.replies.end_turn()
         return self.has_more and self._region.can_go_on(self.session)
 
     def flush(self) -> None:
         """Hand over the replies in the outbox, or have them held."""
         outbox = self.session.outbox
         if outbox:
-            parts = self._node.durability.hold(self, outbox)
+            parts = self._node.durability.replies.hold(self, outbox)
             if parts is not None:
                 self._held.append(parts)
             else:

@@ -356,7 +356,7 @@ async def test_replies_keep_their_order_where_the_trouble_begins_in_the_midst_of
     due_ms = world.server.region.keyspace.databases[0].deadlines[b"k"]
     await until(lambda: world.server.clock.now_us() // 1000 > due_ms)
     end.data_received(encode_command(["GET", "k"]))  # which removes it, and waits for the log
-    world.server.durability._in_trouble("a sync that found no directory")
+    world.server.durability.disk.report("a sync that found no directory", 0)
     end.data_received(encode_command(["PING"]))
     assert [await reader.reply(), await reader.reply()] == [None, b"PONG"]
 

@@ -159,12 +159,12 @@ def test_regions_without_a_secret_still_speak_version_1() -> None:
 
 def test_another_modulus_is_another_kind_of_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = pair()
-    real = nodes[1].replicator._handshaker._facts
+    real = nodes[1].replicator._sessions.handshaker._facts
 
     def facts(known_epoch: int, **also: bool) -> frames.Hello:
         return msgspec.structs.replace(real(known_epoch, **also), modulus=512)
 
-    monkeypatch.setattr(nodes[1].replicator._handshaker, "_facts", facts)
+    monkeypatch.setattr(nodes[1].replicator._sessions.handshaker, "_facts", facts)
     nodes[0].world.run(2000)
     assert (Reason.MODULUS, "the sequence modulus is 256 here and 512 there") in refusals(nodes[0])
 

@@ -1,0 +1,290 @@
+"""Which links are used, with whom, and when a link is given up.
+
+A session begins when both sides have finished the handshake (:mod:`handshake`). It ends when the
+connection is lost or silent, when one side refuses something, or when the other region lives in
+another epoch, was removed, or was set back. A link that is refused ends with a sentence
+(:class:`~frames.Bye`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.replication import frames
+from anabranch.replication.dialling import Dialler
+from anabranch.replication.digest_exchange import DigestExchange
+from anabranch.replication.frames import Bye, Reason, Refusal
+from anabranch.replication.gossip import Gossip
+from anabranch.replication.handshake import Handshaker
+from anabranch.replication.interface import Address, ReplicationConfig
+from anabranch.replication.links import Links
+from anabranch.replication.peer import DELAY_MS_MAX, Session, Stage
+from anabranch.replication.receiving import Receiver
+from anabranch.replication.sending import Sender
+
+__all__ = ["Sessions"]
+
+SILENT_MS: Final = 5000.0
+"""A link on which nothing was heard for so long is given up."""
+
+HALF_OPEN_MS: Final = 2000.0
+"""Two heartbeats: from then on another link to the same region takes precedence."""
+
+UNSPOKEN: Final = frozenset(
+    {Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE, Reason.SILENT, Reason.HEARD}
+)
+"""Reasons of a BYE that nobody need hear of."""
+
+UNANSWERED: Final = frozenset({0, Reason.STOPPING, Reason.SILENT})
+"""Reasons for which the end of a handshake is the same as no answer; 0 is a lost connection."""
+
+
+class Sessions:
+    """Begins and ends the sessions of one region. Times are in ms of a clock that never jumps."""
+
+    def __init__(
+        self,
+        links: Links,
+        config: ReplicationConfig,
+        sender: Sender,
+        receiver: Receiver,
+        gossip: Gossip,
+        digest_exchange: DigestExchange,
+    ) -> None:
+        self._links = links
+        self._local = links.local
+        self._sender = sender
+        self._receiver = receiver
+        self._gossip = gossip
+        self._digest_exchange = digest_exchange
+        self.handshaker = Handshaker(links, config, self._up)
+        self.dialler = Dialler(links, config, self.region_at)
+        self.is_expelled = False
+        """Whether this region was removed from its cluster."""
+
+    # -- links ------------------------------------------------------------------------------------
+
+    def link_up(
+        self,
+        link: int,
+        now_ms: float,
+        dialled: Address | None,
+        names: frozenset[str] | None = None,
+    ) -> None:
+        """There is a connection; ``dialled`` is the address if we asked for it.
+
+        ``names`` are those in the certificate of the other side; None where none was asked for.
+        """
+        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
+        if dialled is None:
+            self._links.sessions[link] = session
+            return
+        self.dialler.connected(dialled)
+        expected = self.region_at(dialled)
+        if expected is not None and self._links.session_of(expected) is not None:
+            self._links.transport.close(link)  # it was faster
+            return
+        self._links.sessions[link] = session
+        self.handshaker.start(session, expected, now_ms)
+
+    def link_down(self, link: int, now_ms: float) -> None:
+        """A connection has ended."""
+        session = self._links.sessions.get(link)
+        if session is not None:
+            self._end(session, now_ms, "the connection was lost")
+
+    def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
+        """Nobody answers there; ``why`` is for people."""
+        self.dialler.failed((host, port), now_ms, why)
+
+    def region_at(self, address: Address) -> int | None:
+        """The region that is to be found at an address."""
+        return self.handshaker.region_at(address)
+
+    def stop(self) -> None:
+        """Say goodbye to everybody; nothing may be called any more."""
+        for session in self._links.sessions.values():
+            self._links.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
+            self._links.transport.close(session.link)
+        self._links.sessions.clear()
+        self._links.peers.clear()
+
+    # -- beginnings -------------------------------------------------------------------------------
+
+    def _up(self, session: Session, now_ms: float) -> None:
+        """Both sides know each other: begin, unless there is a better link already."""
+        links = self._links
+        theirs = session.theirs
+        assert theirs is not None
+        peer = links.peer(theirs.region)
+        existing = peer.session
+        if existing is not None:
+            if self._is_better(existing, session, now_ms):
+                raise Refusal(Reason.DUPLICATE, "there is another link between these regions")
+            self.refuse(existing.link, Refusal(Reason.DUPLICATE, "another link is used"), now_ms)
+        session.stage = Stage.UP
+        session.region = theirs.region
+        session.replica_id = theirs.replica_id
+        session.up_ms = now_ms
+        peer.session = session
+        # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
+        if theirs.cluster_id or theirs.epoch > links.membership.known_epoch(theirs.region):
+            peer.run_id = theirs.run_id
+        peer.counters.connects += 1
+        links.membership.moved(theirs.region, theirs.host, theirs.port)
+        links.membership.hear([theirs.replica_id])
+        if existing is None:
+            links.local.note("reachable", region=theirs.region, name=theirs.name)
+        self._receiver.begin(session)
+        self._gossip.send_due(now_ms)
+
+    def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
+        """Whether an existing link stays. Both sides decide alike, whichever comes first there.
+
+        Of two dials at once the one of the lower number stays. But a region that dials although it
+        has a link has lost that one: it is another process, or dials again, or the old link is
+        silent.
+        """
+        assert existing.theirs is not None
+        assert new.theirs is not None
+        if (
+            existing.theirs.run_id != new.theirs.run_id
+            or (existing.dialled is None) == (new.dialled is None)
+            or now_ms - existing.heard_ms >= HALF_OPEN_MS
+        ):
+            return False
+        return (existing.dialled is not None) == (self._links.region < existing.region)
+
+    # -- ends -------------------------------------------------------------------------------------
+
+    def bye(self, session: Session, message: Bye, now_ms: float) -> None:
+        """The other side closes the link."""
+        self._links.transport.close(session.link)
+        self._note_refusal(session, message.reason, message.text, now_ms, by="them")
+        retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
+        if message.ask is not None:
+            self.dialler.recommend(message.ask)
+        if message.reason == Reason.REMOVED:
+            retry_after_ms = DELAY_MS_MAX
+            if session.stage is Stage.UP:  # it has proved who it is
+                self._expelled(message.text)
+        if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
+            self._links.set_back(message.text)
+        self._end(session, now_ms, message.text, message.reason, retry_after_ms)
+
+    def refuse(self, link: int, refusal: Refusal, now_ms: float) -> None:
+        """Close a link with a sentence."""
+        session = self._links.sessions.get(link)
+        if session is None:
+            return
+        bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms, refusal.ask)
+        self._links.send(session, bye)
+        self._links.transport.close(link)
+        self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
+        self._end(session, now_ms, refusal.text, refusal.reason, refusal.retry_after_ms)
+
+    def _end(
+        self,
+        session: Session,
+        now_ms: float,
+        why: str,
+        reason: int = 0,
+        retry_after_ms: float = 0,
+    ) -> None:
+        """Forget a link."""
+        links = self._links
+        del links.sessions[session.link]
+        peer = links.peers.get(session.region)
+        if peer is not None and peer.session is session:
+            peer.session = None
+            self._receiver.end(session, now_ms)
+            self._sender.end(session, now_ms)
+            self._digest_exchange.end(session)
+            if reason == Reason.DUPLICATE:
+                return
+            healthy_ms = now_ms - session.up_ms
+            peer.backoff.lost(now_ms, healthy_ms, links.chance, retry_after_ms)
+            name = links.membership.name(peer.region)
+            links.local.note("unreachable", region=peer.region, name=name, why=why)
+        elif session.dialled is not None and reason != Reason.DUPLICATE:
+            region = self.handshaker.region_at(session.dialled)
+            if reason == Reason.SILENT and region is not None:
+                name = links.membership.name(region)
+                links.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
+            self.dialler.wait(session.dialled, now_ms, retry_after_ms)
+            if reason in UNANSWERED:
+                self.dialler.note_failure(session.dialled, now_ms, why)
+
+    def _note_refusal(
+        self, session: Session, reason: int, text: str, now_ms: float, by: str
+    ) -> None:
+        if reason not in UNSPOKEN:
+            region = session.region or (session.theirs.region if session.theirs else 0)
+            line = "".join(each if each.isprintable() else "?" for each in text)
+            self._links.refusal = f"region {region}: {line} (refused by {by})"
+            if region in self._links.peers:
+                self._links.peers[region].refusal = self._links.refusal
+            self._links.note_once(
+                "refused", (region, session.dialled), now_ms,
+                region=region, reason=reason, text=text, by=by,
+            )  # fmt: skip
+
+    def _expelled(self, reason: str) -> None:
+        """We were removed: nobody listens to us any more."""
+        if not self.is_expelled:
+            self.is_expelled = True
+            self._local.expelled(reason)
+
+    # -- reasons to end sessions ------------------------------------------------------------------
+
+    def end_silent(self, now_ms: float) -> None:
+        """End sessions on which nothing was heard for :data:`SILENT_MS`."""
+        for session in list(self._links.sessions.values()):
+            if now_ms - session.heard_ms >= SILENT_MS:
+                text = f"nothing was heard for {SILENT_MS / 1000:g} s"
+                self.refuse(session.link, Refusal(Reason.SILENT, text), now_ms)
+
+    def end_if_set_back(self, now_ms: float) -> None:
+        """A region that was set back ends the links that it has."""
+        for session in self._links.up():
+            try:
+                self._links.refuse_if_set_back()
+            except Refusal as refusal:
+                self.refuse(session.link, refusal, now_ms)
+
+    def follow_epochs(self, now_ms: float) -> None:
+        """End sessions with former lives of regions, and forget what is left of those."""
+        membership = self._links.membership
+        if not membership.has_news:
+            return
+        membership.has_news = False
+        for session in self._links.up():
+            if membership.is_former(session.replica_id):
+                epoch = membership.known_epoch(session.region)
+                text = f"region {session.region} lives in epoch {epoch} by now"
+                self.refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
+        self._receiver.forget_lives_that_are_over()
+
+    def follow_removals(self, now_ms: float) -> None:
+        """End sessions with removed regions, and all if this region was removed."""
+        membership = self._links.membership
+        if membership.notice_removals():
+            self._receiver.forget_lives_that_are_over()
+        if membership.was_removed(self._links.region):
+            self._expelled(f"region {self._links.region} was removed from the cluster")
+        for session in self._links.up():
+            if membership.was_removed(session.region):
+                text = f"region {session.region} was removed from the cluster"
+                self.refuse(session.link, Refusal(Reason.REMOVED, text), now_ms)
+            elif membership.was_removed(self._links.region):
+                text = f"region {self._links.region} was removed from the cluster"
+                self.refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
+
+    def begin_own_epoch(self, now_ms: float) -> None:
+        """This region has opened a new epoch: everybody must hear of it first."""
+        self._links.replica_id = self._local.replica_id
+        for link in list(self._links.sessions):
+            self.refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
+        self._links.membership.hear([self._links.replica_id])
+        self._receiver.forget_lives_that_are_over()
+        self._sender.restart()
