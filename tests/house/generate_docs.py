@@ -39,7 +39,7 @@ _GROUP_NOTES = {
     "string": _SMALL,
     "list": _SMALL,
     "set": _SMALL,
-    "scripting": "There is no scripting. These commands answer clients and test suites.",
+    "scripting": "Scripts need `pip install 'anabranch[lua]'`; see [scripting.md](scripting.md).",
     "cluster": "There is no cluster mode. These commands answer the error that clients expect.",
 }
 

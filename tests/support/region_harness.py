@@ -10,10 +10,12 @@ import hiredis
 
 from anabranch.commands.execution.host import Regions
 from anabranch.commands.execution.session import Session
+from anabranch.commands.scripting.machine import Machine
 from anabranch.config.settings import Settings
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.oplog.snapshot import Contents, Snapshot, load_snapshot
 from anabranch.region.region import Region
+from anabranch.scripting import new_machine
 
 __all__ = ["FakeClock", "FakeHost", "Harness", "ReplyError"]
 
@@ -88,12 +90,18 @@ class FakeHost:
         self.acl_text = ""
         self.rewritten: list[list[bytes]] | None = None
         self.applied: list[str] = []
+        self.machine: Machine | None = None
 
     def random_bytes(self, count: int) -> bytes:
         return self.random.randbytes(count)
 
     def random_below(self, bound: int) -> int:
         return self.random.randrange(bound)
+
+    def script_machine(self) -> Machine:
+        if self.machine is None:
+            self.machine = new_machine(64 << 20)
+        return self.machine
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

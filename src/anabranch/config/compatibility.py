@@ -168,7 +168,6 @@ _EFFECTLESS: list[tuple[str, list[tuple[str, Kind, str, str]]]] = [
             ("activerehashing", _SWITCH, "yes", ""),
             ("always-show-logo", _SWITCH, "no", "!"),
             ("bind-source-addr", _TEXT, "", ""),
-            ("busy-reply-threshold", _NUMBER, "5000", "lua-time-limit"),
             ("crash-log-enabled", _SWITCH, "yes", ""),
             ("crash-memcheck-enabled", _SWITCH, "yes", ""),
             ("disable-thp", _SWITCH, "yes", "!"),

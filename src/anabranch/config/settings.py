@@ -44,6 +44,7 @@ GROUPS = {
     "regions": "Active-Active",
     "http": "Page, metrics and health",
     "persistence": "Persistence",
+    "scripts": "Scripts",
     "watching": "Events and slow log",
     "compatibility": "Accepted without effect, so that files and tools written for Redis work",
     "refused": "Not available; the start says what to do instead",
@@ -358,6 +359,17 @@ class Settings(RegionSettings, HttpSettings):
         YesNo(), "yes", group="persistence",
         sentence="Compress log and snapshots with zstd if that makes them smaller; other regions "
         "get effects as they stand in the log.",
+    )
+
+    # -- scripts ------------------------------------------------------------------------------
+    busy_reply_threshold: int = row(
+        Integer(), "5000", group="scripts", unit="milliseconds", aliases=("lua-time-limit",),
+        sentence="While a script runs for longer than this, other clients are answered BUSY; "
+        "SCRIPT KILL ends it.",
+    )
+    script_memory_limit: int = row(
+        Memory(1 << 20), "67108864", group="scripts", immutable=True,
+        sentence="Memory that all scripts may take together.",
     )
 
     # -- events and slow log ------------------------------------------------------------------

@@ -21,6 +21,7 @@ from anabranch.commands.execution.dispatch import Entry, RequestRefused
 from anabranch.commands.execution.queueing import end_transaction
 from anabranch.commands.execution.services import Services
 from anabranch.commands.execution.session import Session
+from anabranch.commands.scripting.store import Scripts
 from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
@@ -74,6 +75,7 @@ class Region(RegionState):
             rates=self.rates,
             blocked=self.waking,
             runner=self,
+            scripts=Scripts(),
         )
         self.context = Context(
             self.effects, settings, self.stats, clock, self.services, self.nobody

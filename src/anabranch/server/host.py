@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from anabranch.config.load import read_text
 from anabranch.config.rewrite import rewritten
 from anabranch.errors import CommandError, ConfigError
+from anabranch.scripting import new_machine
 from anabranch.server import process
 from anabranch.server.logs import emit, emit_sparingly, set_levels
 from anabranch.server.open_ports import warn_of_gossip
@@ -20,6 +21,7 @@ from anabranch.server.regions import Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.commands.scripting.machine import Machine
     from anabranch.config.settings import Settings
     from anabranch.node.node import Node
     from anabranch.node.persistence import Persistence
@@ -65,6 +67,7 @@ class ServerHost:
     def __init__(self, server: Parts, chance: random.Random) -> None:
         self._server = server
         self._random = chance
+        self._machine: Machine | None = None
         self.run_id = chance.randbytes(20).hex()
         self.startup_rss_bytes = process.rss_bytes()
 
@@ -87,6 +90,12 @@ class ServerHost:
     def random_below(self, bound: int) -> int:
         """A uniform choice."""
         return self._random.randrange(bound)
+
+    def script_machine(self) -> Machine:
+        """Lua, if it is installed."""
+        if self._machine is None:
+            self._machine = new_machine(self._server.settings.script_memory_limit)
+        return self._machine
 
     def sleep(self, seconds: float) -> None:
         """Stand still, and all clients with us."""

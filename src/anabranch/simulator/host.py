@@ -9,6 +9,7 @@ from anabranch.commands.execution.host import Persistence, Regions
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.commands.scripting.machine import Machine
 
 __all__ = ["SimulatedHost"]
 
@@ -28,6 +29,10 @@ class SimulatedHost:
     def random_below(self, bound: int) -> int:
         """See :class:`Host`."""
         return self._chance.randrange(bound)
+
+    def script_machine(self) -> Machine:
+        """Simulated clients send no scripts."""
+        raise NotImplementedError
 
     def sleep(self, seconds: float) -> None:
         """Time does not pass within an event."""

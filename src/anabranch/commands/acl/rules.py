@@ -50,7 +50,9 @@ class Asked(Protocol):
     stats: Stats
     now_ms: int
     in_exec: bool
-    """Whether EXEC runs it."""
+    """Whether EXEC or a script runs it."""
+    in_script: bool
+    """Whether a script calls it."""
 
 
 class AclRegistry:
@@ -108,15 +110,19 @@ class AclRegistry:
             return
         _count(asked.stats, denial)
         self._note(asked, denial.reason, denial.name, user.name, command.full_name)
+        if asked.in_script:
+            reason = denial_text(denial, user, naming=False)
+            raise CommandError(b"ERR ACL failure in script: " + reason)
         if asked.in_exec:
             raise CommandError(_CHANGED_SINCE + _CHANGES[denial.reason])
         raise CommandError(b"NOPERM " + denial_text(denial, user, naming=False))
 
     def _note(self, asked: Asked, reason: str, name: bytes, user: bytes, running: str) -> None:
         queueing = asked.session.transaction is not None
+        place = "multi" if asked.in_exec or queueing else "toplevel"
         self.log.add(
             reason,
-            "multi" if asked.in_exec or queueing else "toplevel",
+            "lua" if asked.in_script else place,
             name,
             user,
             client=describe(asked.session, running, asked.now_ms).rstrip("\n"),

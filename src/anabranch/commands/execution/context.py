@@ -64,6 +64,7 @@ class Context:
         self.db: Database
         self.now_ms = 0  # frozen for the whole command, and for a whole EXEC
         self.in_exec = False
+        self.in_script = False
         self.waiter: Waiter | None = None  # set while a blocked command runs again
         self.changes = 0  # what INFO calls rdb_changes_since_last_save
 

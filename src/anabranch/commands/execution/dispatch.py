@@ -180,7 +180,12 @@ class Dispatcher:
         """Whether a CLIENT PAUSE holds back this command at present."""
         return (
             self.pause_until_ms > 0
-            and (not self.pause_writes_only or command.is_write or command.name == "exec")
+            and (
+                not self.pause_writes_only
+                or command.is_write
+                or command.name == "exec"
+                or "script_runner" in command.flags
+            )
             and command.full_name not in _PAUSE_EXEMPT
         )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
+    from anabranch.commands.scripting.machine import Machine
     from anabranch.keyspace.inquiry import Inquiry, Verdict
     from anabranch.keyspace.last_effects import Place
     from anabranch.keyspace.replica import Dot
@@ -130,6 +131,9 @@ class Host(Protocol):
 
     def random_below(self, bound: int) -> int:
         """A uniform choice (RANDOMKEY)."""
+
+    def script_machine(self) -> Machine:
+        """What runs scripts, the same at each call. CommandError if it is not installed."""
 
     def sleep(self, seconds: float) -> None:
         """Stand still (DEBUG SLEEP)."""

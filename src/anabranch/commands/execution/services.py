@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
     from anabranch.commands.pubsub.channels import Channels
     from anabranch.commands.pubsub.keyspace_events import KeyspaceEvents
+    from anabranch.commands.scripting.store import Scripts
     from anabranch.keyspace.waiters import Waiter
     from anabranch.metrics.latency import LatencyMonitor
     from anabranch.metrics.rates import Rates
@@ -65,5 +66,7 @@ class Services:
     rates: Rates
     blocked: Blocked
     runner: Runner
+    scripts: Scripts
+    """What EVALSHA finds."""
     active_expire: bool = True
     """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

@@ -121,6 +121,7 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
 def _memory(ctx: Context, facts: _Facts) -> _Lines:
     """What data and buffers hold, as ``maxmemory`` counts it; and how large the process is."""
     ctx.count_memory()
+    scripts = ctx.server.scripts
     used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
@@ -146,8 +147,8 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_lua", 0),
         ("used_memory_vm_eval", 0),
         ("used_memory_lua_human", "0B"),
-        ("used_memory_scripts_eval", 0),
-        ("number_of_cached_scripts", 0),
+        ("used_memory_scripts_eval", scripts.used_bytes),
+        ("number_of_cached_scripts", len(scripts)),
         ("number_of_functions", 0),
         ("number_of_libraries", 0),
         ("used_memory_vm_functions", 0),

@@ -1,10 +1,10 @@
-"""The rows of the command table: administration: roles, snapshots, CONFIG, DEBUG, scripts."""
+"""The rows of the command table: administration: roles, snapshots, CONFIG, DEBUG."""
 
 from __future__ import annotations
 
 from anabranch.commands.request.help import help_row
 from anabranch.commands.request.spec import Command
-from anabranch.commands.server import administration, config, debug, saving, scripting
+from anabranch.commands.server import administration, config, debug, saving
 
 __all__ = ["COMMANDS"]
 
@@ -14,103 +14,6 @@ _ACKNOWLEDGEMENT_TIPS = ("request_policy:all_shards", "response_policy:agg_min")
 _ADMIN = "admin noscript loading stale"
 _EVERYWHERE = ("request_policy:all_nodes", "response_policy:all_succeeded")
 _ALL_SHARDS = ("request_policy:all_shards", "response_policy:all_succeeded")
-_SCRIPT = Command(
-    "script",
-    None,
-    arity=-2,
-    categories="slow",
-    since="2.6.0",
-    group="scripting",
-    summary="Commands about scripts, of which there are none.",
-    complexity="Depends on the sub-command",
-    subcommands=[
-        Command(
-            "exists",
-            scripting.script_exists,
-            arity=-3,
-            flags="noscript",
-            categories="slow scripting",
-            since="2.6.0",
-            group="scripting",
-            summary="Answers that no script is known.",
-            complexity="O(N) where N is the number of scripts asked for",
-            syntax="sha1 [sha1 ...]",
-            tips=("request_policy:all_shards", "response_policy:agg_logical_and"),
-        ),
-        Command(
-            "flush",
-            scripting.script_flush,
-            arity=-2,
-            flags="noscript",
-            categories="slow scripting",
-            since="2.6.0",
-            group="scripting",
-            summary="Forgets all scripts: there are none.",
-            complexity="O(1)",
-            syntax="[ASYNC | SYNC]",
-            tips=("request_policy:all_nodes", "response_policy:all_succeeded"),
-        ),
-        help_row("5.0.0", "slow scripting"),
-    ],
-)
-
-
-_FUNCTION = Command(
-    "function",
-    None,
-    arity=-2,
-    categories="slow",
-    since="7.0.0",
-    group="scripting",
-    summary="Commands about functions, of which there are none.",
-    complexity="Depends on the sub-command",
-    subcommands=[
-        Command(
-            "flush",
-            scripting.function_flush,
-            arity=-2,
-            flags="write noscript",
-            categories="write slow scripting",
-            since="7.0.0",
-            group="scripting",
-            summary="Deletes all libraries: there are none.",
-            complexity="O(1)",
-            syntax="[ASYNC | SYNC]",
-            tips=_ALL_SHARDS,
-        ),
-        Command(
-            "list",
-            scripting.function_list,
-            arity=-2,
-            flags="noscript",
-            categories="slow scripting",
-            since="7.0.0",
-            group="scripting",
-            summary="Lists the libraries: none.",
-            complexity="O(1)",
-            syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]",
-            tips=("nondeterministic_output_order",),
-        ),
-        Command(
-            "stats",
-            scripting.function_stats,
-            arity=2,
-            flags="noscript allow_busy",
-            categories="slow scripting",
-            since="7.0.0",
-            group="scripting",
-            summary="Answers that no function runs and that there is no engine.",
-            complexity="O(1)",
-            tips=(
-                "nondeterministic_output",
-                "request_policy:all_shards",
-                "response_policy:special",
-            ),
-        ),
-        help_row("7.0.0", "slow scripting"),
-    ],
-)
-
 
 COMMANDS: list[Command] = [
     # server/administration.py
@@ -417,20 +320,4 @@ COMMANDS: list[Command] = [
         complexity="Depends on the sub-command",
         syntax="subcommand [argument ...]",
     ),
-    # server/scripting.py
-    Command(
-        "evalsha",
-        scripting.evalsha,
-        arity=-3,
-        flags="noscript stale skip_monitor no_mandatory_keys movablekeys script_runner",
-        categories="slow scripting",
-        key_positions=scripting.keys,
-        since="2.6.0",
-        group="scripting",
-        summary="Answers that the script is not known.",
-        complexity="O(1)",
-        syntax="sha1 numkeys [key [key ...]] [arg [arg ...]]",
-    ),
-    _SCRIPT,
-    _FUNCTION,
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.commands.execution.inside import run_inside
 from anabranch.commands.execution.queueing import end_transaction, forget_watches
 from anabranch.commands.request.spec import Command
 from anabranch.errors import CommandError
@@ -16,6 +17,7 @@ from anabranch.resp.encode import OK, array_header, null_array
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.dispatch import Entry
     from anabranch.commands.execution.session import Session
 
 __all__ = ["discard", "execute", "multi", "unwatch", "watch"]
@@ -86,8 +88,8 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
     replies = []
     ctx.in_exec = True
     try:
-        for command, queued in requests:
-            replies.append(_run(ctx, session, command, queued))
+        for _, queued in requests:
+            replies.append(_run(ctx, session, queued))
     finally:
         ctx.in_exec = False
     return array_header(len(requests)) + b"".join(replies)
@@ -102,33 +104,19 @@ def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:
     )
 
 
-def _run(ctx: Context, session: Session, command: Command, args: list[bytes]) -> bytes:
-    """One queued command, accounted for like any other; errors become replies."""
+def _run(ctx: Context, session: Session, args: list[bytes]) -> bytes:
+    """One queued command; errors become replies."""
     ctx.enter(session, ctx.now_ms)
-    dispatcher = ctx.server.dispatcher
-    runner = ctx.server.runner
-    entry = dispatcher.find(args)
+    entry = ctx.server.dispatcher.find(args)
     assert entry is not None
-    assert entry.function is not None
-    reply: bytes | None
-    started = ctx.clock.ticks_ns()
-    try:
+
+    def admit(entry: Entry, args: list[bytes]) -> None:
         user = session.user
-        if user is not None and not user.is_unrestricted and not command.is_noauth:
-            ctx.server.acl.check(ctx, command, args)
-        if dispatcher.withheld is not None:
-            dispatcher.withheld.check(session, command, args)
-        reply = entry.function(ctx, args)
-    except CommandError as refusal:
-        entry.failed += 1
-        reply = dispatcher.failed(refusal)
-    except Exception as mistake:
-        reply = runner.mistake(entry, args, mistake)
-    spent = ctx.clock.ticks_ns() - started
-    entry.total_ns += spent
-    entry.histogram[spent.bit_length()] += 1
-    runner.slow(session, entry, args, spent)
-    if dispatcher.monitors and not command.skips_monitor:
-        dispatcher.feed_monitors(session, args)
+        if user is not None and not user.is_unrestricted and not entry.command.is_noauth:
+            ctx.server.acl.check(ctx, entry.command, args)
+        if ctx.server.dispatcher.withheld is not None:
+            ctx.server.dispatcher.withheld.check(session, entry.command, args)
+
+    reply = run_inside(ctx, entry, args, admit)
     assert session.waiter is None, "a command blocked inside a transaction"
-    return reply or b""  # empty for the client that asked for silence
+    return reply

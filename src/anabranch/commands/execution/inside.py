@@ -1,0 +1,48 @@
+"""Requests that run inside of another: those that EXEC runs, and those that a script calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.dispatch import Entry
+
+__all__ = ["run_inside"]
+
+
+def run_inside(
+    ctx: Context,
+    entry: Entry,
+    args: list[bytes],
+    admit: Callable[[Entry, list[bytes]], None],
+) -> bytes:
+    """One request, accounted for like any other; errors become replies.
+
+    ``admit`` raises what stands against it. The reply is empty for who asked for silence.
+    """
+    assert entry.function is not None
+    command = entry.command
+    session = ctx.session
+    dispatcher = ctx.server.dispatcher
+    runner = ctx.server.runner
+    reply: bytes | None
+    started = ctx.clock.ticks_ns()
+    try:
+        admit(entry, args)
+        reply = entry.function(ctx, args)
+    except CommandError as refusal:
+        entry.failed += 1
+        reply = dispatcher.failed(refusal)
+    except Exception as mistake:
+        reply = runner.mistake(entry, args, mistake)
+    spent = ctx.clock.ticks_ns() - started
+    entry.total_ns += spent
+    entry.histogram[spent.bit_length()] += 1
+    runner.slow(session, entry, args, spent)
+    if dispatcher.monitors and not command.skips_monitor:
+        dispatcher.feed_monitors(session, args)
+    return reply or b""

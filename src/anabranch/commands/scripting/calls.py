@@ -1,0 +1,152 @@
+"""The commands that a script calls: which it may call, and how they run.
+
+They run as those of a transaction do: at one moment, without waiting, each with its own effects,
+which reach the log and other regions as one unit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anabranch.commands.execution.inside import run_inside
+from anabranch.commands.execution.session import Session
+from anabranch.errors import CommandError
+from anabranch.resp.encode import error
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+    from anabranch.commands.execution.dispatch import Entry
+    from anabranch.commands.scripting.machine import Machine
+
+__all__ = ["Calls"]
+
+_LEVELS: Final = ("debug", "info", "notice", "warning")
+
+
+class Calls:
+    """One run of a script. A :class:`anabranch.commands.scripting.machine.ScriptCalls`.
+
+    ``flags`` are those of its shebang; ``name`` is its hash, or the name of the function.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        machine: Machine,
+        name: bytes,
+        args: list[bytes],
+        flags: frozenset[bytes],
+        *,
+        is_read_only: bool,
+    ) -> None:
+        self._ctx = ctx
+        self.machine = machine
+        self.name = name
+        self.args = args
+        self.is_read_only = is_read_only or b"no-writes" in flags
+        self.has_written = False
+        """Whether it has called a command that writes."""
+        self._ignores_memory = b"allow-oom" in flags
+        self._is_memory_full = _is_memory_full(ctx)
+        self.caller = ctx.session
+        self.session = _session_like(ctx.session)
+        self.started_ns = ctx.clock.ticks_ns()
+
+    def call(self, args: list[bytes]) -> bytes:
+        """See :class:`ScriptCalls`."""
+        ctx = self._ctx
+        try:
+            entry = self._find(args)
+            self._check_words(entry, args)
+        except CommandError as refusal:
+            return error(refusal.text)
+        ctx.enter(self.session, ctx.now_ms)
+        reply = run_inside(ctx, entry, args, self._admit)
+        assert self.session.waiter is None, "a command blocked inside a script"
+        return reply
+
+    def may_call(self, args: list[bytes]) -> bool:
+        """See :class:`ScriptCalls`."""
+        try:
+            entry = self._find(args)
+        except CommandError:
+            raise CommandError("ERR Invalid command passed to redis.acl_check_cmd()") from None
+        user = self.session.user
+        return user is None or user.judge(entry.command, args) is None
+
+    def log(self, level: int, text: bytes) -> None:
+        """See :class:`ScriptCalls`."""
+        self._ctx.server.host.log(
+            _LEVELS[level], "script.log", script=self.name.decode("latin-1"), text=text
+        )
+
+    def set_protocol(self, *, resp3: bool) -> None:
+        """See :class:`ScriptCalls`."""
+        self.session.resp3 = resp3
+        self.session.refresh()
+
+    def _find(self, args: list[bytes]) -> Entry:
+        entry = self._ctx.server.dispatcher.find(args)
+        if entry is None or (entry.subcommands and len(args) > 1):
+            raise CommandError("ERR Unknown Redis command called from script")
+        if entry.function is None or not entry.command.accepts(len(args)):
+            raise CommandError("ERR Wrong number of args calling Redis command from script")
+        return entry
+
+    def _check_words(self, entry: Entry, args: list[bytes]) -> None:
+        command = entry.command
+        if "noscript" in command.flags:
+            raise CommandError("ERR This Redis command is not allowed from script")
+        if command.name in ("xread", "xreadgroup") and _blocks(args):
+            raise CommandError(
+                f"ERR {command.name} command is not allowed with BLOCK option from scripts"
+            )
+
+    def _admit(self, entry: Entry, args: list[bytes]) -> None:
+        """Raise what stands against a call now."""
+        ctx, command = self._ctx, entry.command
+        user = self.session.user
+        if user is not None and not user.is_unrestricted:
+            ctx.server.acl.check(ctx, command, args)
+        dispatcher = ctx.server.dispatcher
+        if dispatcher.withheld is not None:
+            dispatcher.withheld.check(self.session, command, args)
+        if command.is_write:
+            if self.is_read_only:
+                raise CommandError("ERR Write commands are not allowed from read-only scripts.")
+            if dispatcher.write_refusal is not None:
+                raise CommandError(dispatcher.write_refusal)
+        if (
+            command.is_denyoom
+            and self._is_memory_full
+            and not (self.has_written or self._ignores_memory)
+        ):
+            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+        self.has_written |= command.is_write
+
+
+def _is_memory_full(ctx: Context) -> bool:
+    dispatcher = ctx.server.dispatcher
+    return "maxmemory" in dispatcher.guarded_by and dispatcher.memory_exceeded()
+
+
+def _session_like(caller: Session) -> Session:
+    """Who calls the commands: its SELECT and its protocol are not those of the client."""
+    session = Session(caller.id, caller.user, "lua", caller.local_address)
+    session.db = caller.db
+    session.name = caller.name
+    session.no_touch = caller.no_touch
+    return session
+
+
+def _blocks(args: list[bytes]) -> bool:
+    """Whether a read has the option BLOCK."""
+    at = 4 if args[0].lower() == b"xreadgroup" else 1
+    while at < len(args):
+        word = args[at].lower()
+        if word == b"block":
+            return True
+        if word == b"streams":
+            return False
+        at += 2 if word == b"count" else 1
+    return False

@@ -1,0 +1,150 @@
+"""EVAL, EVALSHA and their read-only forms: run a script as one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request.arguments import integer, integer_or_none
+from anabranch.commands.scripting.calls import Calls
+from anabranch.commands.scripting.machine import Machine, ScriptError
+from anabranch.commands.scripting.shebang import Shebang, parse_script
+from anabranch.commands.scripting.store import sha1_of
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = [
+    "compile_script",
+    "count_keys",
+    "evaluate",
+    "evaluate_by_hash",
+    "keys",
+    "run_as_transaction",
+]
+
+_NOSCRIPT = "NOSCRIPT No matching script. Please use EVAL."
+_SOURCE = b"@user_script"
+
+
+def evaluate(ctx: Context, args: list[bytes]) -> bytes | None:
+    """EVAL and EVAL_RO: script numkeys [key ...] [arg ...]."""
+    count = count_keys(args)
+    source = args[1]
+    sha1 = sha1_of(source)
+    script = compile_script(ctx, source)
+    ctx.server.scripts.note(sha1, source)
+    return _run(ctx, args, sha1, script, count)
+
+
+def evaluate_by_hash(ctx: Context, args: list[bytes]) -> bytes | None:
+    """EVALSHA and EVALSHA_RO: sha1 numkeys [key ...] [arg ...]."""
+    count = count_keys(args)
+    sha1 = args[1].lower()
+    source = ctx.server.scripts.get(sha1)
+    if source is None:
+        raise CommandError(_NOSCRIPT)
+    return _run(ctx, args, sha1, compile_script(ctx, source), count)
+
+
+def count_keys(args: list[bytes]) -> int:
+    """How many keys a request names, in its third word."""
+    count = integer(args[2])
+    if count > len(args) - 3:
+        raise CommandError("ERR Number of keys can't be greater than number of args")
+    if count < 0:
+        raise CommandError("ERR Number of keys can't be negative")
+    return count
+
+
+def keys(args: list[bytes]) -> list[int]:
+    """Where the keys stand, in these commands and in FCALL."""
+    count = integer_or_none(args[2]) or 0
+    return list(range(3, min(3 + count, len(args))))
+
+
+def compile_script(ctx: Context, source: bytes) -> tuple[Shebang, Machine, object]:
+    """What a script says of itself, and what runs it. Raises CommandError if it is none."""
+    shebang = parse_script(source)
+    machine = ctx.server.host.script_machine()
+    try:
+        return shebang, machine, machine.compile(shebang.body, _SOURCE)
+    except ScriptError as problem:
+        raise CommandError(b"ERR Error compiling script (new function): " + problem.text) from None
+
+
+def _run(
+    ctx: Context,
+    args: list[bytes],
+    sha1: bytes,
+    script: tuple[Shebang, Machine, object],
+    count: int,
+) -> bytes | None:
+    shebang, machine, compiled = script
+    is_read_only = args[0].lower().endswith(b"_ro")
+    if shebang.is_declared:
+        check_flags(ctx, shebang.flags, is_read_only=is_read_only)
+    calls = Calls(ctx, machine, sha1, args, shebang.flags, is_read_only=is_read_only)
+    return run_as_transaction(ctx, calls, compiled, args[3 : 3 + count], args[3 + count :])
+
+
+def check_flags(ctx: Context, flags: frozenset[bytes], *, is_read_only: bool) -> None:
+    """Raise what stands against running a script or function with these flags."""
+    if b"no-writes" in flags:
+        return
+    if is_read_only:
+        raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
+    dispatcher = ctx.server.dispatcher
+    if dispatcher.write_refusal is not None:
+        raise CommandError(dispatcher.write_refusal)
+    if (
+        b"allow-oom" not in flags
+        and "maxmemory" in dispatcher.guarded_by
+        and dispatcher.memory_exceeded()
+    ):
+        raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+
+
+def run_as_transaction(
+    ctx: Context,
+    calls: Calls,
+    script: object,
+    keys: list[bytes],
+    argv: list[bytes],
+    *,
+    is_function: bool = False,
+) -> bytes | None:
+    """Run what was compiled; its reply."""
+    caller = ctx.session
+    machine = calls.machine
+
+    def work() -> bytes:
+        was_in_exec, ctx.in_exec, ctx.in_script = ctx.in_exec, True, True
+        try:
+            return machine.run(
+                script, keys, argv, calls, resp3=caller.resp3, is_function=is_function
+            )
+        except ScriptError as problem:
+            raise CommandError(_error_text(problem, calls.name)) from None
+        finally:
+            ctx.in_exec, ctx.in_script = was_in_exec, False
+            ctx.enter(caller, ctx.now_ms)
+            if calls.session.written is not None:
+                caller.written = calls.session.written
+
+    steps = machine.steps(work)
+    limit_ns = ctx.settings.busy_reply_threshold * 1_000_000
+    try:
+        while True:
+            next(steps)
+            if ctx.clock.ticks_ns() - calls.started_ns > limit_ns:
+                machine.kill()
+    except StopIteration as end:
+        reply: bytes = end.value
+        return reply
+
+
+def _error_text(problem: ScriptError, name: bytes) -> bytes:
+    if problem.source is None or problem.line is None:
+        return b"%b script: %b" % (problem.text, name)
+    return b"%b script: %b, on %b:%d." % (problem.text, name, problem.source, problem.line)

@@ -1,0 +1,76 @@
+"""What commands need of a machine that runs scripts; :mod:`anabranch.scripting` has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from anabranch.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from anabranch.scheduling import Steps
+
+__all__ = ["KILLED", "Machine", "ScriptCalls", "ScriptError"]
+
+_T = TypeVar("_T")
+
+KILLED: Final = b"Script killed by user with SCRIPT KILL..."
+"""The error by which a script ends that is killed."""
+
+
+class ScriptError(AnabranchError):
+    """A script that cannot be compiled, or that failed: the text, and where in which source."""
+
+    def __init__(self, text: bytes, source: bytes | None = None, line: float | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.source = source
+        self.line = line
+
+
+class ScriptCalls(Protocol):
+    """What a script that runs can reach."""
+
+    def call(self, args: list[bytes]) -> bytes:
+        """Run a command: its reply as RESP, which may be an error."""
+
+    def may_call(self, args: list[bytes]) -> bool:
+        """Whether the user may run a command. CommandError if there is none."""
+
+    def log(self, level: int, text: bytes) -> None:
+        """Write a line into the server's log; levels 0 to 3 are debug to warning."""
+
+    def set_protocol(self, *, resp3: bool) -> None:
+        """Have replies in RESP3 from now on, or in RESP2."""
+
+
+class Machine(Protocol):
+    """Runs scripts one at a time, inside a limit of memory."""
+
+    @property
+    def used_bytes(self) -> int:
+        """What it takes of memory."""
+
+    def compile(self, source: bytes, name: bytes) -> Any:
+        """What :meth:`run` takes; ``name`` stands in error texts. Raises :class:`ScriptError`."""
+
+    def run(
+        self,
+        script: Any,
+        keys: list[bytes],
+        argv: list[bytes],
+        calls: ScriptCalls,
+        *,
+        resp3: bool,
+        is_function: bool = False,
+    ) -> bytes:
+        """The reply of a script, or of a function of a library. Raises :class:`ScriptError`."""
+
+    def steps(self, work: Callable[[], _T]) -> Steps[_T]:
+        """The same as calling it, in steps: scripts that take long yield in between.
+
+        Only what is called so can be interrupted. Closing the generator kills the script.
+        """
+
+    def kill(self) -> None:
+        """End the script that runs with an error, when it has the next step."""

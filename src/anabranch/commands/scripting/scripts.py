@@ -1,0 +1,39 @@
+"""SCRIPT: the scripts that EVALSHA finds, and the one that runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.scripting.evaluation import compile_script
+from anabranch.errors import CommandError
+from anabranch.resp.encode import OK, bulk
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.context import Context
+
+__all__ = ["script_exists", "script_flush", "script_kill", "script_load"]
+
+
+def script_load(ctx: Context, args: list[bytes]) -> bytes:
+    """SCRIPT LOAD script."""
+    compile_script(ctx, args[2])
+    return bulk(ctx.server.scripts.load(args[2]))
+
+
+def script_exists(ctx: Context, args: list[bytes]) -> bytes:
+    """SCRIPT EXISTS sha1 [sha1 ...]."""
+    scripts = ctx.server.scripts
+    return ctx.reply([int(sha1.lower() in scripts) for sha1 in args[2:]])
+
+
+def script_flush(ctx: Context, args: list[bytes]) -> bytes:
+    """SCRIPT FLUSH [ASYNC | SYNC]."""
+    if len(args) > 3 or (len(args) == 3 and args[2].lower() not in (b"async", b"sync")):
+        raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
+    ctx.server.scripts.clear()
+    return OK
+
+
+def script_kill(_ctx: Context, _args: list[bytes]) -> bytes:
+    """SCRIPT KILL."""
+    raise CommandError("NOTBUSY No scripts in execution right now.")
