@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SERVER := $(VENV)/.server
 STAMP := $(VENV)/.installed
+PAGE := $(VENV)/.page
 ARGS ?=
 # Tests run side by side; those of Spark share one worker, and so one Java. They begin at once, as
 # they take longest (tests/conftest.py).
@@ -18,7 +19,7 @@ TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  make run ARGS='--port 6380' passes arguments on; so do test, histories and bench."
+	@echo "  make run ARGS='--port 6380' passes arguments on; so do demo, test, histories and bench."
 
 setup: $(STAMP) ## a virtual environment in .venv with everything that tests and checks need
 
@@ -33,6 +34,10 @@ $(SERVER): pyproject.toml constraints.txt
 	  --build-constraint constraints.txt --editable .
 	@touch $@
 
+$(PAGE): $(SERVER)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[web]'
+	@touch $@
+
 $(STAMP): $(SERVER)
 	@echo "installing what tests, checks and benchmarks need, some 1.3 GB with Spark and Java"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
@@ -43,8 +48,8 @@ run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
 	@mkdir -p data
 	$(BIN)/anabranch serve --dir data $(ARGS)
 
-demo: $(SERVER) ## three regions on this machine, data in data/cluster
-	$(BIN)/anabranch cluster up $(ARGS)
+demo: $(PAGE) ## see three regions diverge and converge, with live traffic
+	$(BIN)/anabranch demo $(ARGS)
 
 test: setup redis ## all tests, fast ones first
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)

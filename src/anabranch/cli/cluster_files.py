@@ -39,6 +39,8 @@ class Member:
     name: str
     port: int
     gossip_port: int
+    http_port: int = 0
+    """Where it serves its page; 0: it does not."""
 
 
 class ClusterFiles:

@@ -27,7 +27,14 @@ POLL_S: Final = 0.05
 def require_free_ports(members: list[Member]) -> None:
     """Raises :class:`ClusterFailed` if somebody else listens where one of them is to."""
     for member in members:
-        for port, use in ((member.port, "clients"), (member.gossip_port, "other regions")):
+        uses = {
+            member.port: "clients",
+            member.gossip_port: "other regions",
+            member.http_port: "its page",
+        }
+        for port, use in uses.items():
+            if not port:
+                continue
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
@@ -49,6 +56,7 @@ def start(files: ClusterFiles, member: Member) -> subprocess.Popen[bytes]:
         *("--port", str(member.port), "--bind", HOST, "--dir", str(files.data(member))),
         *("--region-id", str(member.number), "--region-name", member.name),
         *("--gossip-port", str(member.gossip_port), "--enable-debug-command", "yes"),
+        *(("--http-port", str(member.http_port)) if member.http_port else ()),
         *entry,
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ANABRANCH_")}

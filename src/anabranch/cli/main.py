@@ -16,6 +16,7 @@ __all__ = ["main", "server_main"]
 
 _SUBCOMMANDS = {
     "serve": "Run the server.",
+    "demo": "See several regions diverge and converge, with live traffic.",
     "cluster": "Run several regions on this machine; cut, kill and heal them.",
     "region": "Salvage the data that only a removed region had.",
     "config": "Show the settings that a start would have, and their sources.",

@@ -1,0 +1,198 @@
+"""``anabranch demo``: several regions with live traffic, told as a story that checks itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final
+
+import click
+from rich.console import Console
+
+from anabranch.cli.cluster_files import HOST, ClusterFailed
+from anabranch.cli.demo.apart import FailOver, LateEntry
+from anabranch.cli.demo.steps import Begin, Cut, Diverge, WriteEverywhere
+from anabranch.cli.demo.story import Step, Story
+from anabranch.cli.demo.traffic import Traffic
+from anabranch.cli.demo.whole import Archive, Heal, KillAndReturn, NothingLost
+from anabranch.cli.demo.world import NAMES, World
+
+__all__ = ["command"]
+
+LATENCIES_MS: Final = {"lan": 0.0, "wan": 40.0}
+"""What is added to a link, one way."""
+
+INTERRUPTED: Final = 130
+PAGE_S: Final = 5.0
+
+
+def _latency(_ctx: click.Context, _option: click.Parameter, text: str) -> float:
+    if text in LATENCIES_MS:
+        return LATENCIES_MS[text]
+    try:
+        delay_ms = float(text)
+    except ValueError:
+        delay_ms = -1.0
+    if not 0 <= delay_ms <= 2000:
+        raise click.BadParameter("lan, wan, or milliseconds from 0 to 2000, one way")
+    return delay_ms
+
+
+@click.command(
+    help="""Run several regions with live traffic, and see them diverge and converge.
+
+The regions are processes of this machine in a temporary directory. The demo cuts one region off,
+shows what differs, fails a producer over, heals the links, kills a region, and prints for each step
+the redis-cli line that shows it. It ends with a report in which every claim was checked. Ctrl-C
+stops everything; nothing is left behind.""",
+    epilog="Exit codes: 0 every claim holds, 1 one does not, 2 wrong usage, 130 interrupted.",
+)
+@click.option(
+    "--regions", "count", type=click.IntRange(2, len(NAMES)), default=3, show_default=True,
+    help="How many regions.",
+)  # fmt: skip
+@click.option(
+    "--latency", callback=_latency, default="lan", show_default=True, metavar="lan|wan|MS",
+    help="What is added to the links: nothing, 40 ms, or so many milliseconds one way.",
+)  # fmt: skip
+@click.option("--interactive", is_flag=True, help="Wait for Enter behind each step.")
+@click.option("--keep", is_flag=True, help="Go on with regions and traffic until Ctrl-C.")
+@click.option(
+    "--page/--no-page", "page", default=None,
+    help="Serve the web page, and open it. By default if anabranch[web] is installed.",
+)  # fmt: skip
+@click.option("--no-spark", is_flag=True, help="Leave the archive to Parquet out.")
+@click.option(
+    "--pace", type=click.FloatRange(0, 60), default=2.0, show_default=True,
+    help="Seconds to look at each step.",
+)  # fmt: skip
+@click.option(
+    "--rate", type=click.FloatRange(1, 1000), default=20.0, show_default=True,
+    help="Orders a second in each region.",
+)  # fmt: skip
+def command(
+    count: int,
+    latency: float,
+    interactive: bool,
+    keep: bool,
+    page: bool | None,
+    no_spark: bool,
+    pace: float,
+    rate: float,
+) -> None:
+    """Tell the story; leave nothing behind."""
+    if page and not _has_page():
+        raise click.UsageError("--page needs the extra 'web': pip install 'anabranch[web]'")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    console = Console()
+    try:
+        world = World(count, latency, with_page=_has_page() if page is None else page)
+    except (ClusterFailed, OSError) as problem:
+        print(f"anabranch: {problem}", file=sys.stderr)
+        raise SystemExit(1) from None
+    traffic = Traffic(world, rate)
+    story = Story(console, _waiting(console, interactive=interactive, pace=pace))
+    began = time.monotonic()
+    try:
+        _say(console, f"starting {count} regions in {world.directory} ...")
+        world.start()
+        _welcome(console, world, is_asked=page is not False)
+        story.tell(_steps(world, traffic, with_spark=not no_spark))
+        story.report(time.monotonic() - began)
+        if keep:
+            _go_on(console, world, traffic)
+    except ClusterFailed as problem:
+        print(f"anabranch: {problem}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        _say(console, "\ninterrupted: stopping all regions")
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # it takes a moment, and must be complete
+        traffic.end()
+        world.close()
+    raise SystemExit(0 if story.held else 1)
+
+
+def _steps(world: World, traffic: Traffic, *, with_spark: bool) -> list[Step]:
+    alone, other = world.members[0], world.members[1]
+    failed_over = FailOver(world, alone, other)
+    late = LateEntry(world, traffic, alone, other)
+    return [
+        Begin(world, traffic),
+        WriteEverywhere(world, traffic),
+        Cut(world, alone),
+        Diverge(world, traffic, alone),
+        failed_over,
+        late,
+        Heal(world, traffic, failed_over, late),
+        KillAndReturn(world, traffic, other),
+        NothingLost(world, traffic),
+        Archive(world, with_spark=with_spark),
+    ]
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[], None]:
+    def wait() -> None:
+        if not interactive:
+            time.sleep(pace)
+            return
+        console.print("  [dim]Enter goes on, Ctrl-C stops everything[/]", end=" ")
+        if not sys.stdin.readline():
+            raise KeyboardInterrupt
+
+    return wait
+
+
+def _has_page() -> bool:
+    return all(find_spec(each) is not None for each in ("starlette", "uvicorn"))
+
+
+def _welcome(console: Console, world: World, *, is_asked: bool) -> None:
+    for member in world.members:
+        _say(console, f"  region {member.name}: redis-cli -p {member.port}")
+    _say(console, f"  links: anabranch cluster status --dir {world.directory}")
+    address = f"http://{HOST}:{world.members[0].http_port}/"
+    if not (is_asked and world.members[0].http_port and _answers(address)):
+        return
+    _say(console, f"  the page, as seen from {world.members[0].name}: {address}")
+    has_display = sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))
+    if console.is_terminal and has_display:
+        webbrowser.open(address)
+
+
+_DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def _answers(address: str) -> bool:
+    """Whether there is a page."""
+    try:
+        with urllib.request.urlopen(address, timeout=PAGE_S) as reply:  # noqa: S310 - our own
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+def _go_on(console: Console, world: World, traffic: Traffic) -> None:
+    """Until Ctrl-C, which is no failure any more."""
+    traffic.go_on()
+    _say(console, f"\nThe regions and their traffic go on. Cut one off with:\n"
+         f"  anabranch cluster isolate {world.members[0].name} --dir {world.directory}\n"
+         "Ctrl-C stops everything.")  # fmt: skip
+    try:
+        while True:
+            time.sleep(PAGE_S)
+    except KeyboardInterrupt:
+        _say(console, "\nstopping all regions")

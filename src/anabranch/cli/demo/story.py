@@ -1,0 +1,145 @@
+"""A story in steps: each acts, shows the command that shows it, and claims what it then checks.
+
+A claim is not believed because the step was carried out: it is a comparison of what regions answer
+with what was sent. The report at the end lists all claims.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import redis
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from anabranch.cli.cluster_files import ClusterFailed
+
+__all__ = ["Claim", "Late", "Skipped", "Step", "Story"]
+
+_MARKS: Final = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("skipped", "yellow")}
+
+
+class Late(Exception):
+    """Something did not happen in time; the text says what."""
+
+
+class Skipped(Exception):
+    """A step cannot be carried out here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something that must hold, and whether it does."""
+
+    sentence: str
+    held: bool | None
+    """None if it was not checked."""
+    detail: str = ""
+    """Figures; if it does not hold, what was found instead."""
+
+
+class Step(ABC):
+    """One part of the story."""
+
+    title: str = ""
+    text: str = ""
+    """What happens, and why it matters."""
+
+    @abstractmethod
+    def act(self) -> None:
+        """Make it happen; raises :class:`Late`, :class:`Skipped`, or what a command line would."""
+
+    @abstractmethod
+    def shown_by(self) -> Sequence[str]:
+        """The commands with which people see it for themselves."""
+
+    def found(self) -> Sequence[str]:
+        """What there is to see, in lines; figures rather than words."""
+        return ()
+
+    @abstractmethod
+    def claims(self) -> Iterable[Claim]:
+        """What must hold now, checked."""
+
+
+class Story:
+    """Tells steps one after the other, and reports."""
+
+    def __init__(self, console: Console, wait: Callable[[], None]) -> None:
+        """``wait`` is called behind each step: it leaves time to look."""
+        self._console = console
+        self._wait = wait
+        self.checked: list[tuple[str, Claim]] = []
+        """The title of a step, and a claim of it."""
+
+    @property
+    def held(self) -> bool:
+        """Whether every claim that was checked holds."""
+        return all(claim.held is not False for _, claim in self.checked)
+
+    def tell(self, steps: Sequence[Step]) -> None:
+        """Carry the steps out, up to the first one of which a claim does not hold."""
+        for number, step in enumerate(steps, 1):
+            self._say(f"\n[bold]{number}/{len(steps)}  {escape(step.title)}[/]")
+            self._say(escape(step.text))
+            try:
+                step.act()
+                for line in step.shown_by():
+                    self._say(f"  [cyan]$ {escape(line)}[/]")
+                for line in step.found():
+                    self._say(f"  {escape(line)}")
+                for claim in step.claims():
+                    self._judge(step, claim)
+            except Skipped as why:
+                self._judge(step, Claim(step.title, None, str(why)))
+            except (Late, ClusterFailed, redis.RedisError, OSError) as problem:
+                found = " ".join(str(problem).split()) or type(problem).__name__
+                sentence = f"the step '{step.title}' can be carried out"
+                self._judge(step, Claim(sentence, False, found))
+            if not self.held:
+                left = len(steps) - number
+                self._say(f"\nThe steps build on each other: the other {left} are left out.")
+                return
+            self._wait()
+
+    def _judge(self, step: Step, claim: Claim) -> None:
+        self.checked.append((step.title, claim))
+        mark, style = _MARKS[claim.held]
+        detail = f" ({claim.detail})" if claim.detail else ""
+        self._say(f"  [{style}]{mark}[/]: {escape(claim.sentence + detail)}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=not self._console.is_terminal)
+
+    def report(self, seconds: float) -> None:
+        """All claims, and the outcome in one line."""
+        claims = [claim for _, claim in self.checked]
+        failed = [claim for claim in claims if claim.held is False]
+        table = Table(title="Report", title_justify="left", show_lines=False, expand=False)
+        for name in ("", "claim", "figures"):
+            table.add_column(name, overflow="fold")
+        for claim in claims:
+            mark, style = _MARKS[claim.held]
+            table.add_row(f"[{style}]{mark}[/]", escape(claim.sentence), escape(claim.detail))
+        self._console.print()
+        if self._console.is_terminal:
+            self._console.print(table)
+        else:
+            self._say("Report")
+            for claim in claims:
+                detail = f" ({claim.detail})" if claim.detail else ""
+                self._say(f"{_MARKS[claim.held][0]:8}{escape(claim.sentence + detail)}")
+        skipped = sum(claim.held is None for claim in claims)
+        checked = len(claims) - skipped
+        more = f", {skipped} skipped" if skipped else ""
+        if failed:
+            self._say(
+                f"\n[bold red]{len(failed)} of {checked} claims did not hold[/]{more}: "
+                f"{escape('; '.join(claim.sentence for claim in failed))}"
+            )
+        else:
+            self._say(f"\n[bold green]all {checked} claims hold[/]{more}, in {seconds:.0f} s")

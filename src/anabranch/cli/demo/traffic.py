@@ -1,0 +1,222 @@
+"""Live traffic of a demonstration: a producer and a consumer in each region, in threads.
+
+A producer numbers its orders and sends each under an idempotent ID. If a region does not answer,
+the producer sends the same order to the next one: it does not know whether the first one took it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+
+from anabranch.cli.cluster_files import Member
+from anabranch.cli.demo.world import STREAM, World, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Consumer", "Order", "Producer", "Traffic", "order_of", "some"]
+
+ANSWER_S: Final = 2.0
+BLOCK_MS: Final = 200
+BATCH: Final = 100
+PAUSE_S: Final = 0.05
+STOP_S: Final = 10.0
+
+Order = tuple[str, int]
+"""Shop and number."""
+
+
+class _Worker(threading.Thread):
+    """Does something again and again, unless it is to rest."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._works = threading.Event()
+        self._rests = threading.Event()
+        self._ends = threading.Event()
+
+    def run(self) -> None:
+        """Until :meth:`end`."""
+        while not self._ends.is_set():
+            if self._works.is_set():
+                self.work()
+            else:
+                self._rests.set()
+                self._works.wait(PAUSE_S)
+
+    def work(self) -> None:
+        """One piece of it."""
+        raise NotImplementedError
+
+    def go_on(self) -> None:
+        """Work."""
+        self._rests.clear()
+        self._works.set()
+
+    def rest(self) -> None:
+        """Work no more, and wait until the last piece is done."""
+        self._works.clear()
+        self._rests.wait(STOP_S)
+
+    def end(self) -> None:
+        """Finish."""
+        self._ends.set()
+        self._works.clear()
+
+
+class Producer(_Worker):
+    """Sends orders to its region, and to the next ones while that does not answer."""
+
+    def __init__(self, members: list[Member], home: Member, rate: float) -> None:
+        super().__init__(f"producer of {home.name}")
+        at = members.index(home)
+        self.home = home
+        self.producer = f"shop-{home.name}"
+        self._servers = [(each, connect(each, ANSWER_S)) for each in members[at:] + members[:at]]
+        self._pause_s = 1 / rate
+        self.acknowledged: dict[Order, tuple[str, str]] = {}
+        """ID of the entry, and the region that took it, of each order."""
+        self.sent_again = 0
+        """Orders that a region did not answer, and that were sent to another one."""
+        self.number = 0
+
+    def work(self) -> None:
+        """Send one order until some region takes it."""
+        self.number += 1
+        began = time.monotonic()
+        failed = False
+        while not self._ends.is_set():
+            for member, server in self._servers:
+                try:
+                    entry_id: Any = server.execute_command(
+                        *("XADD", STREAM, "IDMP", self.producer, self.number, "*"),
+                        *("shop", self.home.name, "order", self.number),
+                    )
+                except (redis.RedisError, OSError):
+                    failed = True
+                    continue
+                self.sent_again += failed
+                self.acknowledged[self.home.name, self.number] = entry_id, member.name
+                self._ends.wait(max(0.0, began + self._pause_s - time.monotonic()))
+                return
+            self._ends.wait(PAUSE_S)
+
+
+class Consumer(_Worker):
+    """Processes the stream for the group of its region."""
+
+    def __init__(self, home: Member) -> None:
+        super().__init__(f"consumer of {home.name}")
+        self.home = home
+        self.group = f"{home.name}-workers"
+        self._server = connect(home, ANSWER_S)
+        self._after = "0"
+        self.delivered: Counter[str] = Counter()
+        """How often each entry was delivered, by ID."""
+        self.processed: Counter[Order] = Counter()
+        """How often each order was processed."""
+
+    def create_group(self) -> None:
+        """The group begins with the first entry; raises :class:`redis.RedisError`."""
+        self._server.xgroup_create(STREAM, self.group, id="0", mkstream=True)
+
+    def work(self) -> None:
+        """Read, process, acknowledge; after a failure first what is pending."""
+        try:
+            reply: Any = self._server.xreadgroup(
+                self.group, "worker-1", {STREAM: self._after}, count=BATCH, block=BLOCK_MS
+            )
+            entries = {entry_id: fields for _, rows in reply for entry_id, fields in rows}
+            ids = list(entries)
+            if not ids:
+                self._after = ">"
+                return
+            self.delivered.update(ids)
+            self.processed.update(map(order_of, filter(None, entries.values())))
+            self._server.xack(STREAM, self.group, *ids)
+        except (redis.RedisError, OSError):
+            self._after = "0"
+            self._ends.wait(PAUSE_S)
+
+
+class Traffic:
+    """All producers and consumers."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        """``rate``: orders a second in each region."""
+        members = world.members
+        self._world = world
+        self.producers = [Producer(members, each, rate) for each in members]
+        self.consumers = [Consumer(each) for each in members]
+
+    def start(self) -> None:
+        """Create the groups, and begin."""
+        for consumer in self.consumers:
+            consumer.create_group()
+        self._world.spread()
+        for worker in self._workers():
+            worker.start()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Everybody works."""
+        for worker in self._workers():
+            worker.go_on()
+
+    def rest(self) -> None:
+        """Everybody rests; the consumers when they have processed everything."""
+        for producer in self.producers:
+            producer.rest()
+        self._world.spread()
+        for consumer in self.consumers:
+            self._world.until(
+                lambda c=consumer: not self.unprocessed(c),  # type: ignore[misc]
+                f"group {consumer.group} has processed everything",
+            )
+            consumer.rest()
+
+    def end(self) -> None:
+        """No thread is left."""
+        for worker in self._workers():
+            worker.end()
+        for worker in self._workers():
+            if worker.is_alive():
+                worker.join(STOP_S)
+
+    def acknowledged(self) -> dict[Order, tuple[str, str]]:
+        """All orders that some region has taken: ID and region."""
+        return {
+            order: taken
+            for each in self.producers
+            for order, taken in each.acknowledged.copy().items()
+        }
+
+    def unprocessed(self, consumer: Consumer) -> set[Order]:
+        """Orders that its region has and that a consumer has not processed.
+
+        Of an order that two regions took one entry stays, and counts as processed if the other
+        one was: so orders are compared, not IDs.
+        """
+        return set(map(order_of, self._world.entries(consumer.home).values())) - (
+            consumer.processed.keys()
+        )
+
+    def _workers(self) -> list[_Worker]:
+        return [*self.producers, *self.consumers]
+
+
+def order_of(fields: dict[str, str]) -> Order:
+    """The order that an entry is."""
+    return fields["shop"], int(fields["order"])
+
+
+def some(things: Iterable[object], most: int = 3) -> str:
+    """A few of many, for a message."""
+    found = [str(thing) for thing in islice(iter(things), most + 1)]
+    return ", ".join(found[:most]) + (", ..." if len(found) > most else "")

@@ -1,0 +1,261 @@
+"""The steps in which all becomes whole: heal, kill and return, archive, and the last look."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from anabranch.cli.cluster_files import HOST, Member
+from anabranch.cli.demo.story import Claim, Late, Skipped, Step
+from anabranch.cli.demo.traffic import Order, Traffic, order_of, some
+from anabranch.cli.demo.world import STREAM, World
+
+if TYPE_CHECKING:
+    from anabranch.cli.demo.apart import FailOver, LateEntry
+
+__all__ = ["Archive", "Heal", "KillAndReturn", "NothingLost"]
+
+ARCHIVE_S: Final = 240.0
+ORDERS_MIN: Final = 5
+
+
+class Heal(Step):
+    """The links work again, and all regions have the same."""
+
+    title = "Heal the links: the regions converge"
+    text = (
+        "Each region sends what the others lack. Nothing has to be decided or repaired: the rules "
+        "of Active-Active give every region the same stream."
+    )
+
+    def __init__(
+        self, world: World, traffic: Traffic, failed_over: FailOver, late: LateEntry
+    ) -> None:
+        self._world, self._traffic = world, traffic
+        self._failed_over, self._late = failed_over, late
+        self._seconds = 0.0
+
+    def act(self) -> None:
+        """Heal while everybody writes; then have them rest, to compare at one moment."""
+        self._world.heal()
+        self._seconds = self._world.spread()
+        self._traffic.rest()
+        self._world.settle()
+
+    def shown_by(self) -> Sequence[str]:
+        """The same digest everywhere."""
+        return [f"redis-cli -p {each.port} AB.DIGEST {STREAM}" for each in self._world.members[:2]]
+
+    def claims(self) -> Iterable[Claim]:
+        """Equal, and what the steps before have promised."""
+        yield Claim(
+            "everything reached every region after the links were healed",
+            True,
+            f"{self._seconds:.1f} s, while all went on writing",
+        )
+        yield from equal(self._world)
+        yield from self._failed_over.claims_at_the_end()
+        yield from self._late.claims_at_the_end()
+        self._traffic.go_on()
+
+
+class KillAndReturn(Step):
+    """A region is killed, and comes back with everything."""
+
+    def __init__(self, world: World, traffic: Traffic, victim: Member) -> None:
+        self._world, self._traffic, self._victim = world, traffic, victim
+        self.title = f"Kill {victim.name}: it comes back with everything"
+        self.text = (
+            f"kill -9 ends the server of {victim.name}. Its shop turns to the next region. Then "
+            "the server starts again from its log and gets what it missed."
+        )
+        self._producer = next(each for each in traffic.producers if each.home == victim)
+        self._before: set[Order] = set()
+        self._recovered: set[Order] = set()
+        self._missed: set[Order] = set()
+        self._seconds = 0.0
+
+    def act(self) -> None:
+        """Kill, let the others write, start again."""
+        victim = self._victim
+        self._before = self._taken_by(lambda region: region == victim.name)
+        sent_again = self._producer.sent_again
+        self._world.kill(victim)
+        self._world.until(
+            lambda: self._producer.sent_again >= sent_again + ORDERS_MIN,
+            f"{self._producer.producer} sends its orders to another region",
+        )
+        self._seconds = self._world.restart(victim)
+        self._recovered = orders_at(self._world, victim)
+        self._world.slow_links()
+        self._missed = self._taken_by(lambda region: region != victim.name) - self._recovered
+        self._world.spread()
+
+    def _taken_by(self, is_meant: Callable[[str], bool]) -> set[Order]:
+        return {
+            order for order, (_, region) in self._traffic.acknowledged().items() if is_meant(region)
+        }
+
+    def shown_by(self) -> Sequence[str]:
+        """What was recovered, and the links."""
+        return [
+            f"redis-cli -p {self._victim.port} INFO persistence",
+            f"redis-cli -p {self._victim.port} AB.PEERS",
+        ]
+
+    def claims(self) -> Iterable[Claim]:
+        """Everything acknowledged is there, and what was missed."""
+        lost = self._before - self._recovered
+        yield Claim(
+            f"{self._victim.name} has every order that it had acknowledged before it was killed",
+            not lost,
+            f"lost: {some(sorted(lost))}"
+            if lost
+            else f"{len(self._before)} orders, answered {self._seconds:.1f} s after the start",
+        )
+        behind = self._missed - orders_at(self._world, self._victim)
+        yield Claim(
+            f"{self._victim.name} got the orders that other regions took meanwhile",
+            not behind,
+            f"missing: {some(sorted(behind))}" if behind else f"{len(self._missed)} orders",
+        )
+
+
+class NothingLost(Step):
+    """The sum of it: what was sent against what is there."""
+
+    title = "What was sent, and what is there"
+    text = (
+        "The traffic rests. Every order that some region has acknowledged is looked for in every "
+        "region, and every entry in what the consumers have processed."
+    )
+
+    def __init__(self, world: World, traffic: Traffic) -> None:
+        self._world, self._traffic = world, traffic
+
+    def act(self) -> None:
+        """Rest."""
+        self._traffic.rest()
+        self._world.settle()
+
+    def shown_by(self) -> Sequence[str]:
+        """The group has nothing left."""
+        port = self._world.members[0].port
+        return [f"redis-cli -p {port} AB.LAG {STREAM}", f"redis-cli -p {port} XLEN {STREAM}"]
+
+    def claims(self) -> Iterable[Claim]:
+        """Once, everywhere, processed."""
+        acknowledged = self._traffic.acknowledged()
+        for member in self._world.members:
+            counts = Counter(map(order_of, self._world.entries(member).values()))
+            lost = acknowledged.keys() - counts.keys()
+            twice = [order for order, count in counts.items() if count > 1]
+            yield Claim(
+                f"{member.name} has every acknowledged order, each once",
+                not lost and not twice,
+                f"missing: {some(sorted(lost))}; twice: {some(twice)}"
+                if lost or twice
+                else f"{len(acknowledged)} orders",
+            )
+        for consumer in self._traffic.consumers:
+            left = self._traffic.unprocessed(consumer)
+            repeated = sum(count - 1 for count in consumer.processed.values())
+            yield Claim(
+                f"group {consumer.group} has processed every order",
+                not left,
+                f"left: {some(sorted(left))}"
+                if left
+                else f"{len(consumer.processed)} orders, {repeated} of them twice",
+            )
+        yield from equal(self._world)
+
+
+class Archive(Step):
+    """The stream as a table of Parquet files."""
+
+    title = "Archive to Parquet with Spark"
+    text = "A Spark job copies the stream into a table; the number of rows must be that of entries."
+
+    def __init__(self, world: World, *, with_spark: bool) -> None:
+        self._world, self._with_spark = world, with_spark
+        self._lake = world.directory / "lake"
+        self._rows = 0
+
+    def _words(self) -> list[str]:
+        url = f"redis://{HOST}:{self._world.members[0].port}"
+        return [
+            *("spark", "archive", str(self._lake), "--streams", STREAM, "-u", url),
+            *("--master", "local[2]"),
+        ]
+
+    def act(self) -> None:
+        """Run the job in a process of its own."""
+        if not self._with_spark:
+            raise Skipped("--no-spark was given")
+        missing = [each for each in ("pyspark", "deltalake") if find_spec(each) is None]
+        if missing:
+            raise Skipped(f"{', '.join(missing)} not installed: pip install 'anabranch[lake]'")
+        process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "anabranch", *self._words(), "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            _, errors = process.communicate(timeout=ARCHIVE_S)
+        except subprocess.TimeoutExpired:
+            raise Late(f"the archive is not complete after {ARCHIVE_S:.0f} s") from None
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode:
+            raise Late(f"the archive failed: {' '.join(errors.split())[-300:]}")
+        import deltalake  # noqa: PLC0415 - an extra
+
+        self._rows = deltalake.DeltaTable(str(self._lake)).to_pyarrow_table().num_rows
+
+    def shown_by(self) -> Sequence[str]:
+        """The same job."""
+        return [f"anabranch {' '.join(self._words())}"]
+
+    def claims(self) -> Iterable[Claim]:
+        """As many rows as entries."""
+        entries = len(self._world.entries(self._world.members[0]))
+        yield Claim(
+            "the Parquet files have a row for every entry",
+            self._rows == entries,
+            f"{self._rows} rows, {entries} entries",
+        )
+
+
+def orders_at(world: World, member: Member) -> set[Order]:
+    """The orders that a region has."""
+    return set(map(order_of, world.entries(member).values()))
+
+
+def equal(world: World) -> Iterable[Claim]:
+    """Every region answers the same, read entry by entry and by its digest."""
+    contents = {member: world.entries(member) for member in world.members}
+    first = contents[world.members[0]]
+    differing = [
+        f"{member.name} lacks {len(first.keys() - entries.keys())} and has "
+        f"{len(entries.keys() - first.keys())} more than {world.members[0].name}"
+        for member, entries in contents.items()
+        if entries != first
+    ]
+    yield Claim(
+        "all regions have the same entries",
+        not differing,
+        "; ".join(differing) or f"{len(first)} entries in each",
+    )
+    digests = [world.do(member, "AB.DIGEST", STREAM)[0] for member in world.members]
+    yield Claim(
+        "all regions have the same digest",
+        len(set(digests)) == 1,
+        digests[0] if len(set(digests)) == 1 else ", ".join(map(str, digests)),
+    )

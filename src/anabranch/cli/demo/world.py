@@ -1,0 +1,232 @@
+"""The regions of a demonstration: processes in a directory of their own, and the links between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
+from anabranch.cli.cluster_servers import (
+    ask,
+    cut,
+    end,
+    require_free_ports,
+    restore_links,
+    start,
+    wait_entered,
+)
+from anabranch.cli.demo.story import Late
+
+__all__ = ["NAMES", "STREAM", "World", "connect", "names"]
+
+NAMES: Final = ("eu", "us", "ap", "sa", "af")
+STREAM: Final = "orders"
+"""The stream that every region writes."""
+
+FIRST_PORT: Final = 7379
+FIRST_PAGE_PORT: Final = 8080
+GOSSIP_ABOVE: Final = 10000
+PORT_TRIES: Final = 20
+ANSWER_S: Final = 10.0
+SETTLE_S: Final = 60.0
+POLL_S: Final = 0.05
+PAGE_ENTRIES: Final = 5000
+
+
+class World:
+    """Several regions on this machine, and what they contain."""
+
+    def __init__(self, count: int, delay_ms: float, *, with_page: bool) -> None:
+        """``delay_ms`` is added to the links, in each direction."""
+        self.directory = Path(tempfile.mkdtemp(prefix="anabranch-demo-"))
+        self.delay_ms = delay_ms
+        self.files = ClusterFiles(self.directory, _members(count, with_page=with_page))
+        self._processes: dict[Member, subprocess.Popen[bytes]] = {}
+        self._clients: dict[Member, redis.Redis] = {}
+
+    @property
+    def members(self) -> list[Member]:
+        """All regions; the first one founds the cluster."""
+        return self.files.members
+
+    def start(self) -> None:
+        """All regions, until each has the data of the others."""
+        self.files.save()
+        for member in self.members:
+            self._processes[member] = start(self.files, member)
+        wait_entered(self.files, self._processes, len(self.members))
+        self.slow_links()
+
+    def close(self) -> None:
+        """End everything at once, and remove it: nothing is worth an orderly stop."""
+        for client in self._clients.values():
+            client.close()
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        # A region that somebody has started again from another terminal is not among them.
+        end(self.files, self.files.running(), at_once=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # -- links and processes ------------------------------------------------------------------
+
+    def slow_links(self) -> None:
+        """Delay all links, if they are to be slow."""
+        if self.delay_ms:
+            for one, other in combinations(self.members, 2):
+                for near, far in ((one, other), (other, one)):
+                    ask(
+                        near,
+                        "AB.LINK",
+                        far.number,
+                        "DELAY",
+                        f"{self.delay_ms:g}",
+                        f"{self.delay_ms / 10:g}",
+                    )
+
+    def isolate(self, member: Member) -> None:
+        """Cut all links of a region."""
+        for other in self.files.others(member):
+            cut(self.files, member, other)
+
+    def heal(self) -> None:
+        """Restore all links, as slow as they were."""
+        restore_links(self.files)
+        self.slow_links()
+
+    def kill(self, member: Member) -> None:
+        """What ``kill -9`` does."""
+        if (client := self._clients.pop(member, None)) is not None:
+            client.close()
+        process = self._processes[member]
+        pid = self.files.pid(member)
+        with suppress(ProcessLookupError):
+            os.kill(process.pid if pid is None else pid, signal.SIGKILL)
+        process.wait()
+        self.until(lambda: self.files.pid(member) is None, f"region {member.name} has ended")
+
+    def restart(self, member: Member) -> float:
+        """Start a region that was killed; seconds until it answered."""
+        began = time.monotonic()
+        self._processes[member] = start(self.files, member)
+        wait_entered(self.files, {member: self._processes[member]}, 1)
+        return time.monotonic() - began
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def client(self, member: Member) -> redis.Redis:
+        """A connection of the one who tells the story."""
+        if member not in self._clients:
+            self._clients[member] = connect(member)
+        return self._clients[member]
+
+    def do(self, member: Member, *words: str | float) -> Any:
+        """A command, and its reply with texts."""
+        return self.client(member).execute_command(*words)
+
+    def entries(self, member: Member) -> dict[str, dict[str, str]]:
+        """The whole stream of a region by ID, read with XRANGE."""
+        found: dict[str, dict[str, str]] = {}
+        begin = "-"
+        while True:
+            rows: Any = self.client(member).xrange(STREAM, begin, "+", count=PAGE_ENTRIES)
+            found.update(dict(rows))
+            if len(rows) < PAGE_ENTRIES:
+                return found
+            begin = f"({rows[-1][0]}"
+
+    def vector(self, member: Member) -> dict[tuple[int, int], int]:
+        """The effects that a region has applied."""
+        facts = self.do(member, "AB.INFO")
+        rows = dict(zip(facts[::2], facts[1::2], strict=True))["vector"]
+        return {(region, epoch): number for region, epoch, number in rows}
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def until(self, is_so: Callable[[], object], what: str, seconds: float = SETTLE_S) -> None:
+        """Ask again until it is so; raises :class:`Late`."""
+        deadline = time.monotonic() + seconds
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise Late(f"not within {seconds:.0f} s: {what}")
+            time.sleep(POLL_S)
+
+    def spread(self) -> float:
+        """Wait until everything that some region has now is in all; seconds it took."""
+        began = time.monotonic()
+        tokens = {member: self.do(member, "AB.TOKEN") for member in self.members}
+        for source, token in tokens.items():
+            for member in self.members:
+                if member is not source:
+                    self.until(
+                        lambda m=member, t=token: self.do(m, "AB.WAITFOR", t, 1000),  # type: ignore[misc]
+                        f"region {member.name} has what {source.name} has",
+                    )
+        return time.monotonic() - began
+
+    def settle(self) -> None:
+        """Wait until all regions have applied the same effects; nobody may write meanwhile."""
+
+        def agree() -> bool:
+            vectors = [self.vector(member) for member in self.members]
+            return all(vector == vectors[0] for vector in vectors)
+
+        self.until(agree, "all regions have applied the same effects")
+
+
+def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
+    """A client that reports a failure instead of trying again."""
+    return redis.Redis(
+        host=HOST,
+        port=member.port,
+        protocol=2,
+        decode_responses=True,
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _members(count: int, *, with_page: bool) -> list[Member]:
+    """Regions on ports that nobody uses; the first ones that are free, so that they are known."""
+    problem: ClusterFailed | None = None
+    for attempt in range(PORT_TRIES):
+        first, page = FIRST_PORT + 100 * attempt, FIRST_PAGE_PORT + 100 * attempt
+        members = [
+            Member(
+                index + 1,
+                name,
+                first + index,
+                first + index + GOSSIP_ABOVE,
+                page + index if with_page else 0,
+            )
+            for index, name in enumerate(NAMES[:count])
+        ]
+        try:
+            require_free_ports(members)
+        except ClusterFailed as taken:
+            problem = taken
+        else:
+            return members
+    assert problem is not None
+    raise problem
+
+
+def names(members: Iterable[Member]) -> str:
+    """For sentences: ``us and ap``."""
+    *most, last = [member.name for member in members]
+    return f"{', '.join(most)} and {last}" if most else last
