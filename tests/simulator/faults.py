@@ -37,7 +37,7 @@ from anabranch.replication.local import RegionLocal
 from anabranch.replication.receiving import Receiver
 from anabranch.replication.status_table import StatusTable
 from anabranch.simulator.simulation import simulate
-from anabranch.stream import imaging, joining, regional_id
+from anabranch.stream import image_conversion, joining, regional_id
 from anabranch.stream.group import Group, Run
 from anabranch.stream.region_log import RegionLog
 from tests.active_active.histories import History
@@ -247,7 +247,7 @@ def pending_dropped_on_import(patch: Patch) -> None:
 
 
 def cursor_flattened_on_export(patch: Patch) -> None:
-    patch.setattr(imaging, "_late", lambda stream, group: [])
+    patch.setattr(image_conversion, "_late", lambda stream, group: [])
 
 
 def cursor_flattened_by_copies(patch: Patch) -> None:

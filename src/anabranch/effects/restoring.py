@@ -7,14 +7,14 @@ from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.rdb.payload import decode_payload_steps
 from anabranch.scheduling import Steps
 from anabranch.stream.image import StreamImage
-from anabranch.stream.imaging import StreamMaker
+from anabranch.stream.image_conversion import ImageLoader
 
 __all__ = ["value_of"]
 
 
 def value_of(effect: kinds.Restore) -> Steps[Value]:
     """Made in short steps; raises :class:`anabranch.rdb.errors.PayloadError`."""
-    maker = StreamMaker(effect.now_ms, effect.idmp_duration_s, effect.idmp_maxsize)
+    maker = ImageLoader(effect.now_ms, effect.idmp_duration_s, effect.idmp_maxsize)
     decoded = yield from decode_payload_steps(effect.payload, maker.add_node)
     if isinstance(decoded, StreamImage):
         return (yield from maker.finish(decoded))

@@ -14,7 +14,7 @@ from anabranch.rdb.errors import PayloadChecksumError, PayloadFormatError
 from anabranch.rdb.payload import encode_payload, encode_stream_payload
 from anabranch.resp.encode import OK, null
 from anabranch.scheduling import Steps, in_one_go
-from anabranch.stream.imaging import FrozenImage
+from anabranch.stream.image_conversion import ImageBuilder
 from anabranch.stream.stream import Stream
 
 __all__ = ["dump", "payload_of", "restore"]
@@ -38,7 +38,7 @@ def _payload_steps(value: Value) -> Steps[list[bytes]]:
     """The same in short steps and in pieces, all of one moment: that of the first step."""
     if not isinstance(value, Stream):
         return [_small_payload(value)]
-    frozen = FrozenImage(value)
+    frozen = ImageBuilder(value)
     try:
         return (yield from encode_stream_payload(frozen.image, frozen.nodes(), frozen.pending()))
     finally:

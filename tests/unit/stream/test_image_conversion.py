@@ -13,7 +13,7 @@ from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
 from anabranch.stream.group import Group
 from anabranch.stream.image import GroupImage, NodeImage, ProducerImage, StreamImage
-from anabranch.stream.imaging import FrozenImage, StreamMaker
+from anabranch.stream.image_conversion import ImageBuilder, ImageLoader
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 def image_of(stream: Stream) -> StreamImage:
     """A stream as plain values."""
-    frozen = FrozenImage(stream)
+    frozen = ImageBuilder(stream)
     image = frozen.image
     image.nodes = list(frozen.nodes())
     for group, pending in zip(image.groups, frozen.pending(), strict=True):
@@ -47,7 +47,7 @@ def add(stream: Stream, ms: int, *pairs: bytes, opens: bool = False) -> int:
 
 
 def restored(image: StreamImage, now_ms: int = NOW_MS) -> Stream:
-    maker = StreamMaker(now_ms, idmp_duration_s=100, idmp_maxsize=100)
+    maker = ImageLoader(now_ms, idmp_duration_s=100, idmp_maxsize=100)
     for node in image.nodes:
         maker.add_node(node)
     groups = [replace(group, pending=group.pending[:]) for group in image.groups]

@@ -33,7 +33,7 @@ from anabranch.stream.producer import Producers
 from anabranch.stream.renumbering import Renumbering
 from anabranch.stream.stream import Stream
 
-__all__ = ["FrozenImage", "StreamMaker"]
+__all__ = ["ImageBuilder", "ImageLoader"]
 
 _MERGED_NODE_ENTRIES = 100
 """Redis's default for ``stream-node-max-entries``."""
@@ -49,7 +49,7 @@ _Named = tuple[int, int, int]
 # -- to an image ------------------------------------------------------------------------------
 
 
-class FrozenImage:
+class ImageBuilder:
     """What :class:`StreamImage` shows of a stream, as it was when this was made.
 
     The nodes, and then the pending entries of each group, are made as they are asked for, once.
@@ -258,7 +258,7 @@ def _late(stream: Stream, group: Group) -> list[_Named]:
 # -- from an image ----------------------------------------------------------------------------
 
 
-class StreamMaker:
+class ImageLoader:
     """Makes a stream of an image that comes in parts: first the nodes, then the rest.
 
     Images do not say when idempotent IDs were recorded: at the time of their entry's ID, or now
