@@ -70,7 +70,7 @@ def test_a_key_that_is_missing_on_one_side_is_told_as_well() -> None:
     cluster = filled()
     database = cluster.process(2).region.keyspace.databases[0]
     database.discard(b"k3")
-    cluster.process(2).replica.last_effects.mark((0, b"k3"))
+    cluster.process(2).replica.last_effects.mark_changed((0, b"k3"))
     cluster.run(2 * DIGEST_INTERVAL_MS)
     assert {(number, facts["key"]) for number, facts in cluster.alarms} == {(1, "k3"), (2, "k3")}
     assert cluster.do(1, "AB.VERIFY", "r2", "k3", "k4") == [b"differs", b"equal"]
@@ -170,7 +170,7 @@ def test_a_repair_outlives_a_restart() -> None:
 def damaged(change: Callable[[SimulatedCluster], None]) -> SimulatedCluster:
     cluster = filled()
     change(cluster)
-    cluster.process(2).replica.last_effects.mark((0, b"k7"))
+    cluster.process(2).replica.last_effects.mark_changed((0, b"k7"))
     assert cluster.do(2, "AB.VERIFY", 1, "k7") == [b"differs"]
     cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1)
     assert len(set(digests(cluster, "k7"))) == 1
@@ -197,7 +197,7 @@ def test_repair_mends_contents_groups_deadlines_and_counters() -> None:
 
     def a_counter(cluster: SimulatedCluster) -> None:
         log = cluster.stream(2, b"k7").log_of(1)
-        log.note_newest(log.newest_number, log.newest_id + (5 << 64))
+        log.record_newest(log.newest_number, log.newest_id + (5 << 64))
         cluster.stream(2, b"k7").recount()
 
     for change in (other_bytes, no_group, a_deadline, a_counter):
@@ -208,11 +208,11 @@ def test_repair_brings_back_a_key_and_takes_one_away() -> None:
     cluster = filled()
     database = cluster.process(2).region.keyspace.databases[0]
     database.discard(b"k7")
-    cluster.process(2).replica.last_effects.mark((0, b"k7"))
+    cluster.process(2).replica.last_effects.mark_changed((0, b"k7"))
     cluster.do(2, "AB.REGION", "REPAIR", "k7", "FROM", 1)
     assert cluster.do(2, "EXISTS", "k7") == 1
     cluster.process(1).region.keyspace.databases[0].discard(b"k8")
-    cluster.process(1).replica.last_effects.mark((0, b"k8"))
+    cluster.process(1).replica.last_effects.mark_changed((0, b"k8"))
     cluster.do(2, "AB.REGION", "REPAIR", "k8", "FROM", 1)
     assert cluster.do(2, "EXISTS", "k8") == 0
     assert cluster.do(2, "AB.VERIFY", 1, "k7", "k8") == [b"equal", b"equal"]

@@ -388,7 +388,7 @@ def test_of_many_processed_entries_little_is_remembered() -> None:
     assert len(processed) == 1
     one.do("XACK", "s", "g", *ids[1::2])
     for number in range(0, 4000, 4):
-        one.replica.conflicts.note_processed((0, b"s", b"g"), 1, [10_000 + number])
+        one.replica.conflicts.record_processed((0, b"s", b"g"), 1, [10_000 + number])
     assert len(processed) == 1001
     one.region.settings.max_held_tags = 100
     one.region.merging.maintain()

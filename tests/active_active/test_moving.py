@@ -199,7 +199,7 @@ def test_the_work_grows_with_the_pending_entries_and_no_more(
     eu.do("RESTORE", "x", 0, payload)
     eu.do("COPY", "x", "y")
     assert looks < 20 * count
-    assert [len(each.ranges) for each in eu.issued if isinstance(each, kinds.Settle)] == [
+    assert [len(each.ranges) for each in eu.issued if isinstance(each, kinds.AcknowledgeRuns)] == [
         *(133, 133, 133, 1),
         *(133, 133, 133, 1),
     ]

@@ -130,7 +130,7 @@ class _Local:
     def reopen(self, epoch: int) -> None:
         pass
 
-    def note(self, event: str, **facts: object) -> None:
+    def report_event(self, event: str, **facts: object) -> None:
         str(facts)
 
 

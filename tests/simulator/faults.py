@@ -109,12 +109,12 @@ def marks_at_once(patch: Patch) -> None:
 
 
 def _rows_as(patch: Patch, change: Callable[[Any], dict[str, Any]]) -> None:
-    note = StatusTable.note
+    note = StatusTable.update
 
     def noted(self: StatusTable, row: Any, now_ms: float) -> None:
         note(self, msgspec.structs.replace(row, **change(row)), now_ms)
 
-    patch.setattr(StatusTable, "note", noted)
+    patch.setattr(StatusTable, "update", noted)
 
 
 def rows_not_durable(patch: Patch) -> None:
@@ -181,19 +181,19 @@ def expiry_last_wins(patch: Patch) -> None:
 
 
 def max_deleted_not_kept(patch: Patch) -> None:
-    patch.setattr(RegionLog, "note_deleted", lambda self, number, entry_id: None)
+    patch.setattr(RegionLog, "record_deleted", lambda self, number, entry_id: None)
 
 
 # -- groups ---------------------------------------------------------------------------------------
 
 
 def ack_for_any_creation(patch: Patch) -> None:
-    settle = Group.settle
+    settle = Group.acknowledge_runs
 
     def settled(self: Group, creations: Any, *rest: Any, **named: Any) -> None:
         settle(self, list(self.creations), *rest, **named)
 
-    patch.setattr(Group, "settle", settled)
+    patch.setattr(Group, "acknowledge_runs", settled)
 
 
 def runs_from_the_start(patch: Patch) -> None:
@@ -327,13 +327,13 @@ def tags_forgotten_before_stable(patch: Patch) -> None:
 
 
 def better_winner_ignored(patch: Patch) -> None:
-    note = Conflicts._note
+    note = Conflicts._queue
 
     def noted(self: Conflicts, goes: HeldTag, stays: HeldTag) -> None:
         if goes.dot not in self.beaten:
             note(self, goes, stays)
 
-    patch.setattr(Conflicts, "_note", noted)
+    patch.setattr(Conflicts, "_queue", noted)
 
 
 def processed_forgotten(patch: Patch) -> None:

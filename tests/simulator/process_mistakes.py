@@ -47,13 +47,13 @@ def reads_not_withheld(patch: Patch) -> None:
 
 
 def end_is_always_clean(patch: Patch) -> None:
-    settle = Durability.settle
+    settle = Durability.sync_all
 
     def settled(self: Durability) -> None:
         with suppress(OSError):
             settle(self)
 
-    patch.setattr(Durability, "settle", settled)
+    patch.setattr(Durability, "sync_all", settled)
 
 
 # -- snapshots and newcomers ----------------------------------------------------------------------

@@ -346,7 +346,7 @@ class Node:
         """How far others are; the region forgets what it remembered for who knows it by now."""
         for row in rows:
             if row.region != self.number and row is not self.rows.rows.get(row.region):
-                self.rows.note(row, 0)
+                self.rows.update(row, 0)
                 self._hear([row.replica_id, *row.applied, *row.durable, *row.have])
         stable = self.rows.watermark(self.vector, self.durable, self.membership)
         if stable and self.number not in self.mesh.stagings:
@@ -517,5 +517,5 @@ class NamedMesh:
             node.forget(replica_id, number)
 
     def count_effects(self, region: str, kind: str) -> int:
-        counted = {"ack": kinds.Settle}[kind]
+        counted = {"ack": kinds.AcknowledgeRuns}[kind]
         return sum(isinstance(effect, counted) for effect in self._node(region).issued)

@@ -292,12 +292,12 @@ class ToyRegion:
         self.sync()
 
     def expelled(self, reason: str) -> None:
-        self.note("removed", reason=reason)
+        self.report_event("removed", reason=reason)
 
     def set_back(self, reason: str) -> None:
-        self.note("set_back", reason=reason)
+        self.report_event("set_back", reason=reason)
 
-    def note(self, event: str, **facts: Any) -> None:
+    def report_event(self, event: str, **facts: Any) -> None:
         self.notes.append((event, facts))
 
     # -- for tests ----------------------------------------------------------------------------

@@ -122,4 +122,4 @@ class SimulatedCluster:
         log = stream.log_of(1)
         assert log.tail is not None
         log.remove(log.tail, log.tail.last_live())
-        self.process(number).replica.last_effects.mark((0, key))
+        self.process(number).replica.last_effects.mark_changed((0, key))

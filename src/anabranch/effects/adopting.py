@@ -57,7 +57,7 @@ def _group_again(db: int, key: bytes, name: bytes, was: _Standing) -> Iterator[k
     for low in range(0, len(ranges), SETTLED_RANGES_MAX):
         some = ranges[low : low + SETTLED_RANGES_MAX]
         greatest = was.log.id_upto(some[-1][-1])
-        yield kinds.Settle(db, key, name, was.creations(name), some, greatest)
+        yield kinds.AcknowledgeRuns(db, key, name, was.creations(name), some, greatest)
 
 
 class _Standing:

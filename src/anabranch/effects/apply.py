@@ -69,7 +69,7 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.Assign: Row(apply_group.assign),
     kinds.Acknowledge: Row(apply_group.acknowledge),
     kinds.AdoptGroup: _regional(apply_group.adopt_group),
-    kinds.Settle: _regional(apply_group.settle_entries),
+    kinds.AcknowledgeRuns: _regional(apply_group.acknowledge_runs),
     kinds.Delete: Row(apply_keys.delete),
     kinds.Expire: Row(apply_keys.expire),
     kinds.Rename: _alone(apply_keys.rename),

@@ -126,7 +126,7 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         consumer.active_ms = effect.now_ms
     if not effect.pending:
         where = effect.db, effect.key, effect.group
-        keyspace.replica.conflicts.note_processed(where, effect.region, effect.numbers)
+        keyspace.replica.conflicts.record_processed(where, effect.region, effect.numbers)
     group.hand_out(
         effect.region,
         effect.ids,
@@ -162,18 +162,18 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
         where = effect.db, effect.key, effect.group
         for entry_id in effect.ids:
             for replica_id, entry in group.pending_of(entry_id):
-                conflicts.note_processed(where, replica_id, (entry.number,))
+                conflicts.record_processed(where, replica_id, (entry.number,))
     group.acknowledge(effect.ids)
     group.drop_dots(effect.dots)
 
 
-def settle_entries(keyspace: Keyspace, effect: kinds.Settle) -> None:
-    """See :class:`kinds.Settle`. Nothing happens to a group that was removed, or made again."""
+def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:
+    """See :class:`kinds.AcknowledgeRuns`. A group that was removed or made again is left alone."""
     replica = keyspace.replica
     stream = known_stream(keyspace, effect.db, effect.key)
     group = None if stream is None else stream.groups.get(effect.group)
     if group is not None:
-        group.settle(
+        group.acknowledge_runs(
             effect.creations,
             effect.ranges,
             effect.greatest,

@@ -151,13 +151,13 @@ def _destroy_unseen_groups(
     replica = keyspace.replica
     replica.flushes[replica.dot] = db
     replica.unstable_tombstones[replica.dot] = None
-    replica.last_effects.note_all({replica.replica_id: replica.number})
+    replica.last_effects.record_all({replica.replica_id: replica.number})
     for database in databases:
         for key, value in list(database.values.items()):
             if value.groups:  # type: ignore[union-attr]  # there are streams only
                 value.groups.clear()  # type: ignore[union-attr]
                 bind_by_state(keyspace, database.index, key, value)  # type: ignore[arg-type]
-                replica.last_effects.mark((database.index, key))
+                replica.last_effects.mark_changed((database.index, key))
                 database.changed(key)
 
 

@@ -15,7 +15,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.shared import Dot, Limits, Tag
 from anabranch.stream.stream import Stream
 
-__all__ = ["note_processed"]
+__all__ = ["record_processed"]
 
 
 def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
@@ -119,7 +119,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
     conflicts = replica.conflicts
     dot = effect.replica_id, effect.number
     replica_id, number = effect.winner
-    conflicts.note_beaten(dot, (effect.entry_id, replica_id & 0xFF, replica_id, number))
+    conflicts.record_beaten(dot, (effect.entry_id, replica_id & 0xFF, replica_id, number))
     due = conflicts.due.get(dot)
     if due is not None and due.stays.rank >= (
         effect.entry_id,
@@ -135,7 +135,7 @@ def resolve_conflict(keyspace: Keyspace, effect: kinds.ResolveConflict) -> None:
         return
     _answer_with(stream, effect)
     place = effect.db, effect.key
-    note_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
+    record_processed(replica, stream, place, effect.goes, effect.stays, effect.entry_id)
     replica_id, number = effect.goes
     if effect.counted:
         log = stream.logs.get(replica_id)
@@ -165,7 +165,7 @@ def _answer_with(stream: Stream, effect: kinds.ResolveConflict) -> None:
         stream.remember(effect.pid, effect.iid, is_new=False)
 
 
-def note_processed(
+def record_processed(
     replica: Replica,
     stream: Stream,
     place: tuple[int, bytes],

@@ -203,7 +203,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
                 for group in stream.groups.values():
                     group.drop_between(replica_id, low, high)
     for replica_id, number, entry_id in effect.deleted:
-        stream.log_of(replica_id).note_deleted(number, entry_id)
+        stream.log_of(replica_id).record_deleted(number, entry_id)
     stream.recount()
     keyspace.databases[effect.db].touch(effect.key)
 

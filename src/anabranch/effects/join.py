@@ -6,7 +6,7 @@ is lost; our own part of consumer groups (what was delivered here, who holds wha
 
 from __future__ import annotations
 
-from anabranch.effects.apply_producers import note_processed
+from anabranch.effects.apply_producers import record_processed
 from anabranch.effects.streams import (
     begun_stream,
     bind_by_state,
@@ -32,7 +32,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
         if number > mine.vector.get(replica_id, 0)
     }
     if not partial:
-        mine.last_effects.note_all(news)
+        mine.last_effects.record_all(news)
     for database, there in zip(ours.databases, theirs.databases, strict=True):
         db = database.index
         flushes = (
@@ -52,9 +52,9 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
             renew_producers(ours, stream)
             bind_by_state(ours, db, key, stream)
             if partial:
-                mine.last_effects.note((db, key), news)
+                mine.last_effects.record((db, key), news)
             else:
-                mine.last_effects.mark((db, key))
+                mine.last_effects.mark_changed((db, key))
             database.changed(key)
     join_dots(mine.flushes, other.flushes, mine.vector, other.vector)
     for region, epoch in other.removed.items():
@@ -72,7 +72,7 @@ def join_keyspaces(ours: Keyspace, theirs: Keyspace, *, partial: bool) -> None:
         resolved = known_stream(ours, goes.db, goes.key)
         if resolved is not None:
             place = goes.db, goes.key
-            note_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
+            record_processed(mine, resolved, place, goes.entry, stays.entry, stays.entry_id)
     mine.hybrid_ms = max(mine.hybrid_ms, other.hybrid_ms)
     for replica_id, number in other.vector.items():
         mine.vector[replica_id] = max(mine.vector.get(replica_id, 0), number)
@@ -97,6 +97,6 @@ def take_key(ours: Keyspace, theirs: Keyspace, db: int, key: bytes) -> None:
     stream.recount()
     renew_producers(ours, stream)
     bind_by_state(ours, db, key, stream)
-    mine.last_effects.mark((db, key))
+    mine.last_effects.mark_changed((db, key))
     ours.renew_unstable_tombstones()
     ours.databases[db].changed(key)

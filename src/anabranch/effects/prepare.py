@@ -179,7 +179,7 @@ def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
     ranges = group.grown_runs(stream.logs)
     if ranges:
         logs = stream.logs
-        yield kinds.Settle(
+        yield kinds.AcknowledgeRuns(
             effect.db,
             effect.key,
             effect.group,

@@ -1,9 +1,9 @@
 """How much memory the keys of a server use: a running sum, without a walk over all keys.
 
 A key is counted when it is bound and unbound, at first with an estimate for an empty value. A value
-that an effect changes is put on a list once; :meth:`Account.settle` measures some values of the
-list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one look at a
-flag. Values that are not measured yet are extrapolated from those that were measured last.
+that an effect changes is put on a list once; :meth:`Account.measure_changed` measures some values
+of the list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one look
+at a flag. Values that are not measured yet are extrapolated from those that were measured last.
 
 Full blocks are sealed in the background and need less memory then: values that were measured before
 that are measured again.
@@ -85,7 +85,7 @@ class Account:
         value.is_due = True
         self._due.append(value)
 
-    def settle(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
+    def measure_changed(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
         """Measure values that have changed: so many, unless they take longer than this."""
         if self._again and not self._unsealed:
             for value in self._again:

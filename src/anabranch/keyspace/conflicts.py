@@ -113,7 +113,7 @@ class Conflicts:
                 del self.beaten[replica_id, number]
         self.processed.forget(watermark, vector)
 
-    def note_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
+    def record_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
         """Entries of a replica ID were acknowledged in this region, in a group.
 
         Of two tags whose conflict is not resolved yet one is held at least.
@@ -154,7 +154,7 @@ class Conflicts:
                     if are_concurrent(tag, other):
                         goes, stays = (tag, other) if other.rank < tag.rank else (other, tag)
                         if cares(goes.replica_id):
-                            self._note(goes, stays)
+                            self._queue(goes, stays)
 
     def meet_again(self, cares: Callable[[int], bool]) -> None:
         """Check all tags again: this region may have to resolve other conflicts than before."""
@@ -164,7 +164,7 @@ class Conflicts:
                 for tag in held:
                     self.meet(tag, cares)
 
-    def _note(self, goes: HeldTag, stays: HeldTag) -> None:
+    def _queue(self, goes: HeldTag, stays: HeldTag) -> None:
         dot = goes.dot
         known = self.beaten.get(dot)
         if known is not None and known <= stays.rank:
@@ -173,7 +173,7 @@ class Conflicts:
         if due is None or stays.rank < due.stays.rank:
             self.due[dot] = Due(goes, stays, known is None)
 
-    def note_beaten(self, dot: Dot, rank: Rank) -> None:
+    def record_beaten(self, dot: Dot, rank: Rank) -> None:
         """A tag has lost to one of this rank."""
         known = self.beaten.get(dot)
         if known is None or rank < known:
@@ -224,7 +224,7 @@ class Conflicts:
         for dot, rank in other.beaten.items():
             if self.beaten.get(dot) != rank:
                 news.append((dot, rank[2:]))
-            self.note_beaten(dot, rank)
+            self.record_beaten(dot, rank)
         for replica_id, count in other.counts.items():
             self.counts[replica_id] = max(self.counts.get(replica_id, 0), count)
         for replica_id, held in sorted(other.held.items()):

@@ -55,9 +55,9 @@ class LastEffects:
         """Take over the keys that were written since."""
         recent, self.recent = self.recent, {}
         for (db, key, replica_id), number in recent.items():
-            self.note((db, key), {replica_id: number})
+            self.record((db, key), {replica_id: number})
 
-    def note(self, place: Place, vector: Mapping[int, int]) -> None:
+    def record(self, place: Place, vector: Mapping[int, int]) -> None:
         """Effects up to these may have changed a key."""
         bucket = bucket_of(place)
         self.changed[bucket][place] = None
@@ -66,11 +66,11 @@ class LastEffects:
                 if number > known.get(replica_id, 0):
                     known[replica_id] = number
 
-    def mark(self, place: Place) -> None:
+    def mark_changed(self, place: Place) -> None:
         """A key has changed, by effects that are told otherwise."""
         self.changed[bucket_of(place)][place] = None
 
-    def note_all(self, vector: Mapping[int, int]) -> None:
+    def record_all(self, vector: Mapping[int, int]) -> None:
         """The same of every key; who looks at :attr:`changed` has to know which there are."""
         raise_to(self.base, vector)
 
@@ -103,9 +103,9 @@ class LastEffects:
     def read(self, written: list[Any]) -> None:
         """Take over what :meth:`written` gave."""
         base, rows = written
-        self.note_all(dict(base))
+        self.record_all(dict(base))
         for db, key, known in rows:
-            self.note((db, key), dict(known))
+            self.record((db, key), dict(known))
 
     def forget(self, watermark: Mapping[int, int]) -> None:
         """Every member has this much on its disk: drop keys that need not be kept."""

@@ -186,7 +186,7 @@ class Replica:
         self.vector.update((replica_id, number) for replica_id, number in vector)
         last_effects = written[7] if len(written) > 7 else None
         if last_effects is None:
-            self.last_effects.note_all(self.vector)
+            self.last_effects.record_all(self.vector)
         else:
             self.last_effects.read(last_effects)
         if len(written) > 8:

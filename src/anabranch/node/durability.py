@@ -356,19 +356,19 @@ class Durability:
         if self.turn is not None:
             self.turn.effects.clear()
 
-    def settle(self) -> None:
+    def sync_all(self) -> None:
         """Write and sync everything now, standing still, and have the log say so.
 
         Raises :class:`OSError` if that fails.
         """
-        self._settle()
+        self._sync_all()
         if self.log is not None and self.turn is not None:
             self.turn.effects += self._notes.at_the_end()
             self._write_turn(self.log, self.turn)
-            self._settle()
-            self.log.note_end()
+            self._sync_all()
+            self.log.record_stop()
 
-    def _settle(self) -> None:
+    def _sync_all(self) -> None:
         log = self.log
         if log is None:
             return

@@ -21,12 +21,12 @@ from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
     forget_newcomer,
     is_newcomer,
-    note_newcomer,
-    note_removal,
-    note_set_back,
     remember,
     removal_noted,
     set_back_noted,
+    write_newcomer,
+    write_removal,
+    write_set_back,
 )
 from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
@@ -148,7 +148,7 @@ class Exchange(RegionLocal):
                 "info", "region.cluster_created", cluster=cluster_id, region=settings.region_id
             )
         elif not self.replica.cluster_id:
-            note_newcomer(storage)
+            write_newcomer(storage)
         if is_newcomer(storage):
             self.is_newcomer = True
             self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
@@ -253,7 +253,7 @@ class Exchange(RegionLocal):
         All is synced before, or a stricter policy would promise what the looser one did not keep.
         Raises :class:`OSError`.
         """
-        self._durability.settle()
+        self._durability.sync_all()
         self._epoch_file.write(self._settings.appendfsync)
 
     def ended_well(self) -> None:
@@ -308,13 +308,13 @@ class Exchange(RegionLocal):
         replica = self.replica
         most = self._settings.max_unstable_marks
         self._tombstone_watch.observe(
-            replica.unstable_tombstones, replica.vector, now_ms, most, self._note_tombstones
+            replica.unstable_tombstones, replica.vector, now_ms, most, self._report_tombstones
         )
         most = self._settings.max_held_tags
-        self._held_tags.look(replica.conflicts, now_ms, most, self.note)
+        self._held_tags.look(replica.conflicts, now_ms, most, self.report_event)
 
-    def _note_tombstones(self, event: str, tombstones: int) -> None:
-        self.note(event, marks=tombstones, held_back_by=",".join(map(str, self._late())))
+    def _report_tombstones(self, event: str, tombstones: int) -> None:
+        self.report_event(event, marks=tombstones, held_back_by=",".join(map(str, self._late())))
 
     def _late(self) -> list[int]:
         """The regions that hold back the oldest tombstone; none if there is no tombstone."""
@@ -344,7 +344,7 @@ class Exchange(RegionLocal):
                 forget_newcomer(self._storage)
                 self.is_newcomer = False
                 self._region.dispatcher.allow_writes("newcomer")
-                self.note("takes_writes")
+                self.report_event("takes_writes")
 
     def _judge_joining(self) -> None:
         """Refuse writes, or not any more, by ``serve-while-joining``."""
@@ -388,17 +388,17 @@ class Exchange(RegionLocal):
             return
         if is_off:
             context.ids.refusal = CLOCK_IS_OFF
-            self.note("clock_refused", ahead_ms=round(error_ms))
+            self.report_event("clock_refused", ahead_ms=round(error_ms))
         else:
             context.ids.refusal = ""
-            self.note("clock_accepted")
+            self.report_event("clock_accepted")
 
     def expelled(self, reason: str) -> None:
         """See :class:`Local`. A restart remembers it."""
         if not self._was_removed:
             self._was_removed = reason
             with suppress(OSError):  # then the others tell it again
-                note_removal(self._storage, reason)
+                write_removal(self._storage, reason)
         super().expelled(reason)
 
     def set_back(self, reason: str) -> None:
@@ -408,18 +408,18 @@ class Exchange(RegionLocal):
             watermark = self.replica.watermark
             agreed = {o: min(n, watermark.get(o, 0)) for o, n in self._began.items()}
             with suppress(OSError):  # then the others tell it again
-                note_set_back(self._storage, reason, agreed)
+                write_set_back(self._storage, reason, agreed)
         super().set_back(reason)
 
     def after_effects(self) -> None:
         """Who was waiting gets an answer."""
         self.on_answers()
 
-    def note(self, event: str, **facts: object) -> None:
+    def report_event(self, event: str, **facts: object) -> None:
         """See :class:`Local`."""
         level = "info" if event in _QUIET else "warning"
         self._log(level, f"region.{event}", **facts)
-        super().note(event, **facts)
+        super().report_event(event, **facts)
         self.on_answers()
 
     # -- for commands -------------------------------------------------------------------------

@@ -29,13 +29,13 @@ __all__ = [
     "forget_newcomer",
     "identity_in",
     "is_newcomer",
-    "note_newcomer",
-    "note_removal",
-    "note_set_back",
     "recall",
     "remember",
     "removal_noted",
     "set_back_noted",
+    "write_newcomer",
+    "write_removal",
+    "write_set_back",
 ]
 
 _FILE: Final = "region"
@@ -80,7 +80,7 @@ def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None
     _write(storage, _FILE, json.dumps(noted).encode() + b"\n")
 
 
-def note_removal(storage: Storage, reason: str) -> None:
+def write_removal(storage: Storage, reason: str) -> None:
     """Note that the others have removed this region. Raises :class:`OSError`."""
     _write(storage, _REMOVAL, reason.encode() + b"\n")
 
@@ -93,7 +93,7 @@ def removal_noted(storage: Storage) -> str:
         return file.read().decode("utf-8", "replace").strip() or "removed"
 
 
-def note_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> None:
+def write_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> None:
     """Note that others know other effects under numbers of this region. Raises :class:`OSError`.
 
     ``agreed``: by replica ID of this region, up to where they surely know the same.
@@ -103,7 +103,7 @@ def note_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> N
 
 
 def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
-    """What :func:`note_set_back` noted.
+    """What :func:`write_set_back` noted.
 
     Raises :class:`OSError`, or :class:`ValueError` if it is not what we write.
     """
@@ -115,7 +115,7 @@ def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
     return str(noted["reason"]), agreed
 
 
-def note_newcomer(storage: Storage) -> None:
+def write_newcomer(storage: Storage) -> None:
     """Note that this region has yet to get what the others have. Raises :class:`OSError`."""
     _write(storage, _NEWCOMER, b"\n")
 

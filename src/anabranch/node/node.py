@@ -128,12 +128,12 @@ class Node:
             self.persistence.exchange.stop()
         while self.region.channels.pending:
             self.flush_pending()
-        return self.settle()
+        return self.sync_all()
 
-    def settle(self) -> bool:
+    def sync_all(self) -> bool:
         """Put on the disk what is not there yet; what cannot be was not answered either."""
         try:
-            self.durability.settle()
+            self.durability.sync_all()
         except OSError as problem:
             self.region.host.log("error", "oplog.unwritten_at_stop", reason=problem.strerror)
             return False

@@ -249,9 +249,9 @@ class Persistence:
         self._covered = manifest.snapshot = position
         try:
             if self.durability.log is not None:
-                self.durability.log.note()
+                self.durability.log.record_end()
             elif position >= self._end:
-                manifest.note(newest=None, written=position, synced=position)
+                manifest.record(newest=None, written=position, synced=position)
             for name in storage.names():
                 other = position_of(name)
                 if other is not None and other < position:
@@ -353,7 +353,7 @@ class Persistence:
         if save:
             self.save()
         try:
-            self.durability.settle()
+            self.durability.sync_all()
             storage = self._storage
             if storage is None:
                 raise CommandError("ERR there is nothing to load: nothing was ever saved")
@@ -388,7 +388,7 @@ class Persistence:
                 )
                 self.durability.start(log, self._turn)
             else:
-                self.durability.settle()
+                self.durability.sync_all()
                 self._end = self.durability.mark
                 self.durability.stop()
         except OSError as problem:

@@ -24,7 +24,7 @@ class Ages:
         self._times = array("Q")
         self._newest_ms = 0
 
-    def note(self, position: int, wall_ms: int) -> None:
+    def add(self, position: int, wall_ms: int) -> None:
         """A batch of this time stands at a position, behind all others."""
         self._newest_ms = max(self._newest_ms, wall_ms)
         if not self._times or self._newest_ms - self._times[-1] >= NOTED_EVERY_MS:

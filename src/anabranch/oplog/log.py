@@ -131,7 +131,7 @@ class OpLog:
     def tick(self) -> None:
         """Called several times a second: record the end of the log in the manifest."""
         with suppress(OSError):  # the next note says more
-            self.note()
+            self.record_end()
 
     def append(self, data: bytes) -> None:
         """Write whole batches; after an :class:`OSError` the log is unchanged."""
@@ -169,16 +169,16 @@ class OpLog:
             self._torn = True  # maybe
             self._file.sync()
             self.storage.sync()
-        self.note()
+        self.record_end()
 
-    def note(self) -> None:
+    def record_end(self) -> None:
         """Record the end of the log: the next start requires the log up to there."""
         newest = self.segments[-1].first if self.segments else None
-        self.manifest.note(newest=newest, written=self.end, synced=self.synced, tail=self._tail)
+        self.manifest.record(newest=newest, written=self.end, synced=self.synced, tail=self._tail)
 
-    def note_end(self) -> None:
+    def record_stop(self) -> None:
         """The same before a stop, and sync the manifest: nothing is written any more."""
-        self.note()
+        self.record_end()
         self.manifest.sync()
 
     def _forget_unborn(self) -> None:
@@ -211,12 +211,12 @@ class OpLog:
                     raise
                 except OSError as problem:
                     raise SyncFailedError(problem.errno, problem.strerror) from None
-                self._note(sync)
+                self._sync_done(sync)
         segment = Segment(self.end)
         file = self.storage.create(segment.name)
         try:
             file.write(segment_header(segment.first))
-            self.manifest.note(newest=segment.first, written=self.end, synced=self.synced)
+            self.manifest.record(newest=segment.first, written=self.end, synced=self.synced)
         except OSError:
             file.close()
             with suppress(OSError):
@@ -246,9 +246,9 @@ class OpLog:
     def finish_sync(self, sync: Sync) -> None:
         """A sync has succeeded."""
         self._running = None
-        self._note(sync)
+        self._sync_done(sync)
 
-    def _note(self, sync: Sync) -> None:
+    def _sync_done(self, sync: Sync) -> None:
         """What is on the disk now; another sync, that began earlier, may still be running."""
         self.synced = max(self.synced, sync.position)
         if sync.names is not None:

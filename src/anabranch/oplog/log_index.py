@@ -57,10 +57,10 @@ class LogIndex:
 
     # -- what is written ----------------------------------------------------------------------
 
-    def note(self, data: bytes, position: int) -> None:
+    def add(self, data: bytes, position: int) -> None:
         """A numbered batch is, or will be, at a position of the log."""
         replica_id, first, last, wall_ms = span(data)
-        self.ages.note(position, wall_ms)
+        self.ages.add(position, wall_ms)
         known = self._indexes.get(replica_id)
         if known is None or known.last != first - 1:
             known = self._begin(replica_id, first - 1)
@@ -121,7 +121,7 @@ class LogIndex:
                 first, end = segment.first, segment.end
                 for position, data in stored_batches(self._storage, first, end, first):
                     if not is_local(data):
-                        self.note(data, position)
+                        self.add(data, position)
             except CorruptLogError as problem:
                 self.on_damage(problem)
         self._unsynced.clear()

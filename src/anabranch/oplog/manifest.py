@@ -221,7 +221,7 @@ class ManifestFile:
         storage.rename(MANIFEST + ".new", MANIFEST)
         storage.sync()
 
-    def note(self, *, newest: int | None, written: int, synced: int, tail: bytes = b"") -> None:
+    def record(self, *, newest: int | None, written: int, synced: int, tail: bytes = b"") -> None:
         """Record what must exist from now on; see :class:`Manifest`. Raises :class:`OSError`."""
         self.make()
         tail_hash = xxh3_64_intdigest(tail) if tail else 0

@@ -44,7 +44,7 @@ class SyncNotes:
         self._is_newest = False
         if self._log.synced <= self._noted or self._now_s() - self._noted_s < EVERY_S:
             return []
-        return self._note()
+        return self._make_note()
 
     def at_rest(self) -> list[Synced]:
         """Nothing is about to be written; called some times a second."""
@@ -63,9 +63,9 @@ class SyncNotes:
         if self._is_newest or not self._log.size:
             return []
         self._is_newest = True
-        return self._note()
+        return self._make_note()
 
-    def _note(self) -> list[Synced]:
+    def _make_note(self) -> list[Synced]:
         self._noted = self._log.synced
         self._noted_s = self._now_s()
         return [Synced(self._noted)]

@@ -76,7 +76,7 @@ class Maintenance:
         self._seal_blocks()
         self._merging.maintain()
         self._sweep_later()
-        region.keyspace.account.settle(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
+        region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:
         """Remove keys that are due until the slice of time is over; whether some are left.

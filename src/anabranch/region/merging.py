@@ -62,7 +62,7 @@ class Merging:
                 count = numbers_of(effect)
                 replica.finish(count)
                 number += count
-        self._settle(now_ms)
+        self._finish(now_ms)
 
     def loading(self, file: ReadFile, shown: str) -> Steps[Keyspace]:
         """What the state of another region holds, in short steps; nothing of ours changes.
@@ -89,7 +89,7 @@ class Merging:
         self._begin()
         self._region.effects.emit(kinds.JoinFullSync(name, partial))
         join_keyspaces(self._region.keyspace, theirs, partial=partial)
-        self._settle(self._region.effects.now_ms)
+        self._finish(self._region.effects.now_ms)
 
     def take_key(self, theirs: Keyspace, name: str, db: int, key: bytes) -> None:
         """Take over what regions share of a key from such a state, which may hold nothing else.
@@ -99,12 +99,12 @@ class Merging:
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))
         take_key(self._region.keyspace, theirs, db, key)
-        self._settle(self._region.effects.now_ms)
+        self._finish(self._region.effects.now_ms)
 
     def _begin(self) -> None:
         self._region.effects.now_ms = self._region.clock.now_us() // 1000
 
-    def _settle(self, now_ms: int) -> None:
+    def _finish(self, now_ms: int) -> None:
         """Do what follows from what came."""
         self.resolve()
         self._count(now_ms)
@@ -183,4 +183,4 @@ class Merging:
             group = None if stream is None else stream.groups.get(name)
             if group is not None and not group.is_settled(replica_id, number):
                 ranges = [(replica_id, number - 1, number)]
-                emit(kinds.Settle(db, key, name, list(group.creations), ranges, entry_id))
+                emit(kinds.AcknowledgeRuns(db, key, name, list(group.creations), ranges, entry_id))

@@ -198,7 +198,7 @@ class SentUnit:
     def _create_group(self, effect: kinds.CreateGroup) -> None:
         _check_numbers(abs(effect.offset))
 
-    def _settle(self, effect: kinds.Settle) -> None:
+    def _acknowledge_runs(self, effect: kinds.AcknowledgeRuns) -> None:
         for replica_id, low, high in effect.ranges:
             self._check_range(replica_id, low, high)
 
@@ -234,7 +234,7 @@ class SentUnit:
         kinds.Delete: _delete,
         kinds.RemoveNumbers: _remove_numbers,
         kinds.CreateGroup: _create_group,
-        kinds.Settle: _settle,
+        kinds.AcknowledgeRuns: _acknowledge_runs,
         kinds.ResolveConflict: _resolve_conflict,
         kinds.ConfigureProducers: _configure,
         kinds.Remember: _remember,

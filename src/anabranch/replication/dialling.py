@@ -69,9 +69,9 @@ class Dialler:
                 # Any member takes us in who cannot be confused with somebody else.
                 self._links.outlived(0)
         self.wait(address, now_ms)
-        self.note_failure(address, now_ms, why)
+        self.record_failure(address, now_ms, why)
 
-    def note_failure(self, address: Address, now_ms: float, why: str) -> None:
+    def record_failure(self, address: Address, now_ms: float, why: str) -> None:
         """Report a try to be admitted that has failed; nothing is reported of members."""
         if self._links.local.cluster_id:
             return
@@ -79,7 +79,7 @@ class Dialler:
         self._failures[address] = count, why
         backoff = self._seeds.get(address)
         again_ms = 0.0 if backoff is None else max(0.0, backoff.next_ms - now_ms)
-        self._links.local.note(
+        self._links.local.report_event(
             "join_failed",
             address=f"{address[0]}:{address[1]}",
             reason=why,

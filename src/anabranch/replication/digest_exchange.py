@@ -360,7 +360,7 @@ class DigestExchange:
         if comparison.alarms > ALARMS_MAX:
             return
         region = comparison.session.region
-        self._links.note_once(
+        self._links.report_once(
             "divergence", (region, place), now_ms,
             region=region, name=self._links.membership.name(region),
             db=place[0], key=place[1][:128].decode("utf-8", "backslashreplace"),

@@ -123,17 +123,17 @@ class Gossip:
             )
             links.refuse_beyond_issued(known_of_us, now_ms)
         for row in message.rows:
-            self._note(row, now_ms)
+            self._update_row(row, now_ms)
         self._measure(session, message, now_ms)
         self._compare(session, first)
 
-    def _note(self, row: Row, now_ms: float) -> None:
+    def _update_row(self, row: Row, now_ms: float) -> None:
         links = self._links
         if row.region == links.region:
             if row.replica_id == links.replica_id:
                 self._version = max(self._version, row.version)  # of ours, before a restart
         elif links.membership.is_known(row.region):
-            links.rows.note(row, now_ms)
+            links.rows.update(row, now_ms)
             if links.membership.is_member(row.region):
                 theirs, ours = (
                     row.applied.get(row.replica_id, 0),
@@ -163,7 +163,7 @@ class Gossip:
         skew = round(clock.offset_ms or 0)
         if abs(skew) > links.config.max_clock_skew_ms:
             name = links.membership.name(session.region)
-            links.note_once(
+            links.report_once(
                 "skew", session.region, now_ms,
                 region=session.region, name=name, ahead=skew > 0,
             )  # fmt: skip
@@ -185,7 +185,7 @@ class Gossip:
             if session.began_behind and not session.joined:
                 counters.partial_catch_ups += 1
                 counters.catch_up_cause = "effects written while there was no link"
-            links.local.note(
+            links.local.report_event(
                 "caught_up", region=session.region, name=links.membership.name(session.region)
             )
 

@@ -240,7 +240,7 @@ class Handshaker:
         if not links.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
             return
         if theirs.removed_you:
-            links.note_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
+            links.report_once("removed_each_other", region, now_ms, region=region, name=theirs.name)
         else:
             links.membership.met(region)
 
@@ -324,5 +324,5 @@ class Handshaker:
             self._local.enter(message.cluster_id, members, dict(message.removed))
         except (OSError, AnabranchError) as problem:
             raise Refusal(Reason.BUSY, f"cannot join: {problem}", BUSY_RETRY_MS) from None
-        self._local.note("entered", cluster_id=message.cluster_id)
+        self._local.report_event("entered", cluster_id=message.cluster_id)
         self._on_up(session, now_ms)

@@ -28,30 +28,30 @@ class HeldTagWatch:
         self._dropped = 0
         self._dropped_ms = -AGAIN_MS
 
-    def look(self, conflicts: Conflicts, now_ms: float, most: int, note: Note) -> None:
-        """``most`` is ``max-held-tags``, 0 for any number; ``note`` gets an event and its facts.
+    def look(self, conflicts: Conflicts, now_ms: float, most: int, report: Note) -> None:
+        """``most`` is ``max-held-tags``, 0 for any number; ``report`` gets an event and its facts.
 
         Many are nine tenths of that; there are not many any more below eight tenths.
         """
-        self._tell_conflicts(conflicts, note)
+        self._tell_conflicts(conflicts, report)
         count = len(conflicts)
         if most and count * 10 >= most * 9:
             if self._noted_ms is None or now_ms - self._noted_ms >= AGAIN_MS:
                 self._noted_ms = now_ms
-                note("many_held_tags", tags=count, most=most)
+                report("many_held_tags", tags=count, most=most)
         elif self._noted_ms is not None and (not most or count * 10 < most * 8):
             self._noted_ms = None
-            note("fewer_held_tags", tags=count, most=most)
+            report("fewer_held_tags", tags=count, most=most)
         if conflicts.dropped > self._dropped and now_ms - self._dropped_ms >= AGAIN_MS:
-            note("held_tags_dropped", tags=conflicts.dropped - self._dropped, most=most)
+            report("held_tags_dropped", tags=conflicts.dropped - self._dropped, most=most)
             self._dropped, self._dropped_ms = conflicts.dropped, now_ms
 
-    def _tell_conflicts(self, conflicts: Conflicts, note: Note) -> None:
+    def _tell_conflicts(self, conflicts: Conflicts, report: Note) -> None:
         """The newest of those that were resolved since the last look, and how many there were."""
         news = conflicts.news
         if news:
             last = news[-1]
-            note(
+            report(
                 "idmp_conflict",
                 conflicts=len(news),
                 db=last.db,

@@ -170,7 +170,7 @@ class Local(Protocol):
         """Others know other effects under numbers of ours: this region must not go on writing."""
         ...
 
-    def note(self, event: str, **facts: object) -> None:
+    def report_event(self, event: str, **facts: object) -> None:
         """Tell the operator; ``docs`` list the events."""
         ...
 

@@ -141,7 +141,7 @@ class Joiner:
                 self.incoming = Incoming(session)
                 self._links.send(session, FullSyncGet(known))
             name = self._links.membership.name(session.region)
-            self._links.local.note("joining", region=session.region, name=name)
+            self._links.local.report_event("joining", region=session.region, name=name)
             return
 
     def full_sync_begin(self, session: Session, message: FullSyncBegin, now_ms: float) -> None:
@@ -153,7 +153,7 @@ class Joiner:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
                 raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
             name = self._links.membership.name(session.region)
-            self._links.local.note(
+            self._links.local.report_event(
                 "join_resumed", region=session.region, name=name, bytes=incoming.bytes
             )
             return
@@ -220,7 +220,7 @@ class Joiner:
         behind = self._behind.pop(session.link)
         counters.catch_up_cause = f"log cut after {behind.after} of replica ID {behind.replica_id}"
         name = links.membership.name(session.region)
-        links.local.note("joined", region=session.region, name=name, bytes=incoming.bytes)
+        links.local.report_event("joined", region=session.region, name=name, bytes=incoming.bytes)
         for other in links.up():
             if other is session or receiver.reach(other.replica_id) > before[other.link]:
                 self._behind.pop(other.link, None)
@@ -275,7 +275,7 @@ class Joiner:
         try:
             self._links.local.stage(None)
         except OSError as problem:
-            self._links.local.note("not_staged", why=str(problem))
+            self._links.local.report_event("not_staged", why=str(problem))
 
 
 def _not_joined(problem: Exception) -> Refusal:

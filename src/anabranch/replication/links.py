@@ -91,13 +91,13 @@ class Links:
             counters.sent_bytes += len(frame)
             counters.sent_raw_bytes += len(frame) + saved
 
-    def note_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
+    def report_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
         """Tell the operator, unless the same was told of this subject a short while ago."""
         content = tuple(sorted(facts.items(), key=lambda item: item[0]))
         told, at_ms = self._noted.get((event, subject), (None, 0.0))
         if told != content or now_ms - at_ms >= NOTE_AGAIN_MS:
             self._noted[event, subject] = content, now_ms
-            self.local.note(event, **facts)
+            self.local.report_event(event, **facts)
 
     def outlived(self, epoch: int) -> None:
         """Another server uses, or has used, our region number in this epoch: open a later epoch.
@@ -110,7 +110,7 @@ class Links:
             try:
                 self.local.reopen(epoch + later)
             except OSError as problem:
-                self.local.note("epoch_not_kept", reason=problem.strerror)
+                self.local.report_event("epoch_not_kept", reason=problem.strerror)
 
     def set_back(self, reason: str) -> None:
         """Others know other effects under numbers of ours: nobody may get more of them from us."""
@@ -131,7 +131,7 @@ class Links:
         """Refuse somebody who knows effects of our own replica ID that we have never issued."""
         issued = self.local.vector.get(self.replica_id, 0)
         if number > issued:
-            self.note_once("ahead_of_us", 0, now_ms, number=number, issued=issued)
+            self.report_once("ahead_of_us", 0, now_ms, number=number, issued=issued)
             self.outlived(epoch_of(self.replica_id))
             raise Refusal(
                 Reason.EPOCH,

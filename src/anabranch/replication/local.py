@@ -73,7 +73,7 @@ class Journal(Protocol):
     def commit_own(self) -> None:
         """The same if the region has done something itself; what others did may still wait."""
 
-    def settle(self) -> None:
+    def sync_all(self) -> None:
         """Write and sync everything now; raises :class:`OSError`."""
 
     def append(self, data: bytes) -> int:
@@ -115,7 +115,7 @@ class RegionLocal:
         number = self.replica.region
         self._region.effects.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
         self._region.effects.emit(kinds.AddRegion(number, *me))
-        self._journal.settle()  # a region that forgot this would never find back
+        self._journal.sync_all()  # a region that forgot this would never find back
 
     def after_effects(self) -> None:
         """Effects of other regions were applied: somebody may have been waiting for them."""
@@ -132,7 +132,7 @@ class RegionLocal:
         """Batches of a turn of ours will stand at this position."""
         for data in batches:
             if not is_local(data):
-                self._log_index.note(data, position)
+                self._log_index.add(data, position)
             position += len(data)
 
     def synced(self) -> None:
@@ -213,7 +213,7 @@ class RegionLocal:
         """The log cannot be read somewhere, which a restart would refuse: tell it once."""
         if str(problem) not in self._damages:
             self._damages.add(str(problem))
-            self.note("log_damaged", reason=str(problem))
+            self.report_event("log_damaged", reason=str(problem))
 
     @property
     def is_over(self) -> bool:
@@ -230,7 +230,7 @@ class RegionLocal:
         kept = [kept_form(data) for data in raw]
         position = journal.append(b"".join(kept))
         for data in kept:
-            self._log_index.note(data, position)
+            self._log_index.add(data, position)
             position += len(data)
         self.after_effects()
 
@@ -248,7 +248,7 @@ class RegionLocal:
         if self._journal.is_behind:
             raise OSError(0, self._journal.trouble)
         if self._region.settings.appendfsync == "always":
-            self._journal.settle()  # a state tells of everything
+            self._journal.sync_all()  # a state tells of everything
         replica = self.replica
         contents = Contents(
             self._journal.mark,
@@ -302,7 +302,7 @@ class RegionLocal:
         """See :class:`Local`."""
         theirs, name = self._keep_staged()
         self._region.merging.join(theirs, name, partial=partial)
-        self.note("state_joined", file=name)
+        self.report_event("state_joined", file=name)
         self._log_index.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that tells of it is.
@@ -313,7 +313,7 @@ class RegionLocal:
         """See :class:`Local`."""
         theirs, name = self._keep_staged()
         self._region.merging.take_key(theirs, name, db, key)
-        self.note("state_joined", file=name)
+        self.report_event("state_joined", file=name)
         self._journal.commit()
         self.after_effects()
 
@@ -344,7 +344,7 @@ class RegionLocal:
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """See :class:`Local`."""
         self._region.effects.emit(kinds.AddRegion(region, name, host, port))
-        self._journal.settle()  # a number whose first life was forgotten would be lived again
+        self._journal.sync_all()  # a number whose first life was forgotten would be lived again
 
     def remove(self, region: int) -> None:
         """See :class:`Local`."""
@@ -364,7 +364,7 @@ class RegionLocal:
         rows = [(region, *member) for region, member in members.items()]
         effect = kinds.EnterCluster(cluster_id, rows, list(removed.items()))
         self._region.effects.emit(effect)
-        self._journal.settle()
+        self._journal.sync_all()
 
     def reopen(self, epoch: int) -> None:
         """See :class:`Local`."""
@@ -372,20 +372,20 @@ class RegionLocal:
             return
         self._journal.commit()
         self._region.merging.open_epoch(epoch + 1)
-        self._journal.settle()  # or the next power failure would open it once more
-        self.note("new_epoch", epoch=epoch + 1)
+        self._journal.sync_all()  # or the next power failure would open it once more
+        self.report_event("new_epoch", epoch=epoch + 1)
 
     def expelled(self, reason: str) -> None:
         """See :class:`Local`."""
         self._region.dispatcher.refuse_writes("removed", f"READONLY {reason}")
-        self.note("removed", reason=reason)
+        self.report_event("removed", reason=reason)
 
     def set_back(self, reason: str) -> None:
         """See :class:`Local`."""
         self._region.dispatcher.refuse_writes("set_back", f"READONLY {reason}")
-        self.note("set_back", reason=reason)
+        self.report_event("set_back", reason=reason)
 
-    def note(self, event: str, **facts: object) -> None:
+    def report_event(self, event: str, **facts: object) -> None:
         """See :class:`Local`."""
         text = " ".join(f"{name}={value}" for name, value in facts.items())
         self._region.channels.publish(b"__region__", f"{event} {text}".rstrip().encode())

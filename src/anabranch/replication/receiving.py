@@ -180,7 +180,7 @@ class Receiver:
             and batch.last > applied
             and self.relays.pop(batch.replica_id, None) is not None
         ):
-            links.local.note("relay_ended", region=session.region, name=self._name(session))
+            links.local.report_event("relay_ended", region=session.region, name=self._name(session))
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
         """Whether it can be applied at once, as nearly all can."""
@@ -229,7 +229,7 @@ class Receiver:
         return batch
 
     def _alarm(self, session: Session, now_ms: float, why: str) -> None:
-        self._links.note_once(
+        self._links.report_once(
             "bad_batch", session.region, now_ms,
             region=session.region, name=self._name(session), why=why,
         )  # fmt: skip
@@ -263,7 +263,7 @@ class Receiver:
             return
         except (OSError, AnabranchError) as problem:
             self.refused = str(problem)
-            self._links.note_once("not_applied", 0, now_ms, why=self.refused)
+            self._links.report_once("not_applied", 0, now_ms, why=self.refused)
             for held in unit:
                 self.buffer.add(held)
             return
@@ -291,7 +291,7 @@ class Receiver:
         is_full = self._links.local.is_full
         if is_full != self.is_full:
             self.is_full = is_full
-            self._links.local.note("full" if is_full else "not_full")
+            self._links.local.report_event("full" if is_full else "not_full")
 
     def grant(self, session: Session) -> None:
         """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
@@ -376,7 +376,7 @@ class Receiver:
                 continue
             source = self._best_source(replica_id, direct)
             if source is not None and self._fetch(source, replica_id, number, now_ms):
-                self._note_relay(replica_id, source)
+                self._report_relay(replica_id, source)
 
     def _best_source(self, replica_id: int, but: Session | None) -> Session | None:
         """The link to the region that has most effects of a replica ID, if more than this one."""
@@ -409,10 +409,10 @@ class Receiver:
         )
         return True
 
-    def _note_relay(self, replica_id: int, source: Session) -> None:
+    def _report_relay(self, replica_id: int, source: Session) -> None:
         if self.relays.get(replica_id) != source.region:
             self.relays[replica_id] = source.region
-            self._links.local.note(
+            self._links.local.report_event(
                 "relay", region=region_of(replica_id), origin=replica_id, via=source.region
             )
 

@@ -107,7 +107,7 @@ class Repairs:
         except (OSError, AnabranchError) as problem:
             self._finish(repair, str(problem))
             return True
-        links.local.note(
+        links.local.report_event(
             "repaired", region=region, name=links.membership.name(region),
             db=db, key=key[:128].decode("utf-8", "backslashreplace"),
         )  # fmt: skip

@@ -292,9 +292,9 @@ class Replicator:
             try:
                 self._local.remove(region)
             except (OSError, AnabranchError) as problem:
-                links.note_once("not_removed", region, now_ms, region=region, reason=str(problem))
+                links.report_once("not_removed", region, now_ms, region=region, reason=str(problem))
             else:
-                links.local.note("expired", region=region, name=name)
+                links.local.report_event("expired", region=region, name=name)
 
     def _has_caught_up(self) -> bool:
         if self._local.cluster_id and not self._links.membership.others():

@@ -141,7 +141,7 @@ class Sender:
             links.refuse_if_set_back()
         if region == session.region:
             raise Refusal(Reason.SET_BACK, _set_back_text(replica_id, number, links.region))
-        links.note_once(
+        links.report_once(
             "conflict", (session.region, replica_id), now_ms,
             region=session.region, origin=replica_id, number=number,
         )  # fmt: skip

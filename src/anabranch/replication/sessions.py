@@ -134,7 +134,7 @@ class Sessions:
         links.membership.moved(theirs.region, theirs.host, theirs.port)
         links.membership.hear([theirs.replica_id])
         if existing is None:
-            links.local.note("reachable", region=theirs.region, name=theirs.name)
+            links.local.report_event("reachable", region=theirs.region, name=theirs.name)
         self._receiver.begin(session)
         self._gossip.send_due(now_ms)
 
@@ -160,7 +160,7 @@ class Sessions:
     def bye(self, session: Session, message: Bye, now_ms: float) -> None:
         """The other side closes the link."""
         self._links.transport.close(session.link)
-        self._note_refusal(session, message.reason, message.text, now_ms, by="them")
+        self._report_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
         if message.ask is not None:
             self.dialler.recommend(message.ask)
@@ -180,7 +180,7 @@ class Sessions:
         bye = frames.Bye(refusal.reason, refusal.text[:1000], refusal.retry_after_ms, refusal.ask)
         self._links.send(session, bye)
         self._links.transport.close(link)
-        self._note_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
+        self._report_refusal(session, refusal.reason, refusal.text, now_ms, by="us")
         self._end(session, now_ms, refusal.text, refusal.reason, refusal.retry_after_ms)
 
     def _end(
@@ -205,17 +205,17 @@ class Sessions:
             healthy_ms = now_ms - session.up_ms
             peer.backoff.lost(now_ms, healthy_ms, links.chance, retry_after_ms)
             name = links.membership.name(peer.region)
-            links.local.note("unreachable", region=peer.region, name=name, why=why)
+            links.local.report_event("unreachable", region=peer.region, name=name, why=why)
         elif session.dialled is not None and reason != Reason.DUPLICATE:
             region = self.handshaker.region_at(session.dialled)
             if reason == Reason.SILENT and region is not None:
                 name = links.membership.name(region)
-                links.note_once("unreachable", region, now_ms, region=region, name=name, why=why)
+                links.report_once("unreachable", region, now_ms, region=region, name=name, why=why)
             self.dialler.wait(session.dialled, now_ms, retry_after_ms)
             if reason in UNANSWERED:
-                self.dialler.note_failure(session.dialled, now_ms, why)
+                self.dialler.record_failure(session.dialled, now_ms, why)
 
-    def _note_refusal(
+    def _report_refusal(
         self, session: Session, reason: int, text: str, now_ms: float, by: str
     ) -> None:
         if reason not in UNSPOKEN:
@@ -224,7 +224,7 @@ class Sessions:
             self._links.refusal = f"region {region}: {line} (refused by {by})"
             if region in self._links.peers:
                 self._links.peers[region].refusal = self._links.refusal
-            self._links.note_once(
+            self._links.report_once(
                 "refused", (region, session.dialled), now_ms,
                 region=region, reason=reason, text=text, by=by,
             )  # fmt: skip

@@ -29,7 +29,7 @@ class StatusTable:
         self._vouched: dict[int, Mapping[int, int]] = {}
         # durable vectors of the newest rows that counted
 
-    def note(self, row: Row, now_ms: float) -> None:
+    def update(self, row: Row, now_ms: float) -> None:
         """Take over a row if it is newer."""
         known = self.rows.get(row.region)
         if known is not None and (row.replica_id, row.version) <= (known.replica_id, known.version):

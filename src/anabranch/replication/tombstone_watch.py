@@ -36,11 +36,11 @@ class TombstoneWatch:
         vector: Mapping[int, int],
         now_ms: float,
         most: int,
-        note: Callable[[str, int], None],
+        report: Callable[[str, int], None],
     ) -> None:
         """Observe ``tombstones``, the oldest first, of a region that has applied ``vector``.
 
-        Calls ``note`` when there are more than ``most`` (0: no limit), once a minute while that
+        Calls ``report`` when there are more than ``most`` (0: no limit), once a minute while that
         lasts, and once when there are at most nine tenths of ``most`` again.
         """
         oldest = next(iter(tombstones), None)
@@ -49,10 +49,10 @@ class TombstoneWatch:
         if most and len(tombstones) > most:
             if self._reported_ms is None or now_ms - self._reported_ms >= AGAIN_MS:
                 self._reported_ms = now_ms
-                note("many_marks", len(tombstones))
+                report("many_marks", len(tombstones))
         elif self._reported_ms is not None and (not most or len(tombstones) * 10 <= most * 9):
             self._reported_ms = None
-            note("fewer_marks", len(tombstones))
+            report("fewer_marks", len(tombstones))
 
     def oldest_ms(self, tombstones: Mapping[Dot, None], now_ms: float) -> float:
         """The age of the oldest tombstone since this process first observed it."""

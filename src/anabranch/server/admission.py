@@ -78,15 +78,15 @@ class Place:
         """The connection is made; it is known now what it is."""
         self.is_made = True
         if self._admission is not None and kind is not self.kind:
-            self._admission.forget(self.kind, self._address)
+            self._admission.free_place(self.kind, self._address)
             self.kind = kind
-            self._admission.note(kind, self._address)
+            self._admission.take_place(kind, self._address)
 
     def leave(self) -> None:
         """The connection is gone; a second time changes nothing."""
         admission, self._admission = self._admission, None
         if admission is not None:
-            admission.forget(self.kind, self._address)
+            admission.free_place(self.kind, self._address)
 
 
 class Admission:
@@ -134,18 +134,18 @@ class Admission:
             share = max(limit // part, PLACES_MIN)
             if self._by_address[kind, address] >= share:
                 return None
-        self.note(kind, address)
+        self.take_place(kind, address)
         return Place(self, kind, address)
 
     # -- for places ---------------------------------------------------------------------------
 
-    def note(self, kind: Kind, address: str) -> None:
+    def take_place(self, kind: Kind, address: str) -> None:
         """A place is taken."""
         self.held[kind] += 1
         if kind is not _CLIENT:
             self._by_address[kind, address] += 1
 
-    def forget(self, kind: Kind, address: str) -> None:
+    def free_place(self, kind: Kind, address: str) -> None:
         """A place is free again."""
         self.held[kind] -= 1
         if kind is not _CLIENT:

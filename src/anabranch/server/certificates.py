@@ -28,10 +28,10 @@ WARN_DAYS: Final = (30, 7, 1, 0)
 class Certificates:
     """Both sides of TLS with other regions, as the files are at present."""
 
-    def __init__(self, settings: Settings, note: Callable[..., None]) -> None:
-        """Read the files; ConfigError if they cannot be used. ``note`` tells the operator."""
+    def __init__(self, settings: Settings, report: Callable[..., None]) -> None:
+        """Read the files; ConfigError if they cannot be used. ``report`` tells the operator."""
         self._settings = settings
-        self._note = note
+        self._report = report
         self._look_ms = 0.0
         self._files = files_of(settings)
         self._warned: int | None = None  # of how many days left
@@ -60,9 +60,9 @@ class Certificates:
         try:
             self.load()
         except ConfigError as problem:
-            self._note("certificate_refused", reason=str(problem))
+            self._report("certificate_refused", reason=str(problem))
             return False
-        self._note("certificate_renewed", expires=self.tls.expires)
+        self._report("certificate_renewed", expires=self.tls.expires)
         self._warn(wall_s)
         return True
 
@@ -71,7 +71,7 @@ class Certificates:
         fault = self.tls.fault()
         if fault and fault != self._told:
             self._told = fault
-            self._note("certificate_bad", reason=fault)
+            self._report("certificate_bad", reason=fault)
 
     def _warn(self, wall_s: float) -> None:
         expires = self.tls.expires
@@ -81,4 +81,4 @@ class Certificates:
         due = [each for each in WARN_DAYS if days <= each]
         if due and min(due) != self._warned:
             self._warned = min(due)
-            self._note("certificate_expires", days=max(0, int(days)), expired=days <= 0)
+            self._report("certificate_expires", days=max(0, int(days)), expired=days <= 0)

@@ -45,7 +45,7 @@ class Regions(Exchange):
         """Listen for other regions, and look for them."""
         settings = self._settings
         if settings.tls_replication:
-            self._certificates = Certificates(settings, self.note)
+            self._certificates = Certificates(settings, self.report_event)
         self.gossip = Gossip(
             asyncio.get_running_loop(),
             self._tls,
@@ -94,7 +94,7 @@ class Regions(Exchange):
             self.gossip.tls = self._certificates.tls
 
     def _tls_refused(self, address: str, reason: str) -> None:
-        self.note("tls_refused", address=address, reason=reason)
+        self.report_event("tls_refused", address=address, reason=reason)
 
     def expiries(self) -> dict[int, int]:
         """When known certificates end, in seconds since 1970, by region; ours too."""

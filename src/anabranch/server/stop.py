@@ -88,7 +88,7 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
         for connection in left:
             connection.transport.abort()
         await asyncio.sleep(0)
-    server.node.settle()
+    server.node.sync_all()
 
 
 def abandon(server: Running) -> None:

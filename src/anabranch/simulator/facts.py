@@ -202,7 +202,7 @@ def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector)
             return Created(replica_id, number, context, effect.group, effect.start, effect.offset)
         case kinds.DestroyGroup():
             return Destroyed(replica_id, number, context, effect.group)
-        case kinds.Settle():
+        case kinds.AcknowledgeRuns():
             creations = frozenset((region, created) for region, created in effect.creations)
             return Acknowledged(
                 replica_id, number, context, effect.group, creations, tuple(effect.ranges)

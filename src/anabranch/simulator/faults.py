@@ -179,7 +179,7 @@ def _power(run: Simulation, chance: random.Random) -> None:
     def remember() -> None:
         machine = chance.choice(run.machines)
         if machine.process is not None and run.is_breaking:
-            machine.note_position(machine.process)
+            machine.record_position(machine.process)
 
     _again(run, chance, _every(run, chance), fail)
     _again(run, chance, 100, remember)

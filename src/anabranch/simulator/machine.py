@@ -200,7 +200,7 @@ class Machine:
             self.record.reached["bit of the log turned over"] += 1
         return bool(place)
 
-    def note_position(self, process: Process) -> None:
+    def record_position(self, process: Process) -> None:
         """Remember what the region holds at the present end of its log."""
         if not process.durability.is_behind:
             self._written.append((process.log.end, looking.everything(process.region.keyspace)))

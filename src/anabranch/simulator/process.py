@@ -183,7 +183,7 @@ class Process(Exchange):
         super().after_effects()
         self.machine.has_changed(self)
 
-    def note(self, event: str, **facts: object) -> None:
+    def report_event(self, event: str, **facts: object) -> None:
         """See :class:`RegionLocal`."""
         record = self.machine.record
         record.say(self.machine.number, " ".join([event, *(f"{k}={v}" for k, v in facts.items())]))
@@ -195,7 +195,7 @@ class Process(Exchange):
             self.machine.check_newcomer(self)
         if event == "divergence":
             record.on_divergence(self.machine.number, facts)
-        super().note(event, **facts)
+        super().report_event(event, **facts)
 
     # -- events -------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ __all__ = ["Dot", "Record", "Violation"]
 Dot = tuple[int, int]
 
 _TRAVELLING = {
-    kinds.Settle: "acknowledgement that travels",
+    kinds.AcknowledgeRuns: "acknowledgement that travels",
     kinds.Delete: "DEL or expiry",
     kinds.Flush: "FLUSH",
     kinds.DestroyGroup: "DESTROY",
@@ -37,7 +37,7 @@ _RACERS = {
     kinds.DestroyGroup: "DESTROY",
     kinds.Delete: "DEL",
     kinds.RemoveNumbers: "removal",
-    kinds.Settle: "acknowledgement",
+    kinds.AcknowledgeRuns: "acknowledgement",
     kinds.Expire: "EXPIRE",
     kinds.Remember: "IDMP",
 }
@@ -104,9 +104,9 @@ class Record:
             name = _TRAVELLING.get(type(effect))
             if name is not None:
                 self.reached[name] += 1
-            self._note_concurrent(effect, batch)
+            self._record_concurrent(effect, batch)
 
-    def _note_concurrent(self, effect: kinds.Effect, batch: Batch) -> None:
+    def _record_concurrent(self, effect: kinds.Effect, batch: Batch) -> None:
         """Count pairs of effects on one key that did not know of each other, by their kinds."""
         name = _RACERS.get(type(effect))
         if name is None:

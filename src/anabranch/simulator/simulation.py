@@ -199,7 +199,7 @@ class Simulation:
         )
         for machine in self.machines:
             assert machine.process is not None
-            machine.process.durability.settle()
+            machine.process.durability.sync_all()
             machine.seeds = [
                 (HOST, self.network.port(each.number))
                 for each in self.machines

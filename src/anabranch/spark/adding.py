@@ -251,7 +251,7 @@ class Adder:
         for run in runs:
             if self._marks.windowed and run.key not in self._checked:
                 self._collect()
-                self._note_memory(run.key)
+                self._record_memory(run.key)
                 self._checked.add(run.key)
             at = 0
             while at < len(run.commands):
@@ -263,7 +263,7 @@ class Adder:
                 self._launch(_Chunk(run, at, stop))
                 at = stop
 
-    def _note_memory(self, key: bytes) -> None:
+    def _record_memory(self, key: bytes) -> None:
         if self._check_window:
             found = require_window(self._client, key)
         elif about := _facts(self._client, key):

@@ -126,7 +126,7 @@ class _Columns:
         self._positions: list[Ints] = []
         self._ends: list[Ints] = []
 
-    def _settle(self) -> None:
+    def _compute(self) -> None:
         """Compute what was collected."""
         if not self.facts:
             return
@@ -146,7 +146,7 @@ class _Columns:
         self, payload: memoryview, at: int, facts: tuple[int, int, int, int, int, int, int]
     ) -> int:
         """Any other chunk, whose arrays begin at an offset; returns where its data do."""
-        self._settle()
+        self._compute()
         count, form, width, flags, base_ms, first, offset = facts
         if form == _PACKED:
             words = np.frombuffer(payload, "<u8", count, at)
@@ -172,7 +172,7 @@ class _Columns:
 
     def export(self, next_position: int, data: list[memoryview]) -> Export:
         """All of it."""
-        self._settle()
+        self._compute()
         return Export(
             next_position,
             concatenated(self._ms, np.int64),

@@ -42,7 +42,7 @@ class Stretch:
         self._most: dict[str, int] = {}
         self._ids: set[Id] | None = None
 
-    def note(self, column: str, given: Filter) -> None:
+    def add(self, column: str, given: Filter) -> None:
         """Take in a filter on one of the columns that a read makes, if it is of any use."""
         values = _values(given)
         if column in _NAMES:
@@ -53,9 +53,9 @@ class Stretch:
                 found = {parse_id(each) for each in values if _is_id(each)}
                 self._ids = found if self._ids is None else self._ids & found
         elif column in _NUMBERS:
-            self._note_numbers(column, given, [_number(each) for each in values])
+            self._add_numbers(column, given, [_number(each) for each in values])
 
-    def _note_numbers(self, column: str, given: Filter, values: list[int | None]) -> None:
+    def _add_numbers(self, column: str, given: Filter, values: list[int | None]) -> None:
         numbers = [each for each in values if each is not None]
         if not numbers or len(numbers) < len(values):
             return

@@ -171,7 +171,7 @@ class FilteringBatchReader(BatchReader):
         for each in filters:
             column = getattr(each, "attribute", ("",))
             if len(column) == 1 and column[0] in reserved:
-                self._stretch.note(column[0], each)
+                self._stretch.add(column[0], each)
         return filters
 
     def narrowed(

@@ -116,7 +116,7 @@ class Replicas:
         """What each has applied now."""
         return [each.call("AB.TOKEN") for each in self.all]
 
-    def settle(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
+    def wait_until_applied(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
         """Wait until all have applied what the tokens say, but not longer than `seconds`.
 
         ``result[a][b]``: whether a has applied everything that b's token covers.

@@ -299,7 +299,7 @@ class BlockSequence:
         if block.shared:
             block = self._own(self._block_index(block.first_id))
         if block is self.tail:
-            self._note_newest()  # its slot may be closed up
+            self._keep_newest()  # its slot may be closed up
         block.kill(index)
         self._gone += 1
         if not block.live:
@@ -321,7 +321,7 @@ class BlockSequence:
             if block.shared:
                 block = self._own(at)
             if block is self.tail:
-                self._note_newest()
+                self._keep_newest()
             block.kill_all(indexes)
             self._gone += len(indexes)
             gone += found
@@ -365,7 +365,7 @@ class BlockSequence:
         self._gone += sum([block.live for block in gone])
         del blocks[low:high], self.first_ids[low:high], self._live_sums[low + 1 :]
         if gone and gone[-1] is self.tail:
-            self._note_newest()
+            self._keep_newest()
             del self._live_sums[low:]  # the block before them will grow
             self.tail = blocks[-1] if blocks else None
             if self.tail is not None:  # the positions of those that went must not be used again
@@ -392,7 +392,7 @@ class BlockSequence:
         """
         tail = self.tail
         if tail is not None and tail.ids[-1] > last_id:
-            self._note_newest()
+            self._keep_newest()
             tail.forget_dead()
 
     @property
@@ -409,11 +409,11 @@ class BlockSequence:
         known = self._newest[1]
         return known if tail is None else max(known, tail.ids[-1])
 
-    def note_newest(self, number: int, entry_id: int) -> None:
+    def record_newest(self, number: int, entry_id: int) -> None:
         """The newest entry was this one, or is in a block."""
         self._newest = number, entry_id
 
-    def _note_newest(self) -> None:
+    def _keep_newest(self) -> None:
         """The newest block is about to lose slots."""
         self._newest = self.newest_number, self.newest_id
 

@@ -147,7 +147,7 @@ class StreamBuilder:
             log.trimmed = trimmed
             if rest:  # formerly a region alone did not write them
                 log.base, log.floor, number, newest, log.deleted_number, deleted = rest
-                log.note_newest(number, _join(newest))
+                log.record_newest(number, _join(newest))
                 log.deleted_id = _join(deleted)
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:

@@ -219,7 +219,7 @@ class Group(GroupProgress):
                 opened = number
         return opened
 
-    def settle(
+    def acknowledge_runs(
         self,
         creations: list[Dot],
         ranges: list[tuple[int, int, int]],
@@ -234,23 +234,23 @@ class Group(GroupProgress):
         alive = [dot for dot in creations if dot in self.creations]
         if not alive:
             return
-        settled: dict[int, Ranges] = {}
+        acknowledged: dict[int, Ranges] = {}
         for replica_id, low, high in ranges:
-            settled.setdefault(replica_id, Ranges()).add(low, high)
+            acknowledged.setdefault(replica_id, Ranges()).add(low, high)
             if ours:
                 for run in self.runs.get(replica_id, ()):
                     if max(run.low, run.sent) == low and high <= run.last:
                         run.sent = high
-        for replica_id, numbers in settled.items():
+        for replica_id, numbers in acknowledged.items():
             for dot in alive:
                 known = self.acknowledged.setdefault(dot, {})
                 known.setdefault(replica_id, Ranges()).update(numbers)
-            self.note_settled(replica_id, numbers)
+            self.drop_acknowledged(replica_id, numbers)
         self.see(greatest_id)
         if ours:
             self._sweep_runs()
 
-    def note_settled(self, replica_id: int, numbers: Ranges) -> None:
+    def drop_acknowledged(self, replica_id: int, numbers: Ranges) -> None:
         """Others need not be given these entries, nor hold them, even if SETID went behind them."""
         if (hidden := self.hidden.get(replica_id)) is not None:
             self.hidden[replica_id] = hidden.without(numbers)
@@ -302,7 +302,7 @@ class Group(GroupProgress):
         if number in self.discarded.get(replica_id, ()):
             return False
         if not any(run.low < number <= run.last for run in self.runs.get(replica_id, ())) and (
-            number not in self._settled(replica_id)
+            number not in self._acknowledged_numbers(replica_id)
         ):
             return False
         pending = self.pending.get(replica_id)
@@ -310,7 +310,7 @@ class Group(GroupProgress):
 
     def is_settled(self, replica_id: int, number: int) -> bool:
         """Whether an entry counts as acknowledged."""
-        return number in self._settled(replica_id)
+        return number in self._acknowledged_numbers(replica_id)
 
     def copy(self) -> Group:
         """An independent copy with consumers and pending entries, for a region alone.
@@ -349,10 +349,10 @@ class Group(GroupProgress):
         super().check()
         self.check_shared()
         for replica_id, pending in self.pending.items():
-            settled = self._settled(replica_id)
+            acknowledged = self._acknowledged_numbers(replica_id)
             for entry in pending.entries.values():
                 assert bool(entry.number) == bool(self.creations)
-                assert entry.number not in settled
+                assert entry.number not in acknowledged
 
 
 def _last(run: Run) -> int:

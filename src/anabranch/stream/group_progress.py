@@ -90,11 +90,11 @@ class GroupProgress(GroupPending):
         if begin >= top:
             return
         blocked = self.delivered.get(replica_id)
-        settled = self._settled(replica_id)
-        if settled:
+        acknowledged = self._acknowledged_numbers(replica_id)
+        if acknowledged:
             if blocked:
-                settled.update(blocked)
-            blocked = settled
+                acknowledged.update(blocked)
+            blocked = acknowledged
         if blocked:
             yield from blocked.gaps(begin, top)
         else:
@@ -110,16 +110,16 @@ class GroupProgress(GroupPending):
                 begins.append(log.number_upto(start) if start else 0)
         return min(begins) if begins else log.number_upto(self.last_delivered_id)
 
-    def _settled(self, replica_id: int) -> Ranges:
+    def _acknowledged_numbers(self, replica_id: int) -> Ranges:
         """Numbers of a replica ID that were acknowledged anywhere and are not hidden here."""
-        settled = Ranges()
+        acknowledged = Ranges()
         for ranges in self.acknowledged.values():
             if (some := ranges.get(replica_id)) is not None:
-                if settled:
-                    settled.update(some)
+                if acknowledged:
+                    acknowledged.update(some)
                 else:
-                    settled = some.copy()
-        return settled.without(self.hidden.get(replica_id))
+                    acknowledged = some.copy()
+        return acknowledged.without(self.hidden.get(replica_id))
 
     def spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
         """Live entries of a replica ID to hand out, ascending."""
@@ -150,9 +150,9 @@ class GroupProgress(GroupPending):
             cursor = max(cursor, delivered.highs[-1])
         for by_replica_id in self.acknowledged.values():
             if (some := by_replica_id.get(replica_id)) is not None and (
-                settled := some.without(self.hidden.get(replica_id))
+                acknowledged := some.without(self.hidden.get(replica_id))
             ):
-                cursor = max(cursor, settled.highs[-1])
+                cursor = max(cursor, acknowledged.highs[-1])
         return cursor
 
     def place(self, logs: Mapping[int, RegionLog], *, anew: bool = False) -> None:

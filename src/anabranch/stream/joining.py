@@ -87,7 +87,9 @@ def replace_shared(ours: Stream, fresh: Stream) -> None:
         for dot, by_replica_id in group.acknowledged.items():
             for replica_id, ranges in by_replica_id.items():
                 before = known.acknowledged.get(dot, {}).get(replica_id, Ranges())
-                _note_settled(known, ours.log_of(replica_id), replica_id, ranges.without(before))
+                _drop_acknowledged(
+                    known, ours.log_of(replica_id), replica_id, ranges.without(before)
+                )
         known.creations, known.acknowledged = group.creations, group.acknowledged
         for replica_id, log in ours.logs.items():
             known.drop_between(replica_id, 0, log.floor)
@@ -100,10 +102,10 @@ def _keep_places(stream: Stream) -> None:
         group.place(stream.logs)
 
 
-def _note_settled(group: Group, log: RegionLog, replica_id: int, news: Ranges) -> None:
+def _drop_acknowledged(group: Group, log: RegionLog, replica_id: int, news: Ranges) -> None:
     """Numbers of a replica ID were acknowledged somewhere."""
     if news:
-        group.note_settled(replica_id, news)
+        group.drop_acknowledged(replica_id, news)
         group.see(log.id_upto(news.highs[-1]))
 
 
@@ -184,7 +186,7 @@ def _join_groups(
                         before = known.setdefault(replica_id, Ranges())
                         news = ranges.without(before)
                         before.update(ranges)
-                        _note_settled(mine, ours.log_of(replica_id), replica_id, news)
+                        _drop_acknowledged(mine, ours.log_of(replica_id), replica_id, news)
 
 
 def _surviving(

@@ -276,7 +276,7 @@ class RegionLog(BlockSequence):
         self._gone = self.next_position - sum(block.live for block in self.blocks)
         self._live_sums.clear()
 
-    def note_deleted(self, number: int, entry_id: int) -> None:
+    def record_deleted(self, number: int, entry_id: int) -> None:
         """An entry was removed on purpose (it raises max-deleted-entry-id)."""
         if number > max(self.deleted_number, self.floor):
             self.deleted_number = number

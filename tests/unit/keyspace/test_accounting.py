@@ -16,7 +16,7 @@ ENOUGH = 1_000_000
 def settle(harness: Harness) -> None:
     """Have everything measured that has changed."""
     keyspace = harness.region.keyspace
-    keyspace.account.settle(ENOUGH, harness.clock.ticks_ns, 10**12)
+    keyspace.account.measure_changed(ENOUGH, harness.clock.ticks_ns, 10**12)
 
 
 def measured(harness: Harness) -> int:
@@ -96,7 +96,7 @@ def test_what_is_not_measured_yet_is_extrapolated() -> None:
     for number in range(200):
         harness.do("SET", f"k{number}", "v" * 10_000)
     account = harness.region.keyspace.account
-    account.settle(20, harness.clock.ticks_ns, 10**12)
+    account.measure_changed(20, harness.clock.ticks_ns, 10**12)
     assert account.due == 180
     assert account.used_bytes == pytest.approx(measured(harness), rel=0.01)
 

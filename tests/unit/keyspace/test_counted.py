@@ -25,7 +25,7 @@ def settle(harness: Harness) -> None:
     """Have everything measured that has changed."""
     account = harness.region.keyspace.account
     for _ in range(2):
-        account.settle(1_000_000, harness.clock.ticks_ns, 10**12)
+        account.measure_changed(1_000_000, harness.clock.ticks_ns, 10**12)
 
 
 def keys(harness: Harness) -> None:

@@ -21,26 +21,26 @@ def test_a_write_is_noted_under_its_key_and_bucket() -> None:
 
 def test_an_earlier_effect_does_not_hide_a_later_one() -> None:
     last_effects = LastEffects()
-    last_effects.note(KEY, {1: 7})
-    last_effects.note(KEY, {1: 5, 2: 1})
+    last_effects.record(KEY, {1: 7})
+    last_effects.record(KEY, {1: 5, 2: 1})
     assert last_effects.of_key(KEY) == {1: 7, 2: 1}
 
 
 def test_keys_beyond_a_vector() -> None:
     last_effects = LastEffects()
-    last_effects.note(KEY, {1: 7})
-    last_effects.note(OTHER, {2: 4})
+    last_effects.record(KEY, {1: 7})
+    last_effects.record(OTHER, {2: 4})
     assert last_effects.beyond({1: 7, 2: 3}) == [OTHER]
     assert last_effects.beyond({1: 7, 2: 4}) == []
-    last_effects.note_all({3: 1})
+    last_effects.record_all({3: 1})
     assert last_effects.beyond({1: 7, 2: 4}) is None
     assert last_effects.beyond({1: 6, 2: 4, 3: 1}) == [KEY]
 
 
 def test_what_every_member_has_is_told_by_one_vector() -> None:
     last_effects = LastEffects()
-    last_effects.note(KEY, {1: 7})
-    last_effects.note(OTHER, {1: 9})
+    last_effects.record(KEY, {1: 7})
+    last_effects.record(OTHER, {1: 9})
     last_effects.forget({1: 8})
     assert last_effects.of_key(KEY) == {1: 8}
     assert last_effects.of_key(OTHER) == {1: 9}

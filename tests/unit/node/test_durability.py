@@ -257,7 +257,7 @@ async def test_whoever_settles_the_log_has_it_say_so_once(world: World) -> None:
     await client.do("SET k v")
     durable = world.server.durability
     for _ in range(3):
-        durable.settle()
+        durable.sync_all()
         last = [effect for turn in logged_turns(world) for effect in turn]
         assert [type(effect) for effect in last] == [kinds.SetString, kinds.Synced]
         assert durable.synced == durable.mark

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.node.identity import forget_newcomer, is_newcomer, note_newcomer
+from anabranch.node.identity import forget_newcomer, is_newcomer, write_newcomer
 from anabranch.simulator.disk import MemoryStorage
 
 
 def test_a_newcomer_is_one_until_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    note_newcomer(storage)
+    write_newcomer(storage)
     assert is_newcomer(storage)
 
     def fails() -> None:

@@ -270,7 +270,7 @@ async def test_after_a_failed_sync_what_was_not_synced_cannot_be_read(
     writer, reader, subscriber = await world.clients(3)
     await writer.do("SET safe v")
     await subscriber.do("SUBSCRIBE c")
-    world.server.durability.settle()
+    world.server.durability.sync_all()
     world.disk.faults = [Fault("sync", errno.EIO)]
     world.disk.hold_syncs()
     writer.send("SET a v", "PUBLISH c m")

@@ -12,7 +12,7 @@ def noted(*minutes: float) -> Ages:
     """A batch of these times each ten bytes."""
     ages = Ages()
     for index, minute in enumerate(minutes):
-        ages.note(10 * index, int(minute * MINUTE))
+        ages.add(10 * index, int(minute * MINUTE))
     return ages
 
 

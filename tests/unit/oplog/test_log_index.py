@@ -34,7 +34,7 @@ class Written:
     def write(self, region: int, number: int) -> None:
         effect = kinds.SetString(0, b"k", b"%03d" % number)
         data = encode_batch([effect], region=region, epoch=0, first=number, wall_ms=1, flags=0)
-        self.index.note(data, self.log.end)
+        self.index.add(data, self.log.end)
         self.log.append(data)
         self.size = len(data)
 
@@ -153,7 +153,7 @@ def test_the_fingerprint_of_a_batch_is_that_of_what_is_sent(recent_bytes: int) -
         data = encode_batch(
             effects, region=1, epoch=0, first=number, wall_ms=1, flags=CONTINUES * (number < 5)
         )
-        written.index.note(data, written.log.end)
+        written.index.add(data, written.log.end)
         written.log.append(data)
         sent.append(wire_form(data))
     told = [written.index.fingerprint(written.log, 1, number) for number in range(8)]

@@ -34,7 +34,7 @@ class Knowledge:
 
     def hears(self, *rows: Row) -> Knowledge:
         for each in rows:
-            self.table.note(each, 0.0)
+            self.table.update(each, 0.0)
             self.membership.hear([each.replica_id, *each.have])
         return self
 

@@ -70,7 +70,7 @@ def test_every_entry_that_matches_is_in_the_stretch(seed: int) -> None:
         values = [rng.choice([column(name, rng.choice(entries)), *odds[name]]) for _ in range(2)]
         given: Filter = In((name,), tuple(values)) if kind is In else kind((name,), values[0])
         filters.append((name, given))
-        stretch.note(name, given)
+        stretch.add(name, given)
     low, high = stretch.least_id, stretch.greatest_id
     for entry in entries:
         if all(matches(given, column(name, entry)) for name, given in filters):
@@ -81,34 +81,34 @@ def test_every_entry_that_matches_is_in_the_stretch(seed: int) -> None:
 
 def test_a_stretch_is_as_short_as_the_filters_say() -> None:
     stretch = Stretch()
-    stretch.note("ts", GreaterThanOrEqual(("ts",), at(10)))
-    stretch.note("seq", GreaterThan(("seq",), 4))
-    stretch.note("ts", LessThan(("ts",), at(20)))
-    stretch.note("seq", LessThanOrEqual(("seq",), 9))
+    stretch.add("ts", GreaterThanOrEqual(("ts",), at(10)))
+    stretch.add("seq", GreaterThan(("seq",), 4))
+    stretch.add("ts", LessThan(("ts",), at(20)))
+    stretch.add("seq", LessThanOrEqual(("seq",), 9))
     assert (stretch.least_id, stretch.greatest_id) == ((10, 4), (20, 9))
-    stretch.note("id", In(("id",), ("12-0", "15-3", "99-1")))
+    stretch.add("id", In(("id",), ("12-0", "15-3", "99-1")))
     assert (stretch.least_id, stretch.greatest_id) == ((12, 0), (20, 9))
-    stretch.note("id", EqualTo(("id",), "15-3"))
+    stretch.add("id", EqualTo(("id",), "15-3"))
     assert (stretch.least_id, stretch.greatest_id) == ((15, 3), (15, 3))
-    stretch.note("id", EqualTo(("id",), "12-0"))
+    stretch.add("id", EqualTo(("id",), "12-0"))
     assert stretch.is_empty
 
 
 def test_nothing_is_from_before_1970() -> None:
     stretch = Stretch()
-    stretch.note("ts", GreaterThanOrEqual(("ts",), at(-10)))
+    stretch.add("ts", GreaterThanOrEqual(("ts",), at(-10)))
     assert not stretch.is_empty
-    stretch.note("ts", LessThan(("ts",), at(-5)))
+    stretch.add("ts", LessThan(("ts",), at(-5)))
     assert stretch.is_empty
 
 
 def test_names_and_positions() -> None:
     stretch = Stretch()
     assert (stretch.has("stream", "s"), stretch.positions(3, 9)) == (True, (3, 9))
-    stretch.note("stream", In(("stream",), ("s", "t")))
-    stretch.note("stream", EqualTo(("stream",), "t"))
-    stretch.note("position", GreaterThanOrEqual(("position",), 5))
-    stretch.note("position", In(("position",), (6, 7, 20)))
+    stretch.add("stream", In(("stream",), ("s", "t")))
+    stretch.add("stream", EqualTo(("stream",), "t"))
+    stretch.add("position", GreaterThanOrEqual(("position",), 5))
+    stretch.add("position", In(("position",), (6, 7, 20)))
     assert [stretch.has("stream", each) for each in "st"] == [False, True]
     assert stretch.has("region", "eu")
     assert stretch.positions(3, 30) == (6, 21)

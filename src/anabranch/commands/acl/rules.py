@@ -85,10 +85,10 @@ class AclRegistry:
             return user
         return None
 
-    def note_failed_login(self, asked: Asked, name: bytes, args: list[bytes]) -> None:
+    def log_failed_login(self, asked: Asked, name: bytes, args: list[bytes]) -> None:
         """Log and count an AUTH or HELLO with a wrong name or password."""
         asked.stats.acl_denied_auth += 1
-        self._note(asked, "auth", args[0], name, args[0].lower().decode("latin-1"))
+        self._log(asked, "auth", args[0], name, args[0].lower().decode("latin-1"))
 
     def set_default_password(self, password: str) -> None:
         """What ``requirepass`` does; an empty password opens the default user to everybody."""
@@ -109,7 +109,7 @@ class AclRegistry:
         if denial is None:
             return
         _count(asked.stats, denial)
-        self._note(asked, denial.reason, denial.name, user.name, command.full_name)
+        self._log(asked, denial.reason, denial.name, user.name, command.full_name)
         if asked.in_script:
             reason = denial_text(denial, user, naming=False)
             raise CommandError(b"ERR ACL failure in script: " + reason)
@@ -117,7 +117,7 @@ class AclRegistry:
             raise CommandError(_CHANGED_SINCE + _CHANGES[denial.reason])
         raise CommandError(b"NOPERM " + denial_text(denial, user, naming=False))
 
-    def _note(self, asked: Asked, reason: str, name: bytes, user: bytes, running: str) -> None:
+    def _log(self, asked: Asked, reason: str, name: bytes, user: bytes, running: str) -> None:
         queueing = asked.session.transaction is not None
         place = "multi" if asked.in_exec or queueing else "toplevel"
         self.log.add(

@@ -101,7 +101,7 @@ def _without_secrets(args: list[bytes]) -> list[bytes]:
 def _authenticate(ctx: Context, args: list[bytes], name: bytes, password: bytes) -> None:
     user = ctx.server.acl.authenticate(name, password)
     if user is None:
-        ctx.server.acl.note_failed_login(ctx, name, args)
+        ctx.server.acl.log_failed_login(ctx, name, args)
         raise CommandError(_WRONGPASS)
     ctx.session.user = user
     ctx.session.refresh()

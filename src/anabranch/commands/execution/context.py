@@ -201,7 +201,7 @@ class Context:
 
     def count_memory(self) -> None:
         """Measure what changed of late, for who asks how much is used."""
-        self.keyspace.account.settle(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
+        self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
 
     def reply(self, value: Any) -> bytes:
         """Any reply value in the connection's protocol."""

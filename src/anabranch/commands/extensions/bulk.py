@@ -22,7 +22,7 @@ from anabranch.commands.extensions.bulk_limit import Limit
 from anabranch.commands.extensions.bulk_rows import added, content_of, rows_of
 from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import integer
-from anabranch.commands.stream.options import settle_trim, trim_stream, trim_threshold
+from anabranch.commands.stream.options import check_trim, trim_stream, trim_threshold
 from anabranch.effects import kinds
 from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.errors import CommandError
@@ -426,7 +426,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
             at = trim_threshold(rule, word, args, at)
         else:
             raise CommandError(texts.SYNTAX)
-    settle_trim(rule, None, ctx.settings.stream_node_max_entries, required=False)
+    check_trim(rule, None, ctx.settings.stream_node_max_entries, required=False)
     return producer, rule
 
 

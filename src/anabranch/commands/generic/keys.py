@@ -100,23 +100,23 @@ def type_of(ctx: Context, args: list[bytes]) -> bytes:
 def rename(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key, whatever that held."""
 
-    def settled() -> bytes | None:
+    def early_reply() -> bytes | None:
         if ctx.lookup(args[1]) is None:
             raise CommandError(texts.NO_SUCH_KEY)
         return OK if args[1] == args[2] else None
 
-    return _move(ctx, args, ctx.db.index, args[2], settled, OK)
+    return _move(ctx, args, ctx.db.index, args[2], early_reply, OK)
 
 
 def renamenx(ctx: Context, args: list[bytes]) -> bytes | None:
     """Move value and deadline to another key that does not exist."""
 
-    def settled() -> bytes | None:
+    def early_reply() -> bytes | None:
         if ctx.lookup(args[1]) is None:
             raise CommandError(texts.NO_SUCH_KEY)
         return None if ctx.lookup(args[2]) is None else ZERO
 
-    return _move(ctx, args, ctx.db.index, args[2], settled, ONE)
+    return _move(ctx, args, ctx.db.index, args[2], early_reply, ONE)
 
 
 def _move(
@@ -124,10 +124,10 @@ def _move(
     args: list[bytes],
     target_db: int,
     target: bytes,
-    settled: Callable[[], bytes | None],
+    early_reply: Callable[[], bytes | None],
     done: bytes,
 ) -> bytes | None:
-    """Move a value; ``settled`` gives the reply if there is nothing to do."""
+    """Move a value; ``early_reply`` gives the reply if there is nothing to do."""
 
     def act() -> bytes:
         # A target past its deadline goes first, with the event of its own.
@@ -137,7 +137,7 @@ def _move(
         ctx.changes += 1
         return done
 
-    return _written(ctx, args, target_db, target, settled, act)
+    return _written(ctx, args, target_db, target, early_reply, act)
 
 
 def _written(
@@ -145,18 +145,18 @@ def _written(
     args: list[bytes],
     target_db: int,
     target: bytes,
-    settled: Callable[[], bytes | None],
+    early_reply: Callable[[], bytes | None],
     act: Callable[[], bytes],
 ) -> bytes | None:
     """Act on the value of the first key once that is prepared, unless there is nothing to do."""
-    reply = settled()
+    reply = early_reply()
     if reply is not None:
         return reply
 
     def steps() -> Steps[list[bytes]]:
         with rewriting(ctx.effects, ctx.db.values[args[1]], target_db, target) as prepare:
             yield from prepare
-            reply = settled()  # again: time may have passed
+            reply = early_reply()  # again: time may have passed
             return [act() if reply is None else reply]
 
     return ctx.in_slices(args, steps())
@@ -183,7 +183,7 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
     if ctx.read(key) is None:
         return ZERO
 
-    def settled() -> bytes | None:
+    def early_reply() -> bytes | None:
         if ctx.lookup(key) is None:
             return ZERO
         replaced = ctx.lookup_in(ctx.keyspace.databases[index], target)
@@ -196,7 +196,7 @@ def copy(ctx: Context, args: list[bytes]) -> bytes | None:
         ctx.changes += 1
         return ONE
 
-    return _written(ctx, args, index, target, settled, act)
+    return _written(ctx, args, index, target, early_reply, act)
 
 
 def move(ctx: Context, args: list[bytes]) -> bytes | None:
@@ -206,12 +206,12 @@ def move(ctx: Context, args: list[bytes]) -> bytes | None:
     if index == ctx.db.index:
         raise CommandError(_SAME_OBJECTS)
 
-    def settled() -> bytes | None:
+    def early_reply() -> bytes | None:
         if ctx.lookup(key) is None:
             return ZERO
         return None if ctx.lookup_in(ctx.keyspace.databases[index], key) is None else ZERO
 
-    return _move(ctx, args, index, key, settled, ONE)
+    return _move(ctx, args, index, key, early_reply, ONE)
 
 
 # -- OBJECT -----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from anabranch.commands.request import texts
 from anabranch.commands.request.arguments import id_argument
 from anabranch.commands.stream.options import (
     POLICIES,
+    check_trim,
     limit_argument,
-    settle_trim,
     trim_stream,
     trim_threshold,
 )
@@ -106,7 +106,7 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
             break
     if options.pid and (options.given_id is not None or options.ms is not None):
         raise CommandError(_IDMP_NOT_AUTO)
-    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
+    check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=False)
     if rule.maxlen is not None or rule.minid is not None:
         rule.policy = options.policy or Policy.KEEPREF
         options.trim = rule

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POLICIES",
+    "check_trim",
     "ids_block",
     "interval_end",
     "interval_start",
     "limit_argument",
     "no_group",
-    "settle_trim",
     "stream_and_group",
     "trim_stream",
     "trim_threshold",
@@ -60,9 +60,7 @@ def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -
     return index + 1
 
 
-def settle_trim(
-    rule: TrimRule, limit: int | None, node_entries_max: int, *, required: bool
-) -> None:
+def check_trim(rule: TrimRule, limit: int | None, node_entries_max: int, *, required: bool) -> None:
     """Check and settle the trimming options once all are read (``limit`` None: not given)."""
     if rule.maxlen is None and rule.minid is None:
         if limit:

@@ -13,9 +13,9 @@ from anabranch.commands.request.arguments import (
 )
 from anabranch.commands.stream.options import (
     POLICIES,
+    check_trim,
     ids_block,
     limit_argument,
-    settle_trim,
     trim_stream,
     trim_threshold,
 )
@@ -50,7 +50,7 @@ def xtrim(ctx: Context, args: list[bytes]) -> bytes:
             index += 1
         else:
             raise CommandError(texts.SYNTAX)
-    settle_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
+    check_trim(rule, limit, ctx.settings.stream_node_max_entries, required=True)
     rule.policy = policy or Policy.KEEPREF
     if ctx.stream(args[1]) is None:
         return ZERO

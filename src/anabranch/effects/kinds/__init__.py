@@ -27,6 +27,7 @@ from anabranch.effects.kinds.entries import (
 )
 from anabranch.effects.kinds.groups import (
     Acknowledge,
+    AcknowledgeRuns,
     AdoptGroup,
     AdvanceGroup,
     Assign,
@@ -37,7 +38,6 @@ from anabranch.effects.kinds.groups import (
     DestroyGroup,
     SeeConsumer,
     SetGroup,
-    Settle,
 )
 from anabranch.effects.kinds.keys import (
     Copy,
@@ -83,6 +83,7 @@ from anabranch.effects.kinds.values import (
 __all__ = [
     "Accept",
     "Acknowledge",
+    "AcknowledgeRuns",
     "Add",
     "AddMembers",
     "AddRegion",
@@ -128,7 +129,6 @@ __all__ = [
     "SetLastId",
     "SetString",
     "SetUser",
-    "Settle",
     "Splice",
     "Swap",
     "Synced",

@@ -8,6 +8,7 @@ from anabranch.effects.kinds.base import Effect, EntryId, EntryIds
 
 __all__ = [
     "Acknowledge",
+    "AcknowledgeRuns",
     "AdoptGroup",
     "AdvanceGroup",
     "Assign",
@@ -18,7 +19,6 @@ __all__ = [
     "DestroyGroup",
     "SeeConsumer",
     "SetGroup",
-    "Settle",
 ]
 
 
@@ -157,7 +157,7 @@ class Acknowledge(Effect, tag=29):
     dots: list[tuple[int, int]] = field(default_factory=list)
 
 
-class Settle(Effect, tag=30):
+class AcknowledgeRuns(Effect, tag=30):
     """Runs of entries are acknowledged for all regions, under some creations of a group.
 
     ``creations`` are ``(replica_id, number)``; ``ranges`` ``(replica_id, low, high)``, above low

@@ -148,7 +148,7 @@ def audit(
         names = replicas.streams(streams, pattern)
         before = [standings(each, names) for each in replicas.all]
         say(f"{len(names)} streams in {', '.join(replicas.names)}")
-        heard = replicas.settle(replicas.tokens(), settle_s)
+        heard = replicas.wait_until_applied(replicas.tokens(), settle_s)
         now = [standings(each, names) for each in replicas.all]
         pieces = _plan(names, before, now, heard, bucket_ms)
         positions = sum(each.stop - each.first for each in pieces)
@@ -320,7 +320,7 @@ class _Comparison:
         ]
         if not suspects:
             return
-        heard = self._replicas.settle(self._replicas.tokens(), self._settle_s)
+        heard = self._replicas.wait_until_applied(self._replicas.tokens(), self._settle_s)
         second = self._read(found, suspects)
         streams = sorted({stream for (stream, _), _ in suspects})
         names = [self._names[each] for each in streams]
@@ -377,7 +377,7 @@ class _Comparison:
             certain = [each for each in other if heard[each][norm] and heard[norm][each]]
             self.undecided += len(certain) < len(other)
             if certain:
-                self._note("content", place, entry, certain)
+                self._add_finding("content", place, entry, certain)
             lacking = [
                 each for each in everyone if entry not in second[each] and entry not in first[each]
             ]
@@ -386,9 +386,9 @@ class _Comparison:
             if not proved:
                 continue
             if writer in proved:
-                self._note("extra", place, entry, having)
+                self._add_finding("extra", place, entry, having)
             else:
-                self._note("missing", place, entry, proved)
+                self._add_finding("missing", place, entry, proved)
 
     def _writer(self, origin: str) -> int:
         """The replica of the region that wrote a log; the first, where there are no regions."""
@@ -396,7 +396,7 @@ class _Comparison:
         numbers = [each.number for each in self._replicas.all]
         return numbers.index(number) if number in numbers else -1
 
-    def _note(self, kind: str, place: Place, entry: Id, regions: Sequence[int]) -> None:
+    def _add_finding(self, kind: str, place: Place, entry: Id, regions: Sequence[int]) -> None:
         stream, origin = place
         self._find(kind, self._names[stream], origin, f"{entry[0]}-{entry[1]}", regions)
 
@@ -414,7 +414,7 @@ class _Comparison:
         """Compare which streams and groups there are, and what is known of them."""
         replicas = self._replicas
         first = [standings(each, self._names) for each in replicas.all]
-        heard_later = replicas.settle(replicas.tokens(), self._settle_s)
+        heard_later = replicas.wait_until_applied(replicas.tokens(), self._settle_s)
         second = [standings(each, self._names) for each in replicas.all]
         told = {each.stream for each in self.findings}
         for stream, name in enumerate(self._names):
