@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 SERVER := $(VENV)/.server
 STAMP := $(VENV)/.installed
 PAGE := $(VENV)/.page
+DOCUMENTING := $(VENV)/.docs
 ARGS ?=
 # Tests run side by side; those of Spark share one worker, and so one Java. They begin at once, as
 # they take longest (tests/conftest.py).
@@ -14,7 +15,7 @@ WORKERS ?= 2
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test histories check fmt bench clean redis
+.PHONY: help setup run demo test histories check fmt docs bench clean redis
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +45,10 @@ $(STAMP): $(SERVER)
 	  --group test --group lint --group bench
 	@touch $@
 
+$(DOCUMENTING): $(SERVER)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group docs
+	@touch $@
+
 run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
 	@mkdir -p data
 	$(BIN)/anabranch serve --dir data $(ARGS)
@@ -64,6 +69,10 @@ fmt: setup ## format the code, mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
+docs: $(DOCUMENTING) ## the documentation site, in site/
+	$(BIN)/python -m tests.house.site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # In processes that do nothing else; `make test` has a share of them, the first thousand.
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-5500 --jobs $(WORKERS) $(ARGS)
@@ -74,7 +83,7 @@ bench: setup redis ## compare with redis-server on this machine; regions and Spa
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 
 clean: ## remove what was built or cached; .venv stays
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The tests compare with a real redis-server; without one they say so and skip that part.

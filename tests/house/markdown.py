@@ -33,6 +33,7 @@ def pages() -> dict[str, str]:
         *(REPOSITORY / "docs").rglob("*.md"),
         *(REPOSITORY / "docker").glob("*.md"),
         *(REPOSITORY / "benchmarks").rglob("*.md"),
+        *(REPOSITORY / "examples").rglob("*.md"),
     ]
     return {str(path.relative_to(REPOSITORY)): path.read_text("utf-8") for path in sorted(found)}
 
