@@ -69,6 +69,9 @@ class Life(Comparison):
         self.commands = 0
         """How many were executed, those of units included."""
         self._looked: dict[int, int] = {}
+        """How many effects each region had applied when its readers last looked."""
+        self._seen: dict[tuple[int, bytes], Shown] = {}
+        """What they last saw of each key."""
         self._synced: dict[int, dict[tuple[bytes, bytes], GroupReader]] = {}
         """What the readers of each region knew when its disk was synced."""
         self._hasty: dict[int, list[Wanderer]] = {}
@@ -92,11 +95,11 @@ class Life(Comparison):
         if not self.mesh.is_up(source, target):
             return
         giver, taker = self.node(source), self.node(target)
-        if not giver.can_serve(taker.vector):
+        missing = giver.missing(taker.vector)
+        if missing is None:
             self._state(source, target)
             return
         chance = random.Random(seed)
-        missing = giver.missing(taker.vector)
         by_replica_id: dict[int, list[Any]] = {}
         for unit in missing:
             by_replica_id.setdefault(unit.replica_id, []).append(unit)
@@ -108,8 +111,8 @@ class Life(Comparison):
                 del by_replica_id[replica_id]
             dice = chance.random()
             chosen += [unit] * (0 if dice < 0.05 else 1 if dice < 0.95 else 2)  # lost, or repeated
-        self.mesh.send(source, target, chosen)
-        self.reached["held batch"] += bool(taker.held)
+        taker.receive(*chosen)
+        self.reached["held batch"] += bool(taker.waiting)
         self.reached["relayed"] += any(unit.replica_id not in (source, target) for unit in chosen)
         self.reached["effects fetched back"] += any(
             region_of(u.replica_id) == target for u in chosen
@@ -183,6 +186,8 @@ class Life(Comparison):
         self.readers[number] = _copied(self._synced.get(number, {}))
         self.touched.update((number, key) for key in KEYS)
         self._looked.pop(number, None)
+        for key in KEYS:
+            self._seen.pop((number, key), None)
         self.reached["power failure"] += 1
         self.reached["epoch opened"] += 1
         lost = count - node.vector.get(former, 0)
@@ -259,7 +264,7 @@ class Life(Comparison):
     def _note(self, number: int, words: tuple[Any, ...]) -> None:
         self.commands += 1
         self.reached[words[0]] += 1
-        self.touched.update((number, word) for word in words if word in KEYS)
+        self.touched.update([(number, key) for key in KEYS if key in words])
         if words[0] in ("RENAME", "RENAMENX", "COPY"):
             self.is_copied = True
 
@@ -279,14 +284,19 @@ class Life(Comparison):
             return
         self._looked[node.number] = applied
         steps, node.steps = node.steps, []
-        shown: dict[bytes, Shown] = {}
+        looks: dict[bytes, Shown | None] = {}  # None: the same as before
         for (key, group), reader in self.readers[node.number].items():
-            if key not in shown:
-                shown[key] = self.shown(node, key)
-            if reader.seems_another(shown[key], group):
+            if key not in looks:
+                shown = self.shown(node, key)
+                is_same = shown is self._seen.get((node.number, key))
+                looks[key] = None if is_same else shown
+                self._seen[node.number, key] = shown
+            if (shown := looks[key]) is None:
+                continue
+            if reader.seems_another(shown, group):
                 for vector in steps:  # whether it ever was, while several units arrived
                     reader.look(self.mesh.history.shown((0, key), vector), group)
-            reader.look(shown[key], group)
+            reader.look(shown, group)
 
     # -- commands whose outcome is known ------------------------------------------------------
 
@@ -436,7 +446,7 @@ class Life(Comparison):
         self._settle_all()
         for node in nodes:
             assert node.vector == nodes[0].vector, "effects are missing"
-            assert not node.held, "effects wait for a cause that has come"
+            assert not node.waiting, "effects wait for a cause that has come"
             assert not node.replica.tombstoned, f"marks of {list(node.replica.tombstoned)} are left"
             assert not node.replica.flushes, "a mark of FLUSHALL is left"
             assert not node.replica.unstable_tombstones, "a mark that is gone is remembered"
@@ -454,6 +464,13 @@ class Life(Comparison):
 
     def _settle_all(self) -> None:
         self.mesh.settle()
+        self._look_everywhere()
+
+    def _exchange_all(self) -> None:
+        self.mesh.exchange()
+        self._look_everywhere()
+
+    def _look_everywhere(self) -> None:
         for node in self.mesh.nodes.values():
             self._look(node)
 
@@ -523,19 +540,19 @@ class Life(Comparison):
                     ids = [row[0] for row in rows]
                     if ids:
                         self._do(node.number, "XACK", key, group, *ids)
-        self._settle_all()
+        self._exchange_all()
         if self._told_nobody():
             self.reached["ack held back until the next delivery"] += 1
             for key in KEYS:
                 if self.shown(self.node(1), key).groups:
                     self._do(1, "XADD", key, "*", "f", "next")
-            self._settle_all()
+            self._exchange_all()
             for number in self.mesh.nodes:
                 for key in KEYS:
                     for group in self.shown(self.node(1), key).groups:
                         words = ("GROUP", group, "z", "NOACK", "STREAMS", key, ">")
                         self._do(number, "XREADGROUP", *words)
-            self._settle_all()
+            self._exchange_all()
         untold = self._told_nobody()
         assert not untold, f"{untold} are done, and not everybody knows"
         self.glance_all()

@@ -159,9 +159,8 @@ class RetryHistory:
                     node.forget(replica_id, node.vector[replica_id])
             self.mesh.send_state(node.number, other)
             self.reached["state"] += 1
-        elif node.can_serve(target.vector):
-            missing = node.missing(target.vector)
-            self.mesh.send(node.number, other, missing[: chance.randint(0, len(missing))])
+        elif (missing := node.missing(target.vector)) is not None:
+            target.receive(*missing[: chance.randint(0, len(missing))])
 
     def _read(self, node: Node) -> None:
         key = self.chance.choice(self.keys)

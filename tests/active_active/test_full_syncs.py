@@ -38,7 +38,7 @@ def test_a_state_that_is_being_sent_is_not_touched_by_one_that_is_joined() -> No
     eu.region.watch_changes(snapshot.before)
     bodies = snapshot.bodies()
     sent = snapshot.header() + framed(next(bodies))
-    eu.join(state_of(us))
+    eu.join(state_of(us), us)
     sent += b"".join(framed(body) for body in bodies)
     eu.region.unwatch_changes(snapshot.before)
     assert eu.do("XLEN", "b") == 2
@@ -58,5 +58,5 @@ def test_the_log_tells_of_a_state_before_it_tells_of_what_follows() -> None:
     us.turn.take_batches = lambda wall_ms, **_: [  # type: ignore[method-assign]
         data for data in taken(wall_ms) if recorded.extend(effects_in(decode_batch(data))) is None
     ]
-    us.join(state_of(eu))
+    us.join(state_of(eu), eu)
     assert [type(effect) for effect in recorded] == [kinds.JoinFullSync, kinds.ResolveConflict]

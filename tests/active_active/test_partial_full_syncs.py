@@ -30,10 +30,9 @@ def digests(keyspace: Keyspace) -> dict[tuple[int, bytes], int]:
 def twin_of(node: Node) -> Node:
     """Another process from the same disk."""
     twin = Node(node.mesh, node.number, node.settings, node._commands)
-    twin.storage = MemoryStorage(node.storage.files())
+    twin.storage = MemoryStorage(node.storage.files(), node.storage.boot)
     twin.clock.us = node.clock.us
     twin._start()
-    twin.replica.members.update(node.replica.members)
     return twin
 
 
@@ -84,7 +83,7 @@ def test_only_keys_that_changed_are_in_a_state() -> None:
     assert sorted(places) == [(0, b"k1"), (0, b"k2")]
     state = eu.state(places=places)
     assert len(state) < whole / 10
-    us.join(state, partial=True)
+    us.join(state, eu, partial=True)
     assert us.do("EXISTS", "k1", "k2", "k3", "mine") == 3
     assert us.do("XLEN", "k1") == 2
 

@@ -399,7 +399,7 @@ def test_waiting_for_a_token_ends_when_its_effects_are_here() -> None:
     for token, client in waiting.items():
         assert client.ask("AB.WAITFOR", token, 0) == []
     assert two.do("PING") == b"PONG"  # nobody else is held up
-    mesh.send(1, 2, one.kept[1][:1])
+    mesh.send(1, 2, one.missing({})[:1])
     assert waiting[first].replies() == [b"OK"]
     assert waiting[second].replies() == []
     mesh.send(1, 2)

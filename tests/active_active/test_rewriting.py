@@ -173,7 +173,7 @@ def test_a_quiet_stream_is_prepared_once_and_encoded_ahead() -> None:
     assert reply == b":1\r\n"
     assert sum(steps) == 99
     assert len(steps) > 9
-    unit = busy.one.kept[busy.one.replica_id][-1]
+    unit = busy.one.missing({})[-1]
     assert len(unit.batches) == len(steps) + 1
     busy.check()
 

@@ -81,12 +81,16 @@ def moments(seed: int) -> list[Moment]:
     found: list[Moment] = []
     taken = Node.receive
 
-    def receive(self: Node, unit: Unit) -> None:
+    def receive(self: Node, *units: Unit) -> None:
+        for unit in units:
+            look(self, unit)
+            taken(self, unit)
+
+    def look(self: Node, unit: Unit) -> None:
         if unit.fits(self.vector) and region_of(unit.replica_id) != self.number:
             state = Snapshot(self.region.keyspace, Contents(1)).whole()
             members = dict(self.replica.members)
             found.append(Moment(self.number, self.settings, self.clock.us, state, members, unit))
-        taken(self, unit)
 
     while not found:
         Node.receive = receive  # type: ignore[method-assign]

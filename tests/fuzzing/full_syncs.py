@@ -51,14 +51,14 @@ def arrivals(seed: int) -> list[Arrival]:
     found: list[Arrival] = []
     taken = Node.join
 
-    def join(self: Node, state: bytes, *, partial: bool = False) -> None:
+    def join(self: Node, state: bytes, giver: Node, *, partial: bool = False) -> None:
         ours = Snapshot(self.region.keyspace, Contents(1)).whole()
         none = Unit(0, 0, 0, {}, ())
         members = dict(self.replica.members)
         moment = Moment(self.number, self.settings, self.clock.us, ours, members, none)
         records = [record for _, _, record in records_in(io.BytesIO(state), "state")][1:]
         found.append(Arrival(moment, state[:HEADER_BYTES], records, partial))
-        taken(self, state, partial=partial)
+        taken(self, state, giver, partial=partial)
 
     while not found:
         Node.join = join  # type: ignore[method-assign]

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.commands.table import COMMANDS
 from anabranch.node.persistence import Persistence
 from anabranch.region.region import Region
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.commands.execution.host import Clock, Host
+    from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
     from anabranch.node.driver import Driver, Place, Timer
     from anabranch.node.exchange import Exchange
@@ -27,9 +31,16 @@ class Node:
     """A process. ``exchange`` is set before :meth:`start` if it is one region among others."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, host: Host, driver: Driver, place: Place
+        self,
+        settings: Settings,
+        clock: Clock,
+        host: Host,
+        driver: Driver,
+        place: Place,
+        commands: Sequence[Command] = COMMANDS,
     ) -> None:
-        self.region = Region(settings, clock, host)
+        """``commands`` are those that it knows."""
+        self.region = Region(settings, clock, host, commands)
         self.persistence = Persistence(self.region, driver, place)
         self.durability = self.persistence.durability
         self.durability.on_answers = self.end_turn

@@ -34,12 +34,14 @@ class Compressor:
     """Makes bodies shorter; serves one thread at a time."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._compressor: zstandard.ZstdCompressor | None = None  # made when it is first of use
 
     def shorter(self, body: bytes) -> bytes | None:
         """A shorter form, None if there is none. Raises :class:`MemoryError`."""
         if len(body) < WORTHWHILE_BYTES:
             return None
+        if self._compressor is None:
+            self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         try:
             smaller: bytes = self._compressor.compress(body)
         except zstandard.ZstdError as problem:  # there is nothing else that can fail
