@@ -479,7 +479,7 @@ MISTAKES: Final = (
     ),
     Mistake("the epoch is kept after a power failure", epoch_kept, 10, "simulator", ("power",)),
     Mistake(
-        "a lost end of the log is asked for by nobody", lost_end_not_noticed, 200,
+        "the epoch is kept after the end of the log was cut off", lost_end_not_noticed, 50,
         "simulator", ("rot", "crash"),
     ),
     Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),

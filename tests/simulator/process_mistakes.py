@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from anabranch.commands.execution.withheld import Withheld
-from anabranch.node import exchange, snapshots
+from anabranch.node import snapshots, write_gate
 from anabranch.node.disk_trouble import DiskTrouble
 from anabranch.node.durability import Durability
 from anabranch.node.held_replies import HeldReplies
@@ -91,7 +91,7 @@ def state_forgotten_at_once(patch: Patch) -> None:
 
 
 def newcomer_writes_at_once(patch: Patch) -> None:
-    patch.setattr(exchange, "is_newcomer", lambda storage: False)
+    patch.setattr(write_gate, "is_newcomer", lambda storage: False)
 
 
 def newcomer_asks_one_member(patch: Patch) -> None:

@@ -1,8 +1,8 @@
-"""This region among others: when it takes writes, who is told of progress, what is watched.
+"""This region among others: what it keeps, who is told of progress, what is watched.
 
 The replicator decides what regions exchange; an :class:`Exchange` drives it with the time of the
-process, and keeps the rules that others depend on: a newcomer takes no writes before it has what
-the others have, and a start that may have lost effects opens an epoch.
+process. It keeps the rules that others depend on: a start that may have lost effects opens an
+epoch, and :mod:`anabranch.node.write_gate` decides when clients may write.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from anabranch.keyspace.version_vectors import covers
 from anabranch.metrics.peers import PeerFigures, Standing
 from anabranch.node.epoch_file import CLEAN, EpochFile, continue_or_open_epoch
 from anabranch.node.identity import (
-    forget_newcomer,
-    is_newcomer,
     remember,
     removal_noted,
     set_back_noted,
-    write_newcomer,
     write_removal,
     write_set_back,
 )
+from anabranch.node.write_gate import WriteGate
 from anabranch.oplog.log import OpLog
 from anabranch.replication.held import HeldTagWatch
 from anabranch.replication.interface import ReplicationConfig
@@ -49,21 +47,6 @@ TICK_S: Final = 0.05
 
 COMPARE_S: Final = 0.01
 """Between slices of the work that comparing digests takes, while there is some."""
-
-NO_REPLICAS: Final = "NOREPLICAS Not enough good replicas to write."
-IS_NEWCOMER: Final = (
-    "READONLY This region is new to its cluster, or has lost its data: it takes writes when it has "
-    "got what the others have"
-)
-
-IS_JOINING: Final = (
-    "READONLY This region is getting the whole state of another one: it takes writes when it has it"
-)
-
-CLOCK_IS_OFF: Final = (
-    "CLOCKSKEW The clock of this region differs too much from those of the others: "
-    "IDs are not made from it, give milliseconds or write to another region"
-)
 
 HAS_NO_CLUSTER: Final = (
     "this region belongs to no cluster: give the first region --cluster-create yes, and every "
@@ -107,12 +90,10 @@ class Exchange(RegionLocal):
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
         self._tombstone_watch = TombstoneWatch()
         self._held_tags = HeldTagWatch()
-        self._is_waiting = False  # for a state, and takes no writes meanwhile
-        self._refusing = False  # writes, because too few regions keep up
         self._config: ReplicationConfig
         self._secret = ""
-        self.is_newcomer = False
-        """Whether it takes no writes yet, as it lacks what the others have."""
+        self.gate = WriteGate(region, self.peers, self.report_event)
+        """Whether clients may write."""
         self._was_removed = ""  # why others do not listen to us any more
         self._was_set_back = ""  # how they know
         self._began: dict[int, int] = {}  # how many effects of this region there were at the start
@@ -147,11 +128,7 @@ class Exchange(RegionLocal):
             self._log(
                 "info", "region.cluster_created", cluster=cluster_id, region=settings.region_id
             )
-        elif not self.replica.cluster_id:
-            write_newcomer(storage)
-        if is_newcomer(storage):
-            self.is_newcomer = True
-            self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
+        self.gate.open(storage, is_new=not self.replica.cluster_id)
 
     def _self(self) -> Member:
         settings = self._settings
@@ -221,10 +198,7 @@ class Exchange(RegionLocal):
         self._compare_on()
         self.heard()
         self._watch_stability()
-        self._judge_newcomer()
-        self._judge_joining()
-        self.judge_writes()
-        self.judge_clock()
+        self.gate.look(self.replicator)
         self.on_answers()
         self._durability.end_turn()
 
@@ -322,76 +296,11 @@ class Exchange(RegionLocal):
             self.holding_back(dict([oldest])) if (oldest := self.replica.oldest_tombstone) else []
         )
 
-    def good_regions(self) -> int:
-        """How many other regions are connected and lag by no more than ``min-regions-max-lag``."""
-        lag_max_s = self._settings.min_regions_max_lag / 1000
-        return sum(
-            peer.connected_ms is not None
-            and peer.lag_seconds is not None
-            and peer.lag_seconds <= lag_max_s
-            for peer in self.peers()
-        )
-
-    def _judge_newcomer(self) -> None:
-        """Take writes as soon as everything has been applied that some other region had.
-
-        And all effects of former epochs of this region that any member has which is up: one member
-        may know fewer of them than another (:mod:`anabranch.replication.former_epochs`).
-        """
-        replicator = self.replicator
-        if self.is_newcomer and replicator.caught_up and not replicator.former_epochs_at:
-            with suppress(OSError):  # then it is looked at again
-                forget_newcomer(self._storage)
-                self.is_newcomer = False
-                self._region.dispatcher.allow_writes("newcomer")
-                self.report_event("takes_writes")
-
-    def _judge_joining(self) -> None:
-        """Refuse writes, or not any more, by ``serve-while-joining``."""
-        serves = self._settings.serve_while_joining or not self.replicator.is_joining
-        if serves == self._is_waiting:
-            self._is_waiting = not serves
-            if serves:
-                self._region.dispatcher.allow_writes("joining")
-            else:
-                self._region.dispatcher.refuse_writes("joining", IS_JOINING)
-
     def retention_changed(self) -> None:
         """``mark-retention`` is another one: let go of what was kept in vain."""
         self._region.keyspace.forget_below(
             self.replica.watermark, keeps_tombstones=self._settings.mark_retention == "forever"
         )
-
-    def judge_writes(self) -> None:
-        """Refuse writes, or not any more, by ``min-regions-to-write``."""
-        wanted = self._settings.min_regions_to_write
-        good = self.good_regions() if wanted else 0
-        if self._refusing == (good < wanted):
-            return
-        self._refusing = good < wanted
-        dispatcher = self._region.dispatcher
-        if self._refusing:
-            dispatcher.refuse_writes("regions", NO_REPLICAS)
-            self._log("warning", "region.too_few_for_writes", good=good, wanted=wanted)
-        else:
-            dispatcher.allow_writes("regions")
-            self._log("info", "region.enough_for_writes", good=good, wanted=wanted)
-
-    def judge_clock(self) -> None:
-        """Make no IDs from our clock while it is off, or do so again, by ``clock-skew-action``."""
-        error_ms = 0.0
-        if self._settings.clock_skew_action == "refuse":
-            error_ms = self.replicator.clock_error()
-        is_off = abs(error_ms) > self._settings.max_clock_skew_ms
-        context = self._region.context
-        if is_off == bool(context.ids.refusal):
-            return
-        if is_off:
-            context.ids.refusal = CLOCK_IS_OFF
-            self.report_event("clock_refused", ahead_ms=round(error_ms))
-        else:
-            context.ids.refusal = ""
-            self.report_event("clock_accepted")
 
     def expelled(self, reason: str) -> None:
         """See :class:`Local`. A restart remembers it."""
@@ -436,7 +345,7 @@ class Exchange(RegionLocal):
         facts = self.replicator.facts(now_ms)
         return {
             **facts,
-            "caught_up": int(self.replicator.caught_up and not self.is_newcomer),
+            "caught_up": int(self.replicator.caught_up and not self.gate.is_newcomer),
             "unstable_seconds": 0.0 if is_stable else (now_ms - since_ms) / 1000,
             "unstable_marks": len(self.replica.unstable_tombstones),
             "forgotten_marks": self.replica.tombstones_forgotten,
@@ -445,23 +354,11 @@ class Exchange(RegionLocal):
             )
             / 1000,
             "oldest_mark_held_back_by": ",".join(map(str, self._late())),
-            "good_regions": self.good_regions(),
-            "newcomer_waits_for": self._awaited_by_newcomer(facts["joining_from"]),
+            "good_regions": self.gate.good_regions(),
+            "newcomer_waits_for": self.gate.awaited_by_newcomer(
+                self.replicator, facts["joining_from"]
+            ),
         }
-
-    def _awaited_by_newcomer(self, joining_from: object) -> str:
-        """What a region that takes no writes yet waits for; empty if it does not wait."""
-        if not self.is_newcomer:
-            return ""
-        if not self.replica.cluster_id:
-            tries = self.replicator.entry or self._settings.join
-            return f"a member that admits it: {tries}"
-        if joining_from:
-            return f"the full sync from region {joining_from}"
-        if not self.replicator.caught_up:
-            return "the data of a member that it reaches"
-        regions = ", ".join(map(str, self.replicator.former_epochs_at))
-        return f"effects of its former epochs that these regions may have: {regions}"
 
     def standings(self) -> dict[int, Standing]:
         """How far each other region is, as it has told last, itself or through others."""

@@ -213,7 +213,7 @@ class ServerHost:
         elif name == "appendonly":
             server.node.persistence.switch(on=settings.appendonly)
         elif name in {"min-regions-to-write", "min-regions-max-lag"} and server.regions is not None:
-            server.regions.judge_writes()
+            server.regions.gate.judge_regions()
         elif name in _OF_REGIONS and server.regions is not None:
             server.regions.settings_changed()
             if name == "gossip-secret":

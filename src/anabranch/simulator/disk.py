@@ -44,6 +44,13 @@ class _Contents:
         self.now = bytearray()
         self.holes = 0
 
+    def flip(self, at: int, bit: int) -> None:
+        """Change one bit of what is on the disk."""
+        self.now[at] ^= bit
+        durable = bytearray(self.durable)
+        durable[at] ^= bit
+        self.durable = bytes(durable)
+
     def append(self, data: bytes) -> None:
         self.now += data
         self.changes.append(data)
@@ -181,11 +188,23 @@ class MemoryStorage:
             return ""
         size = len(contents.durable)
         at = rng.randrange(max(size - 300, 0) if rng.random() < 0.5 else 0, size)
-        bit = 1 << rng.randrange(8)
-        contents.now[at] ^= bit
-        contents.durable = bytes(
-            byte ^ bit if at == place else byte for place, byte in enumerate(contents.durable)
-        )
+        contents.flip(at, 1 << rng.randrange(8))
+        return f"{name} at byte {at}"
+
+    def rot_end(self, prefix: str, rng: random.Random) -> str:
+        """Turn over one of the last bits of the newest file whose name begins so; where.
+
+        No process has the file open, and the system has written all of it to the disk.
+        """
+        name = max((name for name in self._names if name.startswith(prefix)), default="")
+        contents = self._names.get(name)
+        if contents is None or not contents.now:
+            return ""
+        contents.durable = bytes(contents.now)
+        contents.changes.clear()
+        size = len(contents.now)
+        at = rng.randrange(max(size - 60, 0), size)
+        contents.flip(at, 1 << rng.randrange(8))
         return f"{name} at byte {at}"
 
     def begin_sync(self, name: str) -> None:

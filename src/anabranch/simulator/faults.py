@@ -283,14 +283,30 @@ def _make_room(machine: Machine) -> None:
 
 
 def _rot(run: Simulation, chance: random.Random) -> None:
-    """A disk forgets a bit of a log, once."""
+    """A disk forgets a bit of a log, once; maybe one of the last bits after a kill, too."""
+    end_chance = run.chance("rot at the end")
 
     def rot() -> None:
         machines = [machine for machine in run.machines if _can_be_wiped(run, machine)]
         if run.is_breaking and not (machines and chance.choice(machines).rot()):
             run.timeline.after(100, rot)
 
+    def rot_end() -> None:
+        """A start must not take this for an end that was never finished, and go on before it."""
+        machines = [machine for machine in run.machines if _can_be_wiped(run, machine)]
+        if not run.is_breaking:
+            return
+        if not machines:
+            run.timeline.after(100, rot_end)
+            return
+        machine = end_chance.choice(machines)
+        machine.kill()
+        run.record.reached["end of the log damaged after a kill"] += machine.rot_end()
+        run.timeline.after(end_chance.choice([10, 300]), machine.start)
+
     run.timeline.after(chance.random() * run.breaking_ms, rot)
+    if end_chance.random() < 0.5:
+        run.timeline.after(end_chance.random() * run.breaking_ms, rot_end)
 
 
 def _empty(machine: Machine) -> None:

@@ -146,7 +146,7 @@ class Machine:
         self.boots += 1
         self._has_lost_power = True
         self._whole = None
-        if process is None or not process.is_newcomer:
+        if process is None or not process.gate.is_newcomer:
             self._former.clear()
         if process is not None:
             self._synced = process.log.synced
@@ -193,7 +193,13 @@ class Machine:
 
     def rot(self) -> bool:
         """One bit of the log turns over on the disk; false if nothing was on it."""
-        place = self.disk.rot("log-", self.chance)
+        return self._has_rotten(self.disk.rot("log-", self.chance))
+
+    def rot_end(self) -> bool:
+        """One of the last bits of the log turns over while no process runs; false without a log."""
+        return self._has_rotten(self.disk.rot_end("log-", self.chance))
+
+    def _has_rotten(self, place: str) -> bool:
         if place:
             self.is_rotten = True
             self.record.say(self.number, f"has a bit turned over in {place}")

@@ -389,7 +389,7 @@ class Simulation:
             receiver = process.replicator._receiver  # noqa: SLF001
             reached["held batch"] += bool(len(receiver.buffer))
             reached["replies held for a slow sync"] += process.durability.delayed_syncs
-            reached["newcomer refused writes"] += process.is_newcomer
+            reached["newcomer refused writes"] += process.gate.is_newcomer
             reached["tombstones waited"] += bool(process.replica.tombstoned)
             level = process.replicator.feature_level
             reached["feature level raised"] += level > self._levels.get(process, level)

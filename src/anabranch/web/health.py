@@ -49,7 +49,7 @@ class Health:
         if trouble is not None:
             return f"the log cannot be written: {trouble}"
         exchange = self._node.persistence.exchange
-        if exchange is not None and exchange.is_newcomer:
+        if exchange is not None and exchange.gate.is_newcomer:
             return "this region is new to its cluster and has no state yet"
         return None
 
