@@ -8,10 +8,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from anabranch.web.answers import Problem, http_problem, problem
+from anabranch.web.api import Api
 from anabranch.web.availability import Availability
+from anabranch.web.feed import Feed
 from anabranch.web.guard import Guard
 from anabranch.web.health import Health
 from anabranch.web.metrics import Metrics
+from anabranch.web.pages import page_routes
 from anabranch.web.protocol import Connections, HttpConnection
 
 if TYPE_CHECKING:
@@ -30,14 +33,19 @@ class Web:
         """``silent_s``: how long ago background work ran, in seconds."""
         region = node.region
         self.health = Health(node, silent_s)
+        self._feed = Feed(node, self.health)
         app = Starlette(
             routes=[
                 *self.health.routes,
                 *Availability(region).routes,
                 *Metrics(node).routes,
+                *self._feed.routes,
+                *Api(node, self._feed.survey).routes,
+                *page_routes(),
             ],
             exception_handlers={Problem: problem, HTTPException: http_problem},
         )
+        app.state.databases = region.settings.databases
         guarded = Guard(app, region.settings, lambda: region.acl.initial_user() is not None)
         self._connections = Connections(guarded, logger, lambda: region.settings.handshake_timeout)
 
@@ -48,4 +56,5 @@ class Web:
     def close(self) -> None:
         """End all connections."""
         self.health.is_stopping = True
+        self._feed.close()
         self._connections.close()

@@ -1,0 +1,142 @@
+"""What the page asks beside its feed: the list of streams, and single commands.
+
+A command goes through the door of all clients as the user of the request. Without a user or token
+only commands run that change nothing, and none that Redis calls dangerous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from anabranch.web.answers import Problem, as_json
+from anabranch.web.conversation import Conversation, Refused
+from anabranch.web.feed import described
+from anabranch.web.identity import identify
+from anabranch.web.plain import plain, words_of
+from anabranch.web.requests import bad, number_of
+from anabranch.web.view import may_see
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from anabranch.commands.request.spec import Command
+    from anabranch.node.node import Node
+    from anabranch.web.identity import Viewer
+    from anabranch.web.survey import Survey
+
+__all__ = ["Api"]
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+ANSWER_S: Final = 10.0
+"""A command that blocks is given up after this."""
+
+PAGE_MAX: Final = 200
+
+_SORTS: Final = ("added_rate", "length", "lag", "pending", "size", "groups", "key")
+
+_ELSEWHERE: Final = frozenset({"pubsub", "transactions", "connection", "scripting"})
+"""Groups of commands that change a connection, of which each request has one of its own."""
+
+_ALSO_READ: Final = frozenset({"ab.peers", "info", "ab.region|list", "ab.region|features", "ping"})
+"""Commands without the flag ``readonly`` that change nothing."""
+
+
+class Api:
+    """``/api/streams`` and ``/api/command``."""
+
+    def __init__(self, node: Node, survey: Survey) -> None:
+        self._node = node
+        self._survey = survey
+        self.routes = [
+            Route("/api/streams", self._streams),
+            Route("/api/command", self._command, methods=["POST"]),
+        ]
+
+    async def _streams(self, request: Request) -> Response:
+        """A page of the list of the latest survey."""
+        viewer = await identify(self._node, request)
+        visible = may_see(self._node.region, viewer.user)
+        if not self._survey.count:
+            await self._survey.renew()
+        sort = request.query_params.get("sort", "added_rate")
+        if sort not in _SORTS:
+            raise bad(f"sort is one of {', '.join(_SORTS)}")
+        asked = request.query_params.get("search", "").lower().encode("utf-8", "surrogatepass")
+        offset = number_of(request, "offset", 0, 1_000_000_000)
+        limit = number_of(request, "limit", 50, PAGE_MAX)
+        rows = [
+            row
+            for row in self._survey.rows.values()
+            if (not asked or asked in row.key.lower()) and visible(row.key)
+        ]
+        end = offset + limit
+        if sort == "key":
+            chosen = heapq.nsmallest(end, rows, key=lambda row: (row.key, row.db))
+        else:
+            chosen = heapq.nlargest(end, rows, key=lambda row: (getattr(row, sort), row.key))
+        return as_json(
+            {
+                "count": len(rows),
+                "offset": offset,
+                "streams": [described(r) for r in chosen[offset:]],
+            }
+        )
+
+    async def _command(self, request: Request) -> Response:
+        viewer = await identify(self._node, request)
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > BODY_BYTES_MAX:
+                raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", "at most 1 MiB")
+        try:
+            asked: Any = msgspec.json.decode(body)
+            words = words_of(asked["command"])
+            db = int(asked.get("db", 0))
+        except (ValueError, TypeError, KeyError, AttributeError) as mistake:
+            raise bad(f'a request is {{"command": [...], "db": 0}}: {mistake}') from None
+        if not 0 <= db < len(self._node.region.keyspace.databases):
+            raise bad("there is no such database")
+        self._check(viewer, words)
+        conversation = Conversation(self._node, viewer.address, viewer.local, viewer.user)
+        conversation.session.db = db
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                reply = await conversation.call(*words)
+        except Refused as refusal:
+            return as_json({"error": str(refusal)})
+        except TimeoutError:
+            return as_json({"error": f"ERR no reply within {ANSWER_S:.0f} s"})
+        finally:
+            conversation.close()
+        return as_json({"reply": plain(reply)})
+
+    def _check(self, viewer: Viewer, words: list[bytes]) -> None:
+        """Raise 403 for what may not be asked here. The rules of the user come later."""
+        entry = self._node.region.dispatcher.find(words)
+        if entry is None:  # an unknown command gets the reply that it always gets
+            return
+        command = entry.command
+        if command.group in _ELSEWHERE and command.full_name not in _ALSO_READ:
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "not_here", f"{command.full_name} is not for the page"
+            )
+        if not viewer.may_act and not _only_reads(command):
+            raise Problem(
+                HTTPStatus.FORBIDDEN,
+                "read_only",
+                f"{command.full_name} needs a user and password, or the token of http-token",
+            )
+
+
+def _only_reads(command: Command) -> bool:
+    if command.full_name in _ALSO_READ:
+        return True
+    return "readonly" in command.flags and "dangerous" not in command.categories

@@ -1,0 +1,159 @@
+"""``/events``: one stream of server-sent events for each open page, at a bounded rate.
+
+``status`` comes once a second with everything but the streams' entries, ``entries`` up to four
+times a second if the page shows a stream and something came. Nothing is computed for a page that
+nobody has open, and what all pages show is computed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from anabranch.web.answers import as_json
+from anabranch.web.identity import identify
+from anabranch.web.plain import shown_bytes
+from anabranch.web.requests import place_of
+from anabranch.web.status import status
+from anabranch.web.survey import Survey
+from anabranch.web.view import may_run, may_see, require
+from anabranch.web.watch import Watch
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from anabranch.node.node import Node
+    from anabranch.web.health import Health
+    from anabranch.web.identity import Viewer
+
+__all__ = ["Feed"]
+
+BEAT_S: Final = 0.25
+BEATS_PER_STATUS: Final = 4
+STREAMS_SHOWN: Final = 12
+FRESH_S: Final = 0.2
+"""Pages that ask within this time are shown the same status."""
+
+
+class Feed:
+    """``/status.json`` and ``/events``."""
+
+    def __init__(self, node: Node, health: Health) -> None:
+        self._node = node
+        self._health = health
+        self.survey = Survey(node.region)
+        self._status: dict[str, Any] = {}
+        self._status_s = 0.0
+        self.routes = [Route("/status.json", self._one), Route("/events", self._events)]
+
+    def close(self) -> None:
+        """No more surveys; the connections end with their tasks."""
+        self.survey.stop()
+
+    async def _one(self, request: Request) -> Response:
+        viewer = await identify(self._node, request)
+        require(self._node.region, viewer.user, b"INFO")
+        if not self.survey.count:
+            await self.survey.renew()
+        return as_json(self._about(viewer))
+
+    async def _events(self, request: Request) -> Response:
+        viewer = await identify(self._node, request)
+        require(self._node.region, viewer.user, b"INFO")
+        place = place_of(request)
+        watch = None if place is None else Watch(self._node, viewer, *place)
+        return StreamingResponse(
+            self._messages(viewer, watch),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+        )
+
+    async def _messages(self, viewer: Viewer, watch: Watch | None) -> AsyncIterator[bytes]:
+        self.survey.begin()
+        try:
+            yield b"retry: 2000\n\n"
+            beat = 0
+            while self._may_stay(viewer):
+                if beat % BEATS_PER_STATUS == 0:
+                    yield _message("status", self._about(viewer))
+                if watch is not None:
+                    seen = await watch.look()
+                    if seen["entries"] or beat % BEATS_PER_STATUS == 0:
+                        yield _message("entries", seen)
+                beat += 1
+                await asyncio.sleep(BEAT_S)
+        finally:
+            self.survey.end()
+            if watch is not None:
+                watch.close()
+
+    def _may_stay(self, viewer: Viewer) -> bool:
+        """Rules may have changed since the page was opened."""
+        region = self._node.region
+        if region.acl.users.get(viewer.user.name) is not viewer.user or not viewer.user.enabled:
+            return False
+        if not viewer.may_act and region.acl.initial_user() is None:
+            return False
+        return may_run(region, viewer.user, b"INFO")
+
+    def _about(self, viewer: Viewer) -> dict[str, Any]:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._status_s > FRESH_S or not self._status:
+            self._status = status(self._node, self._health.why_not_ready())
+            self._status_s = now_s
+        return {
+            **self._status,
+            "user": viewer.name,
+            "may_act": viewer.may_act,
+            **self._streams(viewer),
+        }
+
+    def _streams(self, viewer: Viewer) -> dict[str, Any]:
+        """The part that depends on which streams the user may see."""
+        region = self._node.region
+        visible = may_see(region, viewer.user)
+        rows = [row for row in self.survey.rows.values() if visible(row.key)]
+        busiest = heapq.nlargest(
+            STREAMS_SHOWN, rows, key=lambda row: (row.added_rate, row.lag, row.length)
+        )
+        retried = heapq.nlargest(
+            STREAMS_SHOWN,
+            [row for row in rows if row.attempts],
+            key=lambda row: (row.duplicates, row.attempts),
+        )
+        shown = {(row.db, row.key): row for row in (*busiest, *retried)}
+        return {
+            "survey": {
+                "count": self.survey.count,
+                "streams": len(rows),
+                "entries": sum(row.length for row in rows),
+                "added_rate": round(sum(row.added_rate for row in rows), 1),
+                "delivered_rate": round(sum(row.delivered_rate for row in rows), 1),
+                "acknowledged_rate": round(sum(row.acknowledged_rate for row in rows), 1),
+                "lag": sum(row.lag for row in rows),
+                "pending": sum(row.pending for row in rows),
+                "groups": sum(row.groups for row in rows),
+            },
+            "streams": [described(row) for row in shown.values()],
+            "heat": [
+                {**each, "key": shown_bytes(each["key"]), "group": shown_bytes(each["group"])}
+                for each in self.survey.heat
+                if visible(each["key"])
+            ],
+            "memory_by_cause": self.survey.memory,
+        }
+
+
+def described(row: Any) -> dict[str, Any]:
+    """A row of the survey for JSON."""
+    return {**row._asdict(), "key": shown_bytes(row.key)}
+
+
+def _message(event: str, content: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), msgspec.json.encode(content))

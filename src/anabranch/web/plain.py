@@ -1,0 +1,46 @@
+"""Replies as JSON, and commands from it: bytes that are no text keep their value as base64."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+__all__ = ["plain", "shown_bytes", "words_of"]
+
+
+def shown_bytes(raw: bytes) -> Any:
+    """Text, or ``{"b64": ...}`` if it is none."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(raw).decode("ascii")}
+
+
+def plain(reply: Any) -> Any:
+    """A reply as hiredis gives it, of what JSON has; maps become lists of pairs."""
+    if isinstance(reply, bytes):
+        return shown_bytes(reply)
+    if isinstance(reply, dict):
+        return [[plain(key), plain(value)] for key, value in reply.items()]
+    if isinstance(reply, list | tuple | set | frozenset):
+        return [plain(item) for item in reply]
+    if isinstance(reply, Exception):
+        return {"error": str(reply)}
+    return reply
+
+
+def words_of(command: Any) -> list[bytes]:
+    """The words of a command; raises :class:`ValueError` for what is none."""
+    if not isinstance(command, list) or not command:
+        raise ValueError("a command is a list of words")
+    words = []
+    for word in command:
+        if isinstance(word, str):
+            words.append(word.encode("utf-8", "surrogatepass"))
+        elif isinstance(word, int) and not isinstance(word, bool):
+            words.append(b"%d" % word)
+        elif isinstance(word, dict) and isinstance(word.get("b64"), str):
+            words.append(base64.b64decode(word["b64"], validate=True))
+        else:
+            raise ValueError('a word is text, a whole number, or {"b64": ...}')
+    return words

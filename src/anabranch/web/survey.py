@@ -1,0 +1,234 @@
+"""Figures of all streams, taken again and again while somebody looks at the page.
+
+A survey goes through all streams in slices of time. The next one begins after two seconds, or
+later: surveys take a two-hundredth of the time at most. Nobody looks: nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from itertools import islice
+from time import monotonic, thread_time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from anabranch.keyspace.memory import stream_parts
+from anabranch.scheduling import Steps
+from anabranch.stream.counters import exact_lag
+from anabranch.web.slices import in_slices
+from anabranch.web.stream_metrics import real_window_ms, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anabranch.region.region import Region
+    from anabranch.stream.group import Group
+    from anabranch.stream.stream import Stream
+
+__all__ = ["AGES_S", "Row", "Survey"]
+
+EVERY_S: Final = 2.0
+SHARE: Final = 200
+"""A survey that took one second is followed by a pause of so many."""
+
+AGES_S: Final = (1, 10, 60, 600)
+"""Ends of the columns of the heat map; the last column has what is older."""
+
+DELIVERIES: Final = (1, 2, 4)
+"""Ends of the rows of the side bar, likewise."""
+
+GROUPS_SHOWN: Final = 12
+PENDING_LOOKED_AT: Final = 2_000
+PRODUCERS_SHOWN: Final = 12
+STREAMS_WEIGHED: Final = 30
+"""Streams whose memory is divided among causes: the largest ones."""
+
+GROUPS_MAX: Final = 100
+"""Groups of a stream that are looked at."""
+
+
+class Row(NamedTuple):
+    """One stream at the latest survey; rates are per second."""
+
+    db: int
+    key: bytes
+    length: int
+    added: int
+    delivered: int
+    acknowledged: int
+    added_rate: float
+    delivered_rate: float
+    acknowledged_rate: float
+    groups: int
+    lag: int
+    pending: int
+    size: int
+    duplicates: int
+    remembered: int
+    attempts: int
+    window_ms: int
+    duration_s: int
+    room: int
+    """How many idempotent IDs its producers may have remembered in all."""
+
+
+class Survey:
+    """The latest figures; :meth:`run` renews them."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self.rows: dict[tuple[int, bytes], Row] = {}
+        self.memory: dict[str, int] = {}
+        self.heat: list[dict[str, Any]] = []
+        self.took_s = 0.0
+        self.at_s = 0.0
+        self.count = 0
+        self._task: asyncio.Task[None] | None = None
+        self._viewers = 0
+
+    # -- while somebody looks -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Somebody looks from now on; call :meth:`end` when they do not any more."""
+        self._viewers += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def end(self) -> None:
+        """Somebody does not look any more."""
+        self._viewers -= 1
+        if not self._viewers:
+            self.stop()
+
+    def stop(self) -> None:
+        """No more surveys."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self.renew()
+            await asyncio.sleep(max(EVERY_S, self.took_s * SHARE))
+
+    async def renew(self) -> None:
+        """Take one survey."""
+        began = thread_time()
+        await in_slices(self._steps())
+        # Others have used some of it: the pause is rather too long than too short.
+        self.took_s = min(thread_time() - began, 1.0)
+        self.count += 1
+
+    # -- one survey ---------------------------------------------------------------------------
+
+    def _steps(self) -> Steps[None]:
+        now_s = monotonic()
+        passed_s = now_s - self.at_s if self.at_s else 0.0
+        now_ms = self._region.clock.now_us() // 1000
+        rows: dict[tuple[int, bytes], Row] = {}
+        heaviest: list[tuple[int, int, bytes]] = []
+        fullest: list[tuple[int, int, bytes, bytes]] = []
+        for db, key, stream in streams(self._region.keyspace):
+            rows[db, key] = self._row(db, key, stream, passed_s, now_ms)
+            _keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
+            for name, group in islice(stream.groups.items(), GROUPS_MAX):
+                if count := group.pending_count:
+                    _keep(fullest, (count, db, key, name), GROUPS_SHOWN)
+            yield
+        self.rows, self.at_s = rows, now_s
+        memory: dict[str, int] = {}
+        for _, db, key in heaviest:
+            if (heavy := self._stream(db, key)) is not None:
+                for cause, size in stream_parts(heavy).items():
+                    memory[cause] = memory.get(cause, 0) + size
+            yield
+        self.memory = memory
+        heat = []
+        for _, db, key, name in sorted(fullest, reverse=True):
+            found = self._stream(db, key)
+            group_found = None if found is None else found.groups.get(name)
+            if group_found is not None:
+                row = yield from _heat(db, key, name, group_found, now_ms)
+                heat.append(row)
+        self.heat = heat
+
+    def _stream(self, db: int, key: bytes) -> Stream | None:
+        value: Any = self._region.keyspace.databases[db].values.get(key)
+        return value if hasattr(value, "groups") else None
+
+    def _row(self, db: int, key: bytes, stream: Stream, passed_s: float, now_ms: int) -> Row:
+        groups = list(islice(stream.groups.values(), GROUPS_MAX))
+        producers = stream.producers
+        added = stream.entries_added
+        lag = max((sum(exact_lag(stream, group).values()) for group in groups), default=0)
+        pending = sum(group.pending_count for group in groups)
+        acknowledged = sum(group.acknowledgements for group in groups)
+        delivered = acknowledged + pending
+        before = self.rows.get((db, key))
+
+        def rate(now: int, then: Callable[[Row], int]) -> float:
+            if before is None or passed_s <= 0:
+                return 0.0
+            return round(max(now - then(before), 0) / passed_s, 1)
+
+        return Row(
+            db=db,
+            key=key,
+            length=stream.length,
+            added=added,
+            delivered=delivered,
+            acknowledged=acknowledged,
+            added_rate=rate(added, lambda row: row.added),
+            delivered_rate=rate(delivered, lambda row: row.delivered),
+            acknowledged_rate=rate(acknowledged, lambda row: row.acknowledged),
+            groups=len(stream.groups),
+            lag=lag,
+            pending=pending,
+            size=max(stream.counted_bytes, 0),
+            duplicates=producers.duplicates,
+            remembered=producers.tracked,
+            attempts=producers.iids_added + producers.duplicates,
+            window_ms=real_window_ms(producers, now_ms),
+            duration_s=producers.duration_s,
+            room=len(producers.tables) * producers.maxsize,
+        )
+
+
+def _keep(heap: list[Any], item: Any, most: int) -> None:
+    """Keep the largest items."""
+    if len(heap) < most:
+        heapq.heappush(heap, item)
+    elif item > heap[0]:
+        heapq.heapreplace(heap, item)
+
+
+def _heat(db: int, key: bytes, name: bytes, group: Group, now_ms: int) -> Steps[dict[str, Any]]:
+    """How old the pending entries of a group are, and how often they were delivered."""
+    ages = [0] * (len(AGES_S) + 1)
+    deliveries = [0] * (len(DELIVERIES) + 1)
+    looked_at = 0
+    for pending in list(group.pending.values()):
+        entries, _ = pending.some_between(0, 1 << 128, PENDING_LOOKED_AT - looked_at)
+        looked_at += len(entries)
+        for at in range(0, len(entries), 200):
+            for entry in entries[at : at + 200]:
+                ages[_column(AGES_S, (now_ms - entry.delivery_ms) / 1000)] += 1
+                deliveries[_column(DELIVERIES, entry.delivery_count - 0.5)] += 1
+            yield
+    return {
+        "db": db,
+        "key": key,
+        "group": name,
+        "ages": ages,
+        "deliveries": deliveries,
+        "count": group.pending_count,
+        "looked_at": looked_at,
+        "released": len(group.released),
+    }
+
+
+def _column(ends: tuple[int, ...], value: float) -> int:
+    for number, end in enumerate(ends):
+        if value < end:
+            return number
+    return len(ends)

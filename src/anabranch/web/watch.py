@@ -1,0 +1,152 @@
+"""The timeline and the tail of one stream: what has come here, from which region, and when.
+
+Entries are read as the user, by ``AB.READ``, which misses nothing that other regions send late. An
+entry is *late* if its ID is below one that was here before it: a reader by ``XREAD`` skips it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.keyspace.replica import region_of
+from anabranch.stream.counters import exact_lag
+from anabranch.stream.entry_id import parse, text
+from anabranch.stream.stream import Stream
+from anabranch.web.conversation import Conversation, Refused
+from anabranch.web.plain import shown_bytes
+
+if TYPE_CHECKING:
+    from anabranch.node.node import Node
+    from anabranch.web.identity import Viewer
+
+__all__ = ["Watch"]
+
+FIRST: Final = 150
+"""Entries that are shown at first."""
+
+AT_ONCE: Final = 200
+"""Entries of one message; more of them are passed over, and counted."""
+
+FIELDS_MAX: Final = 16
+VALUE_BYTES_MAX: Final = 200
+GROUPS_MAX: Final = 20
+
+
+class Watch:
+    """What one viewer has seen of one stream."""
+
+    def __init__(self, node: Node, viewer: Viewer, db: int, key: bytes) -> None:
+        self._region = node.region
+        self._conversation = Conversation(node, viewer.address, viewer.local, viewer.user)
+        self._conversation.session.db = db
+        self._db = db
+        self._key = key
+        self._cursor = b""
+        self._newest = 0  # the greatest ID that has been here
+        self._added = 0  # entries that the stream had been given at the last look
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        self._conversation.close()
+
+    async def look(self) -> dict[str, Any]:
+        """What is new since the last look; ``error`` if the user may not see it."""
+        try:
+            is_first = not self._cursor
+            if is_first:
+                rows = await self._first()
+            else:
+                rows = await self._next()
+                if len(rows) >= AT_ONCE:  # faster than anybody reads: go on at the end
+                    self._cursor = await self._read(b"$")
+        except Refused as refusal:
+            return {"error": str(refusal), "entries": []}
+        now_ms = self._region.clock.now_us() // 1000
+        entries = []
+        stream = self._stream()
+        newest = self._newest
+        for raw, fields in rows:
+            entry_id = parse(raw)
+            entry = self._entry(stream, entry_id, fields or [])
+            entry["late"] = not is_first and entry_id < self._newest
+            entry["at"] = entry_id >> 64 if is_first else now_ms
+            entries.append(entry)
+            newest = max(newest, entry_id)
+        added = 0 if stream is None else stream.entries_added
+        came, self._added = added - self._added, added
+        passed_over = 0 if is_first else max(came - len(entries), 0)
+        self._newest = max(newest, 0 if stream is None or not passed_over else stream.last_id)
+        return {
+            "entries": entries,
+            "first": is_first,
+            "passed_over": passed_over,
+            **self._about(stream),
+        }
+
+    async def _first(self) -> list[Any]:
+        """The newest entries; from here on everything is told, once."""
+        self._cursor = await self._read(b"$")
+        rows: list[Any] = await self._conversation.call(
+            b"XREVRANGE", self._key, b"+", b"-", b"COUNT", b"%d" % FIRST
+        )
+        return rows[::-1]
+
+    async def _next(self) -> list[Any]:
+        reply: dict[bytes, Any] = await self._conversation.call(
+            *(b"AB.READ", b"COUNT", b"%d" % AT_ONCE, b"STREAMS", self._key, self._cursor)
+        )
+        ((cursor, rows),) = reply.values()
+        self._cursor = cursor
+        found: list[Any] = rows
+        return found
+
+    async def _read(self, cursor: bytes) -> bytes:
+        reply = await self._conversation.call(b"AB.READ", b"STREAMS", self._key, cursor)
+        found: bytes = next(iter(reply.values()))[0]
+        return found
+
+    def _stream(self) -> Stream | None:
+        value = self._region.keyspace.databases[self._db].values.get(self._key)
+        return value if type(value) is Stream else None
+
+    def _entry(self, stream: Stream | None, entry_id: int, fields: list[bytes]) -> dict[str, Any]:
+        found = None if stream is None else stream.find(entry_id)
+        entry: dict[str, Any] = {
+            "id": text(entry_id).decode(),
+            "fields": [_cut(each) for each in fields[: 2 * FIELDS_MAX]],
+            "left_out": max(len(fields) // 2 - FIELDS_MAX, 0),
+        }
+        if found is not None:
+            replica_id, block, index = found
+            entry["replica_id"] = replica_id
+            entry["region"] = region_of(replica_id)
+            entry["number"] = block.number(index)
+        return entry
+
+    def _about(self, stream: Stream | None) -> dict[str, Any]:
+        """The stream and the cursors of its groups."""
+        if stream is None:
+            return {"length": 0, "groups": []}
+        names = sorted(stream.groups)
+        return {
+            "length": stream.length,
+            "added": stream.entries_added,
+            "groups": [
+                {
+                    "name": shown_bytes(name),
+                    "at": text(group.last_delivered_id).decode(),
+                    "lag": sum(exact_lag(stream, group).values()),
+                    "pending": group.pending_count,
+                    "consumers": len(group.consumers),
+                }
+                for name in names[:GROUPS_MAX]
+                if (group := stream.groups.get(name)) is not None
+            ],
+            "more_groups": max(len(names) - GROUPS_MAX, 0),
+        }
+
+
+def _cut(raw: bytes) -> Any:
+    if len(raw) > VALUE_BYTES_MAX:
+        return shown_bytes(raw[:VALUE_BYTES_MAX].decode("utf-8", "ignore").encode()) or ""
+    return shown_bytes(raw)

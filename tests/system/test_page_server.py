@@ -1,0 +1,279 @@
+"""What the page asks: the feed, single commands, and who may do what."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+
+import pytest
+import redis
+
+from tests.support.http import Answer, ask
+from tests.support.inspection import mistakes, wait_until
+from tests.support.servers import REPOSITORY, AnabranchServer, free_port
+
+pytest.importorskip("starlette", reason="the extra web is not installed")
+
+TOKEN = "a-token-of-some-length"
+STATIC = REPOSITORY / "src/anabranch/web/static"
+
+
+class Site:
+    """A server with its page."""
+
+    def __init__(self, server: AnabranchServer, port: int) -> None:
+        self.server = server
+        self.port = port
+        self.client = redis.Redis(port=server.port, decode_responses=True)
+
+    def run(self, *words: object, **headers: str) -> Answer:
+        return ask(
+            self.port, "/api/command", "POST", {"command": words}, X_Anabranch_Act="1", **headers
+        )
+
+    @contextmanager
+    def events(self, query: str = "", **headers: str) -> Iterator[HTTPResponse]:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request("GET", f"/events{query}", headers=headers)
+            yield connection.getresponse()
+
+
+def next_event(feed: HTTPResponse, name: str) -> Any:
+    while True:
+        line = feed.readline()
+        assert line, "the feed has ended"
+        if line == f"event: {name}\n".encode():
+            return json.loads(feed.readline().removeprefix(b"data: "))
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}"
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Site]:
+    port = free_port()
+    with AnabranchServer(extra=["--http-port", str(port), "--http-token", TOKEN]) as server:
+        site = Site(server, port)
+        yield site
+        site.client.close()
+        assert not mistakes(server)
+
+
+@pytest.fixture
+def site(started: Site) -> Iterator[Site]:
+    """The same, without data and users."""
+    yield started
+    started.client.flushall()
+    for user in set(started.client.acl_users()) - {"default"}:
+        started.client.acl_deluser(user)
+
+
+def test_the_page_is_whole_and_small(site: Site) -> None:
+    whole = 0
+    for path in ("/", "/page.css", "/page.js", "/uplot.js", "/uplot.css", "/favicon.ico"):
+        answer = ask(site.port, path)
+        assert answer.status == 200
+        whole += len(answer.body)
+        assert ask(site.port, path, If_None_Match=answer.headers["etag"]).status == 304
+    assert whole < 120_000
+    html = ask(site.port, "/").body.decode()
+    assert not re.search(r"https?://|<style|<script>|\son\w+=|\sstyle=", html), "nothing inline"
+
+
+def test_the_script_never_makes_html_of_data() -> None:
+    script = (STATIC / "page.js").read_text("utf-8")
+    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert way not in script
+
+
+def test_without_a_token_the_page_reads_and_changes_nothing(site: Site) -> None:
+    site.client.xadd("s", {"f": "v"}, id="1-1")
+    assert site.run("XRANGE", "s", "-", "+").json == {"reply": [["1-1", ["f", "v"]]]}
+    for words in (
+        ("XADD", "s", "*", "f", "v"),
+        ("DEL", "s"),
+        ("FLUSHALL",),
+        ("CONFIG", "SET", "port", "1"),
+        ("CONFIG", "GET", "requirepass"),
+        ("KEYS", "*"),
+        ("ACL", "LIST"),
+        ("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">"),
+        ("SHUTDOWN",),
+    ):
+        answer = site.run(*words)
+        assert (answer.status, answer.json["error_code"]) == (403, "read_only"), words
+    assert site.client.xlen("s") == 1
+
+
+def test_with_the_token_or_a_user_it_acts(site: Site) -> None:
+    site.client.acl_setuser("ann", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all"])
+    for authorization in (bearer(TOKEN), basic("ann", "pw")):
+        answer = site.run("XADD", "s", "*", "f", "v", Authorization=authorization)
+        assert re.fullmatch(r"\d+-\d+", answer.json["reply"])
+    assert site.client.xlen("s") == 2
+    wrong = (bearer("another-token-of-this"), basic("ann", "no"), basic("nobody", "pw"), "Basic !")
+    for authorization in wrong:
+        assert site.run("PING", Authorization=authorization).status == 401
+    assert site.client.acl_log()[0]["reason"] == "auth", "failures are logged as for any client"
+
+
+def test_bytes_that_are_no_text_come_and_go_unchanged(site: Site) -> None:
+    raw = {"b64": b64encode(b"\xff\x00").decode()}
+    site.run("XADD", raw, "1-1", "f", raw, Authorization=bearer(TOKEN))
+    assert site.run("XRANGE", raw, "-", "+").json == {"reply": [["1-1", ["f", raw]]]}
+    key = raw["b64"].replace("/", "%2F")
+    with site.events(f"?key64={key}") as feed:
+        assert next_event(feed, "entries")["entries"][0]["fields"] == ["f", raw]
+
+
+def test_commands_of_a_connection_and_bad_requests_are_refused(site: Site) -> None:
+    for words in (("SUBSCRIBE", "c"), ("MULTI",), ("AUTH", "x"), ("CLIENT", "LIST")):
+        answer = site.run(*words, Authorization=bearer(TOKEN))
+        assert (answer.status, answer.json["error_code"]) == (403, "not_here"), words
+    for body in ([], {}, {"command": []}, {"command": [None]}, {"command": "PING"}, "x"):
+        answer = ask(site.port, "/api/command", "POST", body, X_Anabranch_Act="1")
+        assert (answer.status, answer.json["error_code"]) == (400, "bad_request"), body
+    assert site.run("NOTHING").json["error"].startswith("ERR unknown command")
+    assert site.run("XREAD", "BLOCK", "50", "STREAMS", "s", "$").json == {"reply": None}
+
+
+def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
+    site.client.xadd("mine:1", {"f": "v"})
+    site.client.xadd("other", {"f": "secret"})
+    site.client.acl_setuser(
+        "ann", enabled=True, passwords=["+pw"], keys=["mine:*"], commands=["+@all", "-debug"]
+    )
+    me = {"Authorization": basic("ann", "pw")}
+    keys = lambda: [row["key"] for row in ask(site.port, "/api/streams", **me).json["streams"]]  # noqa: E731
+    with site.events("?key=other", **me) as feed:  # surveys go on while somebody looks
+        refused = next_event(feed, "entries")
+        assert refused["error"].startswith("NOPERM")
+        assert refused["entries"] == []
+        wait_until(lambda: keys() == ["mine:1"], "the survey has it")
+        status = next_event(feed, "status")
+        assert status["user"] == "ann"
+        assert "secret" not in json.dumps(status)
+        assert "other" not in json.dumps(status)
+        assert site.run("XLEN", "other", **me).json["error"].startswith("NOPERM")
+        site.client.acl_setuser("ann", enabled=False)
+        while feed.readline():  # it ends: the user is off
+            pass
+    site.client.acl_setuser("bob", enabled=True, nopass=True, keys=["*"], commands=["+xrange"])
+    for path in ("/status.json", "/events", "/metrics"):
+        answer = ask(site.port, path, Authorization=basic("bob", "x"))
+        assert (answer.status, answer.json["error_code"]) == (403, "no_permission")
+
+
+def test_a_password_of_the_default_user_closes_the_page(site: Site) -> None:
+    site.client.config_set("requirepass", "secret")
+    try:
+        for path in ("/status.json", "/events", "/metrics", "/api/streams"):
+            answer = ask(site.port, path)
+            assert answer.status == 401
+            assert answer.headers["www-authenticate"].startswith("Basic ")
+        assert site.run("PING").status == 401
+        assert ask(site.port, "/readyz").status == 200
+        assert ask(site.port, "/status.json", Authorization=basic("", "secret")).status == 200
+        assert ask(site.port, "/metrics", Authorization=bearer(TOKEN)).status == 200
+    finally:
+        site.client.config_set("requirepass", "")
+
+
+def test_a_tail_shows_each_entry_once_and_its_groups(site: Site) -> None:
+    site.client.xadd("s", {"n": "0"})
+    site.client.xgroup_create("s", "g", "0")
+    with site.events("?key=s") as feed:
+        first = next_event(feed, "entries")
+        assert (first["first"], [each["fields"] for each in first["entries"]]) == (
+            True,
+            [["n", "0"]],
+        )
+        assert first["groups"] == [
+            {"name": "g", "at": "0-0", "lag": 1, "pending": 0, "consumers": 0}
+        ]
+        seen: list[list[str]] = []
+        for number in range(1, 21):
+            site.client.xadd("s", {"n": str(number)})
+        while len(seen) < 20:
+            event = next_event(feed, "entries")
+            assert not event["first"]
+            seen += [each["fields"] for each in event["entries"]]
+        assert seen == [["n", str(number)] for number in range(1, 21)]
+
+
+def test_a_flood_is_passed_over_and_counted(site: Site) -> None:
+    site.client.xadd("s", {"n": "0"})
+    with site.events("?key=s") as feed:
+        next_event(feed, "entries")
+        pipe = site.client.pipeline(transaction=False)
+        for _ in range(3000):
+            pipe.xadd("s", {"f": "v"})
+        pipe.execute()
+        shown = passed_over = 0
+        while shown + passed_over < 3000:
+            event = next_event(feed, "entries")
+            assert len(event["entries"]) <= 200
+            shown += len(event["entries"])
+            passed_over += event["passed_over"]
+        assert shown + passed_over == 3000
+        assert passed_over >= 2000
+
+
+def test_nothing_is_left_of_pages_that_were_closed(site: Site) -> None:
+    site.client.xadd("s", {"f": "v"})
+    before = len(site.client.client_list())
+    with site.events("?key=s") as feed:
+        next_event(feed, "entries")
+        names = [each["name"] for each in site.client.client_list()]
+        assert "web" in names
+    wait_until(lambda: len(site.client.client_list()) == before, "its session is closed")
+
+
+def test_figures_of_the_status_are_those_of_the_data(site: Site) -> None:
+    for number in range(30):
+        site.client.xadd("s", {"f": str(number)})
+    site.client.execute_command("XADD", "s", "IDMP", "p", "a", "*", "f", "v")
+    site.client.execute_command("XADD", "s", "IDMP", "p", "a", "*", "f", "v")
+    site.client.xgroup_create("s", "g", "0")
+    site.client.xreadgroup("g", "c", {"s": ">"}, count=10)
+    with site.events() as feed:
+        while True:
+            status = next_event(feed, "status")
+            rows = {row["key"]: row for row in status["streams"]}
+            if rows.get("s", {}).get("pending") == 10:
+                break
+        row = rows["s"]
+        assert (row["length"], row["added"], row["lag"], row["groups"]) == (31, 31, 21, 1)
+        assert (row["duplicates"], row["attempts"], row["remembered"]) == (1, 2, 1)
+        assert (row["window_ms"], row["duration_s"], row["room"]) == (100_000, 100, 100)
+        (heat,) = status["heat"]
+        assert sum(heat["ages"]) == heat["deliveries"][0] == heat["count"] == 10
+        assert set(status["memory_by_cause"]) == {
+            *("entries", "pending", "consumers", "groups", "producers", "tombstones")
+        }
+        assert status["survey"]["entries"] == 31
+        assert status["durability"]["appendfsync"] == "everysec"
+
+
+def test_a_stop_ends_the_feed_at_once() -> None:
+    port = free_port()
+    with AnabranchServer(extra=["--http-port", str(port)]) as server:
+        site = Site(server, port)
+        site.client.close()
+        with site.events() as feed:
+            next_event(feed, "status")
+            server.stop()
+            with suppress(OSError):
+                while feed.readline():
+                    pass
+        assert not mistakes(server)
