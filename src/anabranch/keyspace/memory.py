@@ -80,8 +80,7 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
     size += getsizeof(stream.ledger.records)
     size += _scaled(stream.ledger.records, getsizeof, samples)
     size += len(stream.ledger.records) * _RECORD_BYTES
-    if stream.shared is not NOTHING_SHARED:
-        size += _shared_bytes(stream.shared, samples)
+    size += _shared_bytes(stream.shared, samples)
     return size + _producers_bytes(stream.producers, samples)
 
 
@@ -94,19 +93,20 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
     pending = sum(group.pending_count * _PENDING_BYTES for group in groups)
     consumers = sum(_scaled(group.consumers.values(), _consumer_bytes, samples) for group in groups)
     all_groups = _scaled(stream.groups.items(), lambda item: _group_bytes(item, samples), samples)
-    shared = stream.shared
     return {
         "entries": sum(_log_bytes(log, samples) for log in stream.logs.values()),
         "pending": pending,
         "consumers": consumers,
         "groups": max(all_groups - pending - consumers, 0),
         "producers": _producers_bytes(stream.producers, samples),
-        "tombstones": 0 if shared is NOTHING_SHARED else _shared_bytes(shared, samples),
+        "tombstones": _shared_bytes(stream.shared, samples),
     }
 
 
 def _shared_bytes(shared: Shared, samples: int) -> int:
-    """What a stream remembers beside its entries where several regions write."""
+    """What a stream remembers beside its entries where several regions write; else nothing."""
+    if shared is NOTHING_SHARED:
+        return 0
     tables: tuple[dict[Any, Any], ...] = (
         *(shared.tombstones, shared.deadlines, shared.last_ids),
         *(shared.deleted_ids, shared.surpluses, shared.limits),
