@@ -1,6 +1,6 @@
-"""How regions exchange what they write: a state machine without sockets, files, clock or chance.
+"""The exchange between regions: a state machine without sockets, files, clock or randomness.
 
-Read :mod:`interface` for what it needs, :mod:`frames` for what is said, then
-:mod:`replicator`, the face. :mod:`sending` and :mod:`receiving` move effects, :mod:`gossip` tells
-how far everybody is, :mod:`handshake_checks` and :mod:`membership` know who everybody is.
+:mod:`interface` declares what it needs, :mod:`frames` the messages, :mod:`replicator` the entry
+points. :mod:`sending` and :mod:`receiving` move effects, :mod:`gossip` exchanges status rows,
+:mod:`handshake` and :mod:`membership` decide which regions take part.
 """

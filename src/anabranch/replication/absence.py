@@ -1,9 +1,10 @@
-"""Members of which nobody has heard for long, and which region is to remove them.
+"""Members that are absent for long, and the decision which region removes them.
 
-A region that stays away holds back what all others could forget. The others may agree to go on
-without it, and must not do so on both sides of a partition: only a side with more than half of the
-members decides, of two halves the one with the lowest number, and on that side its lowest number
-issues the removal. Members that one hears of by way of others are on one's side.
+An absent member keeps all others from forgetting tombstones and tags. The others may remove it, but
+not on both sides of a partition: only the side with more than half of the members decides. Of two
+equal halves the side with the lowest region number decides. On the deciding side the region with
+the lowest number issues the removal. Members that are heard of through others belong to the same
+side.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from anabranch.replication.links import Links
 __all__ = ["Absence"]
 
 HEARD_MS: Final = 10_000.0
-"""Who was heard of since then is on our side; rows come every second."""
+"""A member that was heard of within this time is on our side; rows come every second."""
 
 EXPIRE_MS_MIN: Final = 60_000.0
-"""A shorter time is none in which all of one side stop hearing of the other."""
+"""The least time of absence: within less, not all regions of a side notice a partition."""
 
 
 class Absence:
-    """Since when members are away, as this process has seen it."""
+    """Since when members are absent, as this process has observed it."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._first_ms: dict[int, float] = {}  # since when we know of them, in this process
+        self._first_ms: dict[int, float] = {}  # since when this process knows them
 
     def to_remove(self, now_ms: float, limit_ms: float) -> list[int]:
-        """The members that we are to remove, having been away for longer than this."""
+        """The members that this region must remove because they were absent for longer."""
         links = self._links
         others = links.membership.others()
         if not limit_ms or not links.membership.is_member(links.region):

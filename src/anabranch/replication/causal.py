@@ -1,8 +1,8 @@
-"""Batches that have arrived and must wait: for an earlier number, a cause, or the rest of a unit.
+"""Batches that have arrived and wait: for an earlier number, a cause, or the rest of a unit.
 
 A unit is a run of batches of one replica ID of which all but the last have the flag ``CONTINUES``;
 it is applied as one. It is ready when it follows what is applied of its replica ID and everything
-it depends on is applied. Vectors are handed in; nothing is applied here.
+it depends on is applied. Callers pass the version vectors; nothing is applied here.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ class Held(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Effects that something waits for."""
+    """Effects for which a batch waits."""
 
     replica_id: int
     upto: int
     source: int
-    """The region that sent what waits, and so must have them."""
+    """The region that sent the waiting batch, and so must have these effects."""
     since_ms: float
-    """When that came."""
+    """When the waiting batch arrived."""
 
 
 class CausalBuffer:
-    """What waits, by replica ID, ascending and without overlaps."""
+    """The waiting batches, by replica ID, ascending and without overlaps."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[Held]] = {}
         self._run_end: dict[int, int] = {}  # by replica ID: up to where the queue has no gap
         self._count = 0
         self.bytes_of: Counter[int] = Counter()
-        """Bytes that wait, by the region that sent them."""
+        """Waiting bytes, by the region that sent them."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, held: Held) -> bool:
-        """Keep a batch; false if (part of) it is here already."""
+        """Keep a batch; false if it, or a part of it, is already here."""
         batch = held.batch
         queue = self._held.setdefault(batch.replica_id, [])
         at = bisect_left(queue, batch.first, key=lambda other: other.batch.first)
@@ -70,7 +70,7 @@ class CausalBuffer:
         return True
 
     def reach(self, replica_id: int, applied: int) -> int:
-        """The last number up to which there is no gap, given how many are applied."""
+        """The last number up to which there is no gap; ``applied`` effects are applied."""
         queue = self._held.get(replica_id)
         if not queue or queue[0].batch.first > applied + 1:
             return applied
@@ -84,7 +84,7 @@ class CausalBuffer:
         return applied
 
     def _follow(self, replica_id: int, at: int) -> None:
-        """The run without a gap goes up to this batch at least: find its end."""
+        """Find the end of the run without a gap, which contains this batch."""
         queue = self._held[replica_id]
         end = queue[at].batch.last
         while at + 1 < len(queue) and queue[at + 1].batch.first == end + 1:
@@ -105,7 +105,7 @@ class CausalBuffer:
         return queue[at].raw if at < len(queue) and queue[at].batch.last == number else None
 
     def next_unit(self, vector: Mapping[int, int]) -> list[Held]:
-        """A unit that is ready; it stays here until :meth:`take`. Empty if there is none."""
+        """A unit that can be applied; it stays until :meth:`take`. Empty if there is none."""
         for replica_id in self._held:
             unit, whole = self._head(replica_id, vector)
             if whole and next(_lacking(unit, vector), None) is None:
@@ -113,12 +113,12 @@ class CausalBuffer:
         return []
 
     def take(self, unit: list[Held]) -> None:
-        """Let go of a unit that was applied."""
+        """Remove a unit that was applied."""
         replica_id = unit[0].batch.replica_id
         self._drop(replica_id, len(unit))
 
     def missing(self, vector: Mapping[int, int]) -> Iterator[Missing]:
-        """What the first batch of every replica ID waits for; the rest of a unit is not told."""
+        """The effects for which the first batch of every replica ID waits."""
         for replica_id, queue in self._held.items():
             if not queue:
                 continue
@@ -131,17 +131,17 @@ class CausalBuffer:
                 yield Missing(cause, number, first.source, first.since_ms)
 
     def lacks_cause(self, replica_id: int, vector: Mapping[int, int]) -> bool:
-        """Whether what is next of a replica ID is here, but not everything it depends on."""
+        """Whether the next unit of a replica ID is here, but not all effects that it needs."""
         unit, _ = self._head(replica_id, vector)
         return next(_lacking(unit, vector), None) is not None
 
     def lacks_rest(self, replica_id: int, vector: Mapping[int, int]) -> bool:
-        """Whether what is next of a replica ID is a unit that has only begun to arrive."""
+        """Whether the next unit of a replica ID has arrived only in part."""
         unit, whole = self._head(replica_id, vector)
         return bool(unit) and not whole
 
     def forget_applied(self, vector: Mapping[int, int]) -> int:
-        """Drop what is applied by now; how many batches that were."""
+        """Drop batches that are applied; returns their count."""
         count = 0
         for replica_id, queue in self._held.items():
             applied = vector.get(replica_id, 0)
@@ -159,7 +159,7 @@ class CausalBuffer:
         return [replica_id for replica_id, queue in self._held.items() if queue]
 
     def oldest_ms(self, source: int | None = None) -> float | None:
-        """Since when the oldest batch (of one sender) waits; None if none does."""
+        """When the oldest waiting batch (of one sender) arrived; None if none waits."""
         return min(
             (
                 held.since_ms
@@ -171,11 +171,11 @@ class CausalBuffer:
         )
 
     def count_of(self, source: int) -> int:
-        """How many batches of one sender wait."""
+        """The count of waiting batches of one sender."""
         return sum(held.source == source for queue in self._held.values() for held in queue)
 
     def _head(self, replica_id: int, vector: Mapping[int, int]) -> tuple[list[Held], bool]:
-        """The batches of the unit that is next, and whether they are all of it."""
+        """The batches of the next unit, and whether the unit is complete."""
         unit: list[Held] = []
         expected = vector.get(replica_id, 0) + 1
         for held in self._held.get(replica_id, ()):

@@ -1,7 +1,8 @@
-"""Whom a region dials, and when again: members without a link to us, or those it may join by.
+"""Which regions are dialled, and when again.
 
-And now and then those that were removed: two regions may have removed each other, each on its own
-side of a cut. Neither is told by the other then, and both go on writing.
+A region dials members to which it has no link, or, if it has no cluster, the configured members. It
+also dials removed regions from time to time: two regions may have removed each other, each on its
+side of a partition. Without a link neither would notice, and both would go on writing.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ DIAL_TIMEOUT_MS: Final = 10_000.0
 """A dial without an answer is forgotten after this."""
 
 REMOVED_MS: Final = 10_000.0
-"""Between two looks for a region that was removed."""
+"""The pause between two dials of a removed region."""
 
 
 class Dialler:
-    """Dials that are under way, and those that have to wait. Times are in ms."""
+    """Dials in progress, and addresses that must wait. Times are in ms."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Dialler:
         config: ReplicationConfig,
         region_at: Callable[[Address], int | None],
     ) -> None:
-        """``region_at`` tells which region is to be found at an address."""
+        """``region_at`` returns the region that has an address."""
         self._links = links
         self._config = config
         self._region_at = region_at
@@ -44,35 +45,35 @@ class Dialler:
         self._failures: dict[Address, tuple[int, str]] = {}  # of those we may join by, in a row
 
     def recommend(self, address: Address) -> None:
-        """A member tells us whom to ask to be taken in."""
+        """A member named the address of the region that admits others."""
         if not self._links.local.cluster_id:
             self._recommended.add(address)
 
     def connected(self, address: Address) -> None:
-        """Somebody answers there."""
+        """The address has answered."""
         self._under_way.pop(address, None)
 
     @property
     def tries(self) -> str:
-        """By whom this region has tried to join in vain, and why."""
+        """The members that did not admit this region, and the reasons."""
         return ", ".join(
             f"{host}:{port} ({why}; {count} {'try' if count == 1 else 'tries'})"
             for (host, port), (count, why) in self._failures.items()
         )
 
     def failed(self, address: Address, now_ms: float, why: str) -> None:
-        """Nobody answers there; ``why`` is for people."""
+        """The address did not answer; ``why`` is the reason for operators."""
         self._under_way.pop(address, None)
         if address in self._recommended and not self._links.local.cluster_id:
             self._recommended.clear()
             if not epoch_of(self._links.replica_id):
-                # Any member takes us in who cannot be confused with somebody else.
+                # Any member can admit this region unless it could be confused with another server.
                 self._links.outlived(0)
         self.wait(address, now_ms)
         self.record_failure(address, now_ms, why)
 
     def record_failure(self, address: Address, now_ms: float, why: str) -> None:
-        """Report a try to be admitted that has failed; nothing is reported of members."""
+        """Report a failed attempt to be admitted."""
         if self._links.local.cluster_id:
             return
         count = self._failures.get(address, (0, ""))[0] + 1
@@ -97,7 +98,7 @@ class Dialler:
             backoff.failed(now_ms, self._links.chance, at_least_ms)
 
     def dial_due(self, now_ms: float) -> None:
-        """Dial whom there is no link to, and who has not just been tried."""
+        """Dial the regions without a link that were not tried a moment ago."""
         for address, since_ms in list(self._under_way.items()):
             if now_ms - since_ms >= DIAL_TIMEOUT_MS:
                 self.failed(address, now_ms, f"no answer within {DIAL_TIMEOUT_MS / 1000:g} s")
@@ -107,7 +108,7 @@ class Dialler:
                 self._links.transport.dial(*address)
 
     def _wanted(self) -> dict[Address, Backoff]:
-        """Whom we should have a link to and have none, not even one that is in the making."""
+        """The addresses of regions that have neither a link nor a dial in progress."""
         links = self._links
         making = {session.dialled for session in links.sessions.values() if session.dialled}
         if not links.local.cluster_id:

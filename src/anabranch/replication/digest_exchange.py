@@ -1,13 +1,13 @@
-"""Whether regions hold the same: digests of buckets, then of keys, now and then or when asked.
+"""The digest exchange: regions compare digests of buckets, then of keys, regularly or on request.
 
-Two digests prove something if both sides had applied the same effects on what they are of. One side
-knows that from four vectors: what each had applied at the moment of its digest, and the last
-effects on the keys meant (:mod:`anabranch.keyspace.last_effects`). What does not compare is *in
-flight* and asked for again a little later; a key on which effects are on their way all the time is
-compared when it rests for a round trip. A difference that compares is a *divergence*: something
-that must never be, told as an alarm.
+Two digests are comparable if both regions had applied the same effects on the keys. One side finds
+that out from four version vectors: what each region had applied when it made its digest, and the
+last effects on these keys (:mod:`anabranch.keyspace.last_effects`). Digests that are not comparable
+are *in flight* and are requested again a little later; a key that is written all the time is
+compared when it is not written for one round trip. A difference between comparable digests is a
+*divergence*: a fault, which is reported as an alarm.
 
-Who asks compares; who is asked tells what it has. Both sides ask, so both find out.
+The side that asks compares; the other side sends its digests. Both sides ask, so both find faults.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 __all__ = ["DigestExchange", "comparable"]
 
 RETRY_MS: Final = 100.0
-"""What is in flight is asked for again after this, then after twice as long, and so on."""
+"""The delay of the first repeated request for digests in flight; it doubles each time."""
 
 ATTEMPTS: Final = 5
 
 ANSWER_MS: Final = 60_000.0
-"""An answer that has not come by then does not come: the other side does not understand."""
+"""The deadline of an answer: a version that does not know the request never answers."""
 
 QUESTIONS_MAX: Final = 64
-"""Of one region; more are not answered."""
+"""Waiting requests of one region; further ones are not answered."""
 
 CANDIDATES_MAX: Final = 1000
-"""Keys of one comparison that are looked at one by one."""
+"""Keys of one comparison that are compared one by one."""
 
 ALARMS_MAX: Final = 16
-"""Keys of one comparison that are told one by one."""
+"""Keys of one comparison that are reported one by one."""
 
 KEYS_A_FRAME: Final = 1000
 
@@ -64,9 +64,9 @@ def comparable(
     theirs: Mapping[int, int],
     their_last_effects: Mapping[int, int],
 ) -> bool:
-    """Whether two sides have applied the same effects on something.
+    """Whether two regions have applied the same effects on a key or bucket.
 
-    Given are what each has applied, and effects after which it has none on what is compared.
+    The arguments are what each region has applied, and its last effects on the key or bucket.
     """
     for replica_id in {**ours, **theirs}:
         here, there = ours.get(replica_id, 0), theirs.get(replica_id, 0)
@@ -87,23 +87,23 @@ class _Comparison:
     named: bool
     is_periodic: bool = False
     buckets: list[int] = field(default_factory=lambda: list(range(BUCKETS)))
-    """Those not found equal yet."""
+    """Buckets that were not found equal yet."""
     keys: list[Place] = field(default_factory=list)
-    """Those to be compared one by one."""
+    """Keys to be compared one by one."""
     passed: int | None = None
-    """What had been looked at when it began; None once everything had been."""
+    """The count of refreshed buckets at the beginning; None once all were refreshed."""
     request: int = 0
-    """The number of the question that is out, 0 for none."""
+    """The number of the unanswered request, 0 for none."""
     asked_ms: float = 0.0
     next_ms: float = 0.0
     attempts: int = 0
     vector: dict[int, int] = field(default_factory=dict)
-    """What was applied here when it was asked."""
+    """What was applied here when the request was sent."""
     asked: list[int] = field(default_factory=list)
     opened: list[int] = field(default_factory=list)
-    """Buckets whose keys are to be asked for."""
+    """Buckets whose keys must be requested."""
     seen: set[Place] = field(default_factory=set)
-    """Keys told of the bucket that is open."""
+    """Keys that the answer has named of the first opened bucket."""
     alarms: int = 0
 
 
@@ -118,7 +118,7 @@ class _Question:
 
 @dataclass(slots=True)
 class Standing:
-    """What the last comparison with a region found."""
+    """The result of the last comparison with a region."""
 
     at_ms: float
     differing: int
@@ -137,7 +137,7 @@ class DigestExchange:
         self.standing: dict[int, Standing] = {}
         """By region."""
         self.divergences = 0
-        """Keys found to differ since the start, once for every time."""
+        """How often a key was found to differ since the start."""
 
     @property
     def _digests(self) -> LocalDigests:
@@ -169,7 +169,7 @@ class DigestExchange:
         return comparison
 
     def end(self, session: Session) -> None:
-        """A link is gone."""
+        """A link has ended."""
         self._due.pop(session.region, None)
         self._questions = [each for each in self._questions if each.session is not session]
         for comparison in list(self._comparisons):
@@ -181,7 +181,7 @@ class DigestExchange:
         comparison.verdict.fail(why)
 
     def tick(self, now_ms: float) -> None:
-        """Time has passed."""
+        """Advance the time."""
         self._begin_due(now_ms)
         if self.is_busy:
             self._digests.advance()
@@ -259,7 +259,7 @@ class DigestExchange:
         self._send(comparison, message, now_ms)
 
     def _sums(self, buckets: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Buckets of which we can tell the digest as it is now, and it."""
+        """Buckets whose present digest is known, and their digests."""
         digests = self._digests
         asked, sums = [], []
         work = SLICE
@@ -296,7 +296,7 @@ class DigestExchange:
         comparison.buckets = [each for each in comparison.buckets if each not in equal]
         is_last = comparison.attempts >= ATTEMPTS - 1
         for bucket, last_effects in different.items():
-            # By now there may be later effects on it: then it is in flight.
+            # With later effects on the bucket it is in flight.
             ours = self._digests.last_effects_in(bucket)
             if is_last or comparable(comparison.vector, ours, message.vector, last_effects):
                 comparison.opened.append(bucket)
@@ -318,7 +318,7 @@ class DigestExchange:
             self._compare_keys(comparison, message, now_ms)
 
     def _compare_opened(self, comparison: _Comparison, message: Keys) -> None:
-        """Find the keys that are to be looked at one by one."""
+        """Find the keys that must be compared one by one."""
         bucket = comparison.opened[0]
         ours = self._digests.keys_of(bucket)
         for row in message.keys:
@@ -386,7 +386,7 @@ class DigestExchange:
     # -- being asked --------------------------------------------------------------------------
 
     def asked(self, session: Session, message: Digests | KeysGet, now_ms: float) -> None:
-        """Somebody wants to compare: answered as soon as everything was looked at."""
+        """A request of another region: answered as soon as the digests are prepared."""
         if isinstance(message, Digests):
             count = len(message.buckets) or BUCKETS
             if len(message.sums) != count * DIGEST_BYTES:
@@ -395,7 +395,7 @@ class DigestExchange:
             self._questions.append(_Question(session, message, self._digests.passed))
 
     def _answer(self) -> None:
-        """Answer one after the other, at least one step of one, as far as the slice goes."""
+        """Answer requests in turn for a slice of time, at least one step."""
         for question in list(self._questions):
             self._questions.remove(question)
             if not self._answered(question):
@@ -404,10 +404,10 @@ class DigestExchange:
                 return
 
     def _answered(self, question: _Question) -> bool:
-        """Answer, if everything that is asked for has been looked at."""
+        """Answer a request if the digests are prepared; returns whether it was answered."""
         message = question.message
         if isinstance(message, Digests):
-            # A few buckets are asked for again: they were looked at a moment ago.
+            # A repeated request for a few buckets: they were refreshed a moment ago.
             if not message.buckets and self._digests.passed - question.passed < BUCKETS:
                 return False
             self._answer_buckets(question.session, message)
@@ -422,7 +422,7 @@ class DigestExchange:
         return True
 
     def _present(self, keys: list[Place]) -> list[Place]:
-        """Those of databases that are here."""
+        """Keys of databases that exist here."""
         return [place for place in keys if place[0] < self._digests.databases]
 
     def _answer_buckets(self, session: Session, message: Digests) -> None:
@@ -469,10 +469,10 @@ class DigestExchange:
 
 
 def _packed(digest: int | None) -> bytes:
-    """The bytes of a key's digest; none if there is no key."""
+    """The bytes of a key's digest; empty if the key does not exist."""
     return b"" if digest is None else digest.to_bytes(DIGEST_BYTES, "little")
 
 
 def _shown(packed: bytes) -> str:
-    """As AB.DIGEST shows it."""
+    """The digest in the form of AB.DIGEST."""
     return f"{int.from_bytes(packed, 'little'):032x}" if packed else "none"

@@ -1,4 +1,4 @@
-"""What is measured: per peer for AB.PEERS and metrics, of the whole region for INFO. Only reads."""
+"""The figures of replication: per peer for AB.PEERS and metrics, in sum for INFO."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anabranch.replication.sending import Sender
 __all__ = ["Figures"]
 
 ALIVE_MS = 5000.0
-"""A row of somebody else tells of its links for so long."""
+"""How long the links in a status row of another region count."""
 
 
 class Figures:
@@ -36,7 +36,7 @@ class Figures:
         self._digest_exchange = digest_exchange
 
     def _via(self, region: int, now_ms: float) -> list[int]:
-        """Regions that have told lately that they are connected with it."""
+        """Regions that recently reported a link to this region."""
         table = self._links.rows
         return sorted(
             other
@@ -60,7 +60,7 @@ class Figures:
         return "unreachable"
 
     def of(self, region: int, now_ms: float) -> PeerFigures:
-        """Everything about one peer."""
+        """All figures of one peer."""
         links, buffer = self._links, self._receiver.buffer
         peer = links.peer(region)
         session = peer.session
@@ -111,7 +111,7 @@ class Figures:
     def facts(
         self, now_ms: float, unknown_frames: int, *, caught_up: bool
     ) -> dict[str, int | float | str]:
-        """The whole region; what is zero or empty is told as well."""
+        """All figures of the region, zero and empty ones included."""
         links, buffer = self._links, self._receiver.buffer
         others = links.membership.others()
         counters = [peer.counters for peer in links.peers.values()]
@@ -154,7 +154,7 @@ class Figures:
         }
 
     def standings(self, now_ms: float) -> dict[int, Standing]:
-        """What each region has told of how far it is, by its number."""
+        """The newest status row of each region, by its number."""
         table = self._links.rows
         return {
             region: Standing(row.applied, list(row.links), now_ms - table.heard_ms[region])
@@ -162,9 +162,9 @@ class Figures:
         }
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
-        """The members, maybe us, that may not have all of these effects on their disks.
+        """The members that may lack some of these effects on their disks; may include this region.
 
-        We hold them back as well while a state is on its way here: nothing is forgotten then.
+        While this region receives a full sync it is one of them: it forgets nothing then.
         """
         links = self._links
         found = links.rows.holding_back(effects, links.local.durable, links.membership)
@@ -181,7 +181,7 @@ class Figures:
         )
 
     def _holding_back(self) -> str:
-        """The members that have told least of what is on their disk, or nothing."""
+        """The members that have the fewest effects on their disks, or have not reported any."""
         links = self._links
         on_disk: dict[int, int] = {}
         for region in links.membership.others():

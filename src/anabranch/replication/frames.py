@@ -1,19 +1,19 @@
-"""What regions tell each other, and its bytes.
+"""The messages between regions, and their bytes.
 
 ::
 
     u32 length of what follows | u8 type | payload
                                            BATCH: the bytes of one batch, as they are in the log
                                            others: XXH3-64 of type and body | body
-                                           behind it, where a secret is set and both sides have
-                                           proved to know it: 16 bytes of :mod:`sealing`
+                                           then, after both sides have proved to know the
+                                           secret: 16 bytes of :mod:`sealing`
 
 Integers are little-endian. A body is a msgpack array of the fields of a struct below, or for
-``FULL_SYNC`` bytes of a snapshot. Fields are only ever added at the end, and a type that is not
-known is skipped: that is how versions get along.
+``FULL_SYNC`` bytes of a snapshot. New versions add fields at the end only, and skip unknown types,
+so that different versions can talk to each other.
 
-There is a checksum because a row believed in spite of a flipped bit would make regions forget what
-others still need; a batch has its own.
+The checksum is necessary because a row with a flipped bit would make regions forget what others
+still need. A batch has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ MODULUS: Final = 256
 """IDs of a region are congruent to its number by this modulus; a cluster has one."""
 
 TAG_BYTES: Final = 16
-"""Of the seal of a frame."""
+"""The size of the seal of a frame."""
 
 FRAME_BYTES_MAX: Final = SENT_BODY_BYTES_MAX + HEADER_BYTES + TAG_BYTES + 1
-"""Type and payload: the largest batch that is sent."""
+"""The size of type and payload: that of the largest batch that is sent."""
 
 HANDSHAKE_BYTES_MAX: Final = 64 << 10
-"""The same before the other side has shown who it is."""
+"""The same limit before the handshake is complete."""
 
 REPLICA_ID_MAX: Final = (1 << 40) - 1
 """An epoch of 32 bits and a region."""
@@ -104,7 +104,7 @@ Place = tuple[_Database, bytes]
 
 
 class FrameType(IntEnum):
-    """The byte that tells what a frame is."""
+    """The type of a frame."""
 
     HELLO = 1
     WELCOME = 2
@@ -129,39 +129,39 @@ class FrameType(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why a link is closed."""
+    """Reasons to close a link."""
 
     PROTOCOL = 1
-    """Something was said that makes no sense."""
+    """A frame violates the protocol."""
     VERSION = 2
     CLUSTER = 3
     MODULUS = 4
     SECRET = 5
     REGION = 6
-    """The number is ours, taken, or not the one that was dialled."""
+    """The region number is that of the receiver, is taken, or is not the one dialled."""
     UNKNOWN = 7
-    """No member, or not yet."""
+    """The region is not a member, or not yet."""
     REMOVED = 8
     EPOCH = 9
-    """A former life of a region."""
+    """The epoch of the region has ended."""
     DUPLICATE = 10
-    """There is another link to the same region."""
+    """Another link to the same region exists."""
     BATCH = 11
     """A batch that must not be applied."""
     BUSY = 12
-    """A disk in trouble."""
+    """The disk of the region does not accept writes."""
     SILENT = 13
     STOPPING = 14
     DAMAGED = 15
-    """A frame is not as it was sent."""
+    """A checksum does not fit."""
     ELSEWHERE = 16
-    """Another member gives new numbers away: ask that one."""
+    """Another member assigns region numbers: the joining region must ask that member."""
     SET_BACK = 17
-    """Whoever is told this has issued numbers twice: it must stop writing."""
+    """The receiver has issued effect numbers twice and must stop writing."""
     FORGED = 18
-    """A frame is not the one that the other side sent next."""
+    """A seal does not fit: a frame was changed, left out or repeated."""
     HEARD = 19
-    """Another server with that number was heard of a moment ago, and may be gone: ask again."""
+    """Another server with that number was heard of a moment ago: ask again later."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True):
@@ -169,12 +169,12 @@ class _Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(_Message, frozen=True):
-    """Who is speaking: the first frame of the side that dialled, and the facts in a WELCOME."""
+    """Facts about the sender: the first frame of the side that dialled, and part of WELCOME."""
 
     protocol_low: int
     protocol_high: int
     cluster_id: _Text
-    """Empty: wants to join."""
+    """Empty: the sender wants to join."""
     region: _Region
     name: _Text
     epoch: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
@@ -184,12 +184,12 @@ class Hello(_Message, frozen=True):
     host: _Text
     port: _Port
     known_epoch: _Epoch
-    """The newest epoch of the other side that the speaker has heard of; -1 for none."""
+    """The newest epoch of the receiver that the sender knows; -1 for none."""
     nonce: Annotated[bytes, msgspec.Meta(max_length=64)]
     removed_you: bool = False
-    """The other side does not belong to the speaker's cluster any more."""
+    """The sender's cluster has removed the receiver."""
     has_secret: bool = False
-    """The speaker wants a proof, and seals its frames; from protocol version 2 on."""
+    """The sender requires a proof and seals its frames; since protocol version 2."""
 
     @property
     def replica_id(self) -> int:
@@ -200,7 +200,7 @@ class Hello(_Message, frozen=True):
 class Welcome(_Message, frozen=True):
     """The answer; ``facts`` are the bytes of a :class:`Hello`, which the proofs cover.
 
-    The proof is empty: who answers has to be shown one first. Version 1 sent it here.
+    The proof is empty, because the side that dialled proves first. Version 1 sent a proof here.
     """
 
     facts: bytes
@@ -208,13 +208,13 @@ class Welcome(_Message, frozen=True):
 
 
 class Proof(_Message, frozen=True):
-    """The sender knows the secret; empty if there is none."""
+    """Proves that the sender knows the secret; empty without a secret."""
 
     proof: bytes
 
 
 class MemberRecord(_Message, frozen=True):
-    """A member, for one that joins."""
+    """A member of the cluster, for a region that joins."""
 
     region: _Region
     name: _Text
@@ -223,39 +223,39 @@ class MemberRecord(_Message, frozen=True):
 
 
 class Members(_Message, frozen=True):
-    """You are one of us; sent to a region that joins, once it has proved to know the secret."""
+    """Admits a region, after that region has proved to know the secret."""
 
     cluster_id: _Text
     members: Annotated[list[MemberRecord], msgspec.Meta(max_length=255)]
     removed: Annotated[list[tuple[int, int]], msgspec.Meta(max_length=255)] = []
-    """Regions that were members once, and the epoch that was their last: of effects to come."""
+    """Removed regions, and their last epoch: effects of them may still arrive."""
 
 
 class Sub(_Message, frozen=True):
-    """Send me the effects of your own replica ID after this, as they come."""
+    """Requests the effects of the receiver's own replica ID after a number, continuously."""
 
     vector: Vector
     fingerprint: _Fingerprint = b""
-    """Of the last batch of that replica ID that I have; empty if I cannot tell."""
+    """The fingerprint of the sender's last batch of that replica ID; empty if unknown."""
 
 
 class Row(_Message, frozen=True):
-    """How far one region is."""
+    """The status row of one region."""
 
     region: _Region
     replica_id: _ReplicaId
     version: _Number
-    """A later row of the same replica ID has a greater one."""
+    """Grows with each row of the same replica ID."""
     applied: Vector
     durable: Vector
     have: Vector
-    """The last it holds in any form: applied, waiting, or staged."""
+    """What the region has in any form: applied, waiting, or staged."""
     feature_level: int
     links: _Regions
-    """Regions it is connected with."""
+    """Regions to which it has a link."""
 
     def tells_the_same(self, other: Row) -> bool:
-        """Whether they differ in nothing but the version."""
+        """Whether two rows are equal except for the version."""
         return (
             self.applied == other.applied
             and self.durable == other.durable
@@ -267,15 +267,15 @@ class Row(_Message, frozen=True):
 
 
 class Rows(_Message, frozen=True):
-    """The row of the sender, then rows of others; stamps for round trip and skew."""
+    """The sender's row and rows of others, with stamps for round trip and clock skew."""
 
     rows: Annotated[list[Row], msgspec.Meta(min_length=1, max_length=255)]
     stamp: float
-    """Of the sender's monotonic clock, in ms."""
+    """The sender's monotonic clock in ms."""
     echo: float
     """The receiver's latest stamp, or -1."""
     echo_age_ms: float
-    """How long the sender has had it."""
+    """How long ago the sender received that stamp, in ms."""
     wall_ms: int
 
 
@@ -287,39 +287,39 @@ class Fetch(_Message, frozen=True):
     upto: _Number
     max_bytes: _Number
     fingerprint: _Fingerprint = b""
-    """Of the batch that ends with ``after``, as I have it; empty if I cannot tell."""
+    """The fingerprint of the sender's batch that ends with ``after``; empty if unknown."""
 
 
 class Fetched(_Message, frozen=True):
-    """That was all for this FETCH."""
+    """The answer to a FETCH is complete."""
 
     replica_id: _ReplicaId
 
 
 class Credit(_Message, frozen=True):
-    """You may send so many bytes more, of your effects or of your state."""
+    """Allows the receiver to send more bytes, of effects or of a full sync."""
 
     bytes: _Number
     of_full_sync: bool = False
 
 
 class Behind(_Message, frozen=True):
-    """My log does not reach back to what you asked for: you need my state."""
+    """The sender's log does not reach back far enough: the receiver needs a full sync."""
 
     replica_id: _ReplicaId
     after: _Number
 
 
 class FullSyncGet(_Message, frozen=True):
-    """Send me your state."""
+    """Requests a full sync."""
 
     vector: Vector = {}
-    """What I have applied: keys on which you know nothing else may be left out."""
+    """What the sender has applied: keys without later effects may be left out."""
     keys: list[Place] = []
-    """Send only these, whatever I have applied; all if there are none."""
+    """Only these keys, whatever the sender has applied; all keys if empty."""
     transfer: _Number = 0
     offset: _Number = 0
-    """Go on there with the snapshot that you called this, if you can."""
+    """Continue the snapshot of this name at this offset, if possible."""
 
 
 class FullSyncBegin(_Message, frozen=True):
@@ -327,23 +327,23 @@ class FullSyncBegin(_Message, frozen=True):
 
     vector: Vector
     partial: bool = False
-    """Keys that do not stand in it need not be joined."""
+    """Keys that are not in the snapshot need not be joined."""
     last_effects: Vector = {}
-    """If keys were named: no later effects than these are on them."""
+    """The last effects on the requested keys, or later ones."""
     transfer: _Number = 0
-    """What the sender calls this snapshot."""
+    """The name of this snapshot at the sender."""
     offset: _Number = 0
-    """What is behind so many bytes of it follows: the rest is staged already."""
+    """The offset at which the sender continues; earlier bytes are staged already."""
 
 
 class FullSyncEnd(_Message, frozen=True):
-    """The snapshot is whole, and was so long."""
+    """The snapshot is complete and has this length."""
 
     bytes: _Number
 
 
 class Digests(_Message, frozen=True):
-    """Compare: what I have applied, and then the digests of these buckets; of all if none."""
+    """Asks to compare digests: what the sender has applied, and its digests of buckets."""
 
     request: _Number
     vector: Vector
@@ -353,25 +353,25 @@ class Digests(_Message, frozen=True):
 
 
 class DifferingBucket(_Message, frozen=True):
-    """A bucket whose digest is another one here."""
+    """A bucket whose digest differs at the sender."""
 
     bucket: _Bucket
     last_effects: Vector
-    """No later effects than these are on its keys."""
+    """The last effects on its keys, or later ones."""
 
 
 class Differing(_Message, frozen=True):
-    """The answer: what I have applied, and what differs then."""
+    """The answer: what the sender has applied, and the buckets that differ."""
 
     request: _Number
     vector: Vector
     buckets: Annotated[list[DifferingBucket], msgspec.Meta(max_length=1024)]
     busy: _Buckets
-    """Buckets of which I cannot tell, because they change at present."""
+    """Buckets without a digest at present, because they change."""
 
 
 class KeysGet(_Message, frozen=True):
-    """Tell me the digests of these keys, or of all keys of a bucket."""
+    """Requests the digests of these keys, or of all keys of a bucket."""
 
     request: _Number
     bucket: _Bucket | None
@@ -379,13 +379,13 @@ class KeysGet(_Message, frozen=True):
 
 
 class KeyDigest(_Message, frozen=True):
-    """A key as it is with the sender; no digest if there is none."""
+    """The digest of a key at the sender; empty if the key does not exist."""
 
     db: _Database
     key: bytes
     digest: bytes
     last_effects: Vector
-    """No later effects than these are on it."""
+    """The last effects on the key, or later ones."""
 
 
 class Keys(_Message, frozen=True):
@@ -395,17 +395,17 @@ class Keys(_Message, frozen=True):
     vector: Vector
     keys: list[KeyDigest]
     is_last: bool
-    """Whether that was all: there may be several such frames."""
+    """Whether this is the last frame of the answer."""
 
 
 class Bye(_Message, frozen=True):
-    """I close this link; try again after so long (0: as you like)."""
+    """Closes the link; the receiver may dial again after this time (0: at once)."""
 
     reason: int
     text: Annotated[str, msgspec.Meta(max_length=1000)]
     retry_after_ms: _Number = 0
     ask: tuple[_Text, _Port] | None = None
-    """Ask there instead."""
+    """The address to ask instead."""
 
 
 Message = (
@@ -441,7 +441,7 @@ _M = TypeVar("_M", bound=_Message)
 
 
 class Refusal(AnabranchError):
-    """The link must be closed; becomes a :class:`Bye`."""
+    """Raised to close a link; becomes a :class:`Bye`."""
 
     def __init__(
         self,
@@ -466,7 +466,7 @@ def framed(frame_type: FrameType, body: bytes) -> bytes:
 
 
 def body_of(frame_type: int, payload: bytes) -> bytes:
-    """What a payload contains; :class:`Refusal` if it is not what was sent."""
+    """The content of a payload; :class:`Refusal` if the checksum does not fit."""
     if frame_type == FrameType.BATCH:
         return payload
     body = payload[_CHECKSUM_BYTES:]
@@ -490,7 +490,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(kind: type[_M], body: bytes) -> _M:
-    """The message in a body; :class:`Refusal` if it is none."""
+    """The message in a body; :class:`Refusal` if the body is malformed."""
     try:
         return _decoders[kind](body)  # type: ignore[index, return-value]
     except UNREADABLE as problem:

@@ -1,8 +1,8 @@
-"""Rows: how far every region is, told on change and once a second; and what follows from them.
+"""Status rows: regions exchange them on change and once a second.
 
-A row that arrives says that its sender is alive, how much of ours it has, what it could relay, what
-its clock shows, and what it has on its disk. Rows of others travel along, so that regions without a
-link hear of each other.
+A row shows that its sender is alive, which effects of this region it has, which effects it could
+relay, its clock, and what it has on its disk. Rows of other regions are passed on, so that regions
+without a link know about each other.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from anabranch.replication.receiving import Receiver
 __all__ = ["HEARTBEAT_MS", "Gossip"]
 
 ROW_EVERY_MS: Final = 50.0
-"""Changes are told at most so often."""
+"""The least time between two rows."""
 
 HEARTBEAT_MS: Final = 1000.0
-"""Without a change a row is sent so often."""
+"""The time after which a row is sent without a change."""
 
 ROWS_UNDER_WAY_MAX: Final = 32
-"""A link that is slower than its rows gets no more until some have arrived."""
+"""Rows that may be unanswered: a slower link gets no more until some are answered."""
 
 FEATURE_LEVEL_MIN: Final = 1
-"""What a member of which nothing is known understands."""
+"""The feature level of a member that has not reported one."""
 
 
 class Gossip:
-    """Our own row and those of others."""
+    """The row of this region and the rows of others."""
 
     def __init__(self, links: Links, receiver: Receiver) -> None:
         self._links = links
         self._receiver = receiver
         self._version = links.config.wall_ms()
         self.watermark: dict[int, int] = {}
-        """What was told to the region as stable last."""
+        """The watermark that was last passed to the region."""
 
     # -- telling ------------------------------------------------------------------------------
 
@@ -57,7 +57,7 @@ class Gossip:
         )
 
     def send_due(self, now_ms: float) -> None:
-        """Send rows to those for whom it is time."""
+        """Send rows over the links where they are due."""
         links = self._links
         waiting = [
             session
@@ -80,7 +80,7 @@ class Gossip:
             self._send(session, own, now_ms)
 
     def _has_news(self, session: Session, own: Row) -> bool:
-        """Whether something has changed that the other side does not hear of from elsewhere."""
+        """Whether a row has changed that the other side does not get from another region."""
         sent = session.rows_sent.get(own.region)
         if sent is None or not sent.tells_the_same(own):
             return True
@@ -96,7 +96,8 @@ class Gossip:
     def _send(self, session: Session, own: Row, now_ms: float) -> None:
         rows = [own]
         for region, row in self._links.rows.rows.items():
-            # Of itself it is told once: after a restart its versions must go on above that.
+            # A region gets its own row once: after a restart its versions must go on above that
+            # row.
             if session.rows_sent.get(region) is not row and (
                 region != session.region or region not in session.rows_sent
             ):
@@ -112,7 +113,7 @@ class Gossip:
     # -- hearing ------------------------------------------------------------------------------
 
     def receive(self, session: Session, message: Rows, now_ms: float) -> None:
-        """Rows have come."""
+        """Take over rows that have arrived."""
         links = self._links
         first = message.rows[0]
         if first.region != session.region or first.replica_id != session.replica_id:
@@ -131,7 +132,9 @@ class Gossip:
         links = self._links
         if row.region == links.region:
             if row.replica_id == links.replica_id:
-                self._version = max(self._version, row.version)  # of ours, before a restart
+                self._version = max(
+                    self._version, row.version
+                )  # a row of this region from before a restart
         elif links.membership.is_known(row.region):
             links.rows.update(row, now_ms)
             if links.membership.is_member(row.region):
@@ -145,7 +148,7 @@ class Gossip:
                 links.outlived(epoch_of(replica_id))
                 raise Refusal(
                     Reason.EPOCH,
-                    f"region {links.region} lives in epoch {epoch_of(replica_id)} by now",
+                    f"region {links.region} is in epoch {epoch_of(replica_id)} by now",
                 )
             links.membership.hear([replica_id])
 
@@ -169,7 +172,7 @@ class Gossip:
             )  # fmt: skip
 
     def _compare(self, session: Session, row: Row) -> None:
-        """Tell when both sides have all that the other had when they met."""
+        """Report when both sides have everything that the other had when the link came up."""
         links = self._links
         if session.met is None:
             session.met = (row.applied, links.local.vector.get(links.replica_id, 0))
@@ -192,14 +195,14 @@ class Gossip:
     # -- what follows -------------------------------------------------------------------------
 
     def stabilise(self) -> None:
-        """Tell the region when more has come to be on every member's disk.
+        """Pass a new watermark to the region.
 
-        Not while a state is on its way here: it is of the past and may lack effects that every
-        member has by now. What is remembered of them is needed to join it.
+        Not while this region receives a full sync: the full sync is older and may lack effects that
+        every member has by now. Tombstones of these effects are needed to join it.
         """
         links = self._links
         if not links.membership.is_member(links.region):
-            return  # who has not joined knows nobody it must wait for
+            return  # a region without a cluster knows no member to wait for
         if self._receiver.joiner.incoming is not None:
             return
         watermark = links.rows.watermark(links.local.vector, links.local.durable, links.membership)
@@ -208,9 +211,9 @@ class Gossip:
             links.local.watermark_moved(dict(watermark))
 
     def confirmed(self, replica_id: int | None = None) -> list[tuple[int, int]]:
-        """Up to where the other members have applied our effects, and have them on disk.
+        """How many effects of this region the others have applied, and have on their disks.
 
-        ``replica_id`` is one of our former lives, if those of the present one are not meant.
+        ``replica_id`` names a former epoch of this region, if that is meant.
         """
         links = self._links
         ours = links.replica_id if replica_id is None else replica_id
@@ -218,7 +221,7 @@ class Gossip:
         return [(row.applied.get(ours, 0), row.durable.get(ours, 0)) for row in rows]
 
     def feature_levels(self) -> dict[int, int]:
-        """What every member understands, as far as it has told."""
+        """The lowest feature level of all members."""
         links = self._links
         levels = {links.region: links.config.feature_level}
         for region in links.membership.others():

@@ -53,7 +53,7 @@ __all__ = ["Handshaker"]
 NONCE_BYTES: Final = 32
 
 ASK_AGAIN_MS: Final = 1000
-"""After this long a server that is alive has been heard of again."""
+"""Within this time a server that is alive sends a row."""
 
 
 class Handshaker:
@@ -67,10 +67,10 @@ class Handshaker:
         self._config = config
         self._on_up = on_up
         self._asked: dict[int, tuple[str, float]] = {}
-        """Who asked last for a number that may be in use, and when first."""
+        """By region number that may be in use: the run ID that last asked for it, and when."""
 
     def region_at(self, address: Address) -> int | None:
-        """The region that is to be found at an address."""
+        """The region that has an address."""
         membership = self._links.membership
         if not self._local.cluster_id:
             return None
@@ -84,7 +84,8 @@ class Handshaker:
         session.stage = Stage.WELCOME
         known = -1
         rows = self._links.rows
-        if expected is not None and not rows.is_alive(expected, now_ms):  # else it is not lost
+        # A region that is alive has not lost its epoch.
+        if expected is not None and not rows.is_alive(expected, now_ms):
             known = self._links.membership.known_epoch(expected)
         session.hello = frames.packed(self._facts(known))
         self._links.send_raw(session, FrameType.HELLO, session.hello)
@@ -99,7 +100,7 @@ class Handshaker:
         )  # fmt: skip
 
     def hello(self, session: Session, body: bytes, now_ms: float) -> None:
-        """Somebody has dialled us."""
+        """A HELLO: another server has dialled this region."""
         theirs = frames.decode(Hello, body)
         session.theirs = theirs
         check_version(theirs, self._config)
@@ -118,9 +119,10 @@ class Handshaker:
             check_secrets(theirs=theirs.has_secret, ours=bool(self._config.secret))
 
     def _known_epoch(self, theirs: Hello, now_ms: float) -> int:
-        """What to tell a region of itself; nothing of the life in which it asks again to join.
+        """The newest epoch of a region, to be reported to that region; -1 for none.
 
-        Nor of the life of another server that has its number: that is no former one.
+        Neither the epoch in which the region asks again to join, nor the epoch of another server
+        with the same number is reported: these are not former epochs.
         """
         membership = self._links.membership
         if self._is_used_by_another(theirs, now_ms):
@@ -131,12 +133,12 @@ class Handshaker:
         if peer is not None and peer.run_id == theirs.run_id:
             return -1
         lived = membership.lived_epoch(theirs.region)
-        # Members that do not reach each other may give a number away twice. Only one of them does
-        # so as if nobody had ever had it; with the others a new life is drawn.
+        # Members that do not reach each other may assign a number twice. Only one of them assigns
+        # it as an unused number; the others make the new region open another epoch.
         return lived if lived >= 0 or self._reaches_registrar() else 0
 
     def _registrar(self) -> int:
-        """The member that gives numbers away: the one with the lowest."""
+        """The member that assigns region numbers: the one with the lowest number."""
         return min(self._local.members, default=self._links.region)
 
     def _reaches_registrar(self) -> bool:
@@ -144,7 +146,7 @@ class Handshaker:
         return registrar == self._links.region or self._links.session_of(registrar) is not None
 
     def _is_used_by_another(self, theirs: Hello, now_ms: float) -> bool:
-        """Whether a later life of a region, or any one if it asks to join, is alive elsewhere."""
+        """Whether another server uses this region number in a later epoch, or at all on a join."""
         links = self._links
         peer = links.peers.get(theirs.region)
         if peer is None or peer.run_id == theirs.run_id:
@@ -171,9 +173,9 @@ class Handshaker:
             raise self._in_use(theirs, now_ms)
 
     def _in_use(self, theirs: Hello, now_ms: float) -> Refusal:
-        """Another server has this number; or had it, if nothing was heard of it since this asks.
+        """The refusal if another server has this number, or had it until a moment ago.
 
-        Whoever comes back with an empty disk asks while its former process is still remembered.
+        A region that returns with an empty disk asks while others still remember its last process.
         """
         region = theirs.region
         run_id, asked_ms = self._asked.get(region, ("", 0.0))
@@ -197,7 +199,7 @@ class Handshaker:
         )
 
     def welcome(self, session: Session, message: frames.Welcome, now_ms: float) -> None:
-        """The other side says who it is."""
+        """A WELCOME: the facts of the other side."""
         theirs = frames.decode(Hello, message.facts)
         session.theirs = theirs
         session.facts = message.facts
@@ -214,7 +216,7 @@ class Handshaker:
         session.stage = Stage.CONFIRMATION
 
     def confirmation(self, session: Session, message: frames.Proof, now_ms: float) -> None:
-        """The side that we dialled has proved to know the secret."""
+        """The proof of the side that this region dialled."""
         secret = self._config.secret
         check_proof(message.proof, secret, b"welcome", session.hello, session.facts)
         session.opening = Seal(keys_of(secret, session.hello, session.facts)[1])
@@ -222,7 +224,7 @@ class Handshaker:
         self._go_on(session, session.theirs, now_ms)
 
     def _go_on(self, session: Session, theirs: Hello, now_ms: float) -> None:
-        """The side that we dialled may be believed what it says of itself."""
+        """Check the facts of the side that this region dialled, after its proof."""
         expected = None if session.dialled is None else self.region_at(session.dialled)
         self._look_at_removals(theirs, now_ms)
         self._check_facts(session, theirs, expected, now_ms)
@@ -235,7 +237,7 @@ class Handshaker:
             session.stage = Stage.MEMBERS
 
     def _look_at_removals(self, theirs: Hello, now_ms: float) -> None:
-        """Tell people that two regions have removed each other: they have to decide."""
+        """Report that two regions have removed each other: an operator has to decide."""
         links, region = self._links, theirs.region
         if not links.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:
             return
@@ -245,7 +247,7 @@ class Handshaker:
             links.membership.met(region)
 
     def proof(self, session: Session, message: frames.Proof, now_ms: float) -> None:
-        """The side that dialled has proved to know the secret."""
+        """The proof of the side that dialled."""
         theirs = session.theirs
         assert theirs is not None
         cluster_id = self._local.cluster_id
@@ -268,20 +270,20 @@ class Handshaker:
         self._on_up(session, now_ms)
 
     def _check_own_life(self, theirs: Hello) -> None:
-        """Go no further if the other side knows a later life of ours than this one.
+        """Refuse the link if the other side knows a later epoch of this region.
 
-        To a region that has yet to join any life of its number is a former one: its disk was lost.
+        A region that has not joined yet has no former epoch; if others know one, its disk was lost.
         """
         own = epoch_of(self._links.replica_id)
         if theirs.known_epoch > own or (not self._local.cluster_id and theirs.known_epoch == own):
             self._links.outlived(theirs.known_epoch)
             raise Refusal(
                 Reason.EPOCH,
-                f"region {self._links.region} has lived in epoch {theirs.known_epoch} already",
+                f"region {self._links.region} has used epoch {theirs.known_epoch} already",
             )
 
     def _admit(self, session: Session, theirs: Hello, now_ms: float) -> None:
-        """Make a region a member that has asked for it."""
+        """Admit a region that has requested it."""
         links, local = self._links, self._local
         peer = links.peer(theirs.region)
         if peer.run_id != theirs.run_id:
@@ -291,7 +293,9 @@ class Handshaker:
             registrar = self._registrar()
             if known < 0 and not theirs.epoch and registrar != links.region:
                 if links.session_of(registrar) is None:
-                    raise Refusal(Reason.BUSY, f"region {registrar} has just gone", BUSY_RETRY_MS)
+                    raise Refusal(
+                        Reason.BUSY, f"region {registrar} has just disconnected", BUSY_RETRY_MS
+                    )
                 raise Refusal(
                     Reason.ELSEWHERE,
                     f"region {registrar} gives numbers away",
@@ -299,7 +303,7 @@ class Handshaker:
                 )
             if theirs.epoch <= known:
                 raise Refusal(
-                    Reason.EPOCH, f"region {theirs.region} has lived in epoch {known} already"
+                    Reason.EPOCH, f"region {theirs.region} has used epoch {known} already"
                 )
         member = Member(theirs.name, theirs.host, theirs.port)
         if local.members.get(theirs.region) != member:
@@ -313,7 +317,7 @@ class Handshaker:
         links.send(session, frames.Members(local.cluster_id, members, removed))
 
     def members(self, session: Session, message: frames.Members, now_ms: float) -> None:
-        """We were admitted."""
+        """This region was admitted."""
         members = {m.region: Member(m.name, m.host, m.port) for m in message.members}
         assert session.theirs is not None
         if not message.cluster_id or not {self._links.region, session.theirs.region} <= set(

@@ -35,7 +35,7 @@ SEALED_SINCE = 2
 """The first protocol version in which the side that dialled proves first, and frames are sealed."""
 
 UNKNOWN_RETRY_MS = 1000
-"""An admission that is on its way to us takes no longer."""
+"""The time that an admission takes to reach this region."""
 
 
 def proof_of(secret: bytes, side: bytes, hello: bytes, facts: bytes) -> bytes:
@@ -47,7 +47,7 @@ def proof_of(secret: bytes, side: bytes, hello: bytes, facts: bytes) -> bytes:
 
 
 def check_proof(proof: bytes, secret: bytes, side: bytes, hello: bytes, facts: bytes) -> None:
-    """Refuse a side that does not know the secret, or knows one where none is set."""
+    """Refuse a side that does not know the secret, or uses one where none is set."""
     if hmac.compare_digest(proof, proof_of(secret, side, hello, facts)):
         return
     check_secrets(theirs=bool(proof), ours=bool(secret))
@@ -63,13 +63,13 @@ def check_secrets(*, theirs: bool, ours: bool) -> None:
 
 
 def spoken(config: ReplicationConfig) -> tuple[int, int]:
-    """The lowest and the highest protocol version that are spoken."""
+    """The lowest and the highest supported protocol version."""
     low, high = config.protocol
     return (max(low, SEALED_SINCE) if config.secret else low), high
 
 
 def check_version(theirs: Hello, config: ReplicationConfig) -> None:
-    """Refuse a side with which no protocol version is common."""
+    """Refuse a side that shares no protocol version with this one."""
     low, high = spoken(config)
     if theirs.protocol_high < low or theirs.protocol_low > high:
         raise Refusal(
@@ -82,10 +82,10 @@ def check_version(theirs: Hello, config: ReplicationConfig) -> None:
 def check_facts(
     theirs: Hello, cluster_id: str, membership: Membership, expected: int | None
 ) -> None:
-    """Refuse a side that is not who it should be, or does not belong to us.
+    """Refuse a side that is not the expected region, or not of this cluster.
 
-    A side with an empty cluster ID asks for admission; whether its number is free is looked at by
-    whoever admits it.
+    A side with an empty cluster ID asks for admission; the admitting member checks whether its
+    region number is free.
     """
     region = theirs.region
     if theirs.modulus != MODULUS:
@@ -114,12 +114,12 @@ def check_facts(
     known = membership.known_epoch(region)
     if theirs.epoch < known:
         raise Refusal(
-            Reason.EPOCH, f"region {region} lives in epoch {known} by now, not in {theirs.epoch}"
+            Reason.EPOCH, f"region {region} is in epoch {known} by now, not in {theirs.epoch}"
         )
 
 
 def check_names(theirs: Hello, names: frozenset[str] | None, membership: Membership) -> None:
-    """Refuse a side whose certificate is not that of the region it says it is."""
+    """Refuse a side whose certificate does not name its region."""
     if names is None:
         return
     region = theirs.region

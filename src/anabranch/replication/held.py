@@ -1,7 +1,7 @@
-"""Tags of idempotent producers that some member may lack: when too many, and what they found.
+"""Reports when too many tags are held, and the conflicts that held tags have found.
 
-Held tags cost memory in every region until the last member has them. An operator has to hear of it
-before the oldest are let go of, because conflicts with those are not found any more.
+Held tags use memory in every region until the last member has them. An operator must be told before
+the oldest are dropped, because conflicts with dropped tags are not found any more.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from anabranch.stream.entry_id import text
 __all__ = ["HeldTagWatch"]
 
 AGAIN_MS: Final = 60_000.0
-"""Too many tags are told of so often."""
+"""The interval between two reports of too many tags."""
 
 Note = Callable[..., None]
 
 
 class HeldTagWatch:
-    """Looks at the held tags of a region again and again. Times are in ms."""
+    """Observes the held tags of a region. Times are in ms."""
 
     def __init__(self) -> None:
-        self._noted_ms: float | None = None  # when many tags were told of, while there are many
+        self._noted_ms: float | None = None  # the last report, None while there are not too many
         self._dropped = 0
         self._dropped_ms = -AGAIN_MS
 
     def look(self, conflicts: Conflicts, now_ms: float, most: int, report: Note) -> None:
-        """``most`` is ``max-held-tags``, 0 for any number; ``report`` gets an event and its facts.
+        """``most`` is ``max-held-tags``, 0: no limit; ``report`` gets an event and its facts.
 
-        Many are nine tenths of that; there are not many any more below eight tenths.
+        Too many are nine tenths of ``most``; the report is withdrawn below eight tenths.
         """
         self._tell_conflicts(conflicts, report)
         count = len(conflicts)
@@ -47,7 +47,7 @@ class HeldTagWatch:
             self._dropped, self._dropped_ms = conflicts.dropped, now_ms
 
     def _tell_conflicts(self, conflicts: Conflicts, report: Note) -> None:
-        """The newest of those that were resolved since the last look, and how many there were."""
+        """Report the newest conflict that was resolved since the last call, and their count."""
         news = conflicts.news
         if news:
             last = news[-1]

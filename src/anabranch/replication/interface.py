@@ -1,4 +1,4 @@
-"""What the replicator needs of its surroundings, and what the operator sets.
+"""What the replicator needs from its surroundings, and its settings.
 
 Neither :class:`Local` nor :class:`Transport` may call back into the replicator from one of these
 methods.
@@ -61,12 +61,12 @@ class Local(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no memory for more of what others have."""
+        """Whether there is no memory for more effects of other regions."""
         ...
 
     @property
     def digests(self) -> Digests:
-        """Digests of everything that is here."""
+        """The digests of all keys."""
         ...
 
     def read(self, replica_id: int, after: int, max_bytes: int) -> list[bytes] | None:
@@ -78,7 +78,7 @@ class Local(Protocol):
         ...
 
     def fingerprint(self, replica_id: int, number: int) -> bytes | None:
-        """What tells the batch of a replica ID that ends with a number from any other.
+        """The fingerprint of the batch of a replica ID that ends with a number.
 
         Empty if none ends there; None if the log does not reach back that far.
         """
@@ -86,18 +86,18 @@ class Local(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether others have their turn now; :meth:`Replicator.go_on` is called later."""
+        """Whether the slice of time is over; :meth:`Replicator.go_on` is called later."""
         ...
 
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """Apply batches of another replica ID as one, and append their bytes to the log.
 
-        OSError or AnabranchError: not now; nothing was applied, and it is offered again.
+        OSError or AnabranchError: nothing was applied; the caller tries again later.
         """
         ...
 
     def watermark_moved(self, vector: dict[int, int]) -> None:
-        """Every member has this on its disk."""
+        """The watermark has moved: every member has these effects on its disk."""
         ...
 
     def full_sync(
@@ -105,27 +105,27 @@ class Local(Protocol):
     ) -> tuple[Iterator[bytes], bool]:
         """A consistent snapshot of this very moment as chunks of at most 256 KiB; OSError.
 
-        An empty chunk says that others have their turn before there is another one.
+        An empty chunk ends the slice of time: the next chunk follows later.
 
-        It is for a region that has applied ``known``, and may leave out keys which that region
-        need not join; then the second value is true. If ``places`` (database and key) are named it
-        has only these.
+        The snapshot is for a region that has applied ``known``, and may leave out keys that this
+        region need not join; then the second value is true. If ``places`` (database and key) are
+        given, it contains only these.
         """
         ...
 
     def stage(self, chunk: bytes | None) -> None:
-        """Append to the staging file, or throw it away (None); OSError."""
+        """Append to the staging file, or delete the file (None); OSError."""
         ...
 
     def load(self) -> Steps[None]:
-        """Read the staged snapshot in short steps; nothing was changed.
+        """Read the staged snapshot in short steps; changes nothing.
 
         OSError or AnabranchError: it cannot be used.
         """
         ...
 
     def join(self, vector: dict[int, int], *, partial: bool) -> None:
-        """The staged snapshot is whole and was loaded: join it; ``vector`` is the sender's.
+        """Join the staged snapshot, which is complete and loaded; ``vector`` is the sender's.
 
         With ``partial`` keys that are not in it stay as they are. OSError or AnabranchError: it
         cannot be used; nothing was changed.
@@ -133,11 +133,11 @@ class Local(Protocol):
         ...
 
     def take_key(self, db: int, key: bytes) -> None:
-        """The same, but take over one key of it, on which both had applied the same effects."""
+        """Take over one key of it, on which both regions had applied the same effects."""
         ...
 
     def admit(self, region: int, name: str, host: str, port: int) -> None:
-        """Issue the effect that makes a region a member, or moves one, and have it on the disk.
+        """Issue the effect that admits a region, or changes its address, and sync it to the disk.
 
         AnabranchError, OSError: it is not.
         """
@@ -150,28 +150,28 @@ class Local(Protocol):
     def enter(
         self, cluster_id: str, members: dict[int, Member], removed: Mapping[int, int]
     ) -> None:
-        """A cluster has taken this region in: remember its ID and who is and was in it; OSError."""
+        """A cluster has admitted this region: store its ID and its members; OSError."""
         ...
 
     def reopen(self, epoch: int) -> None:
-        """Others know this region in ``epoch``, with effects that are not here: open a later one.
+        """Others have effects of this region in ``epoch`` that it lacks: open a later epoch.
 
-        That happens where a disk was lost or set back. The replicator goes on when ``replica_id``
-        has changed; until then it talks to nobody who knows more than this region does. OSError:
-        the disk would not keep it; what is issued from then on leaves when it is written.
+        This happens after a disk was lost or set back. The replicator goes on when ``replica_id``
+        has changed; until then it has no link to a region that knows more than this one. OSError:
+        the disk does not accept the epoch; effects issued since are sent when they are written.
         """
         ...
 
     def expelled(self, reason: str) -> None:
-        """This region was removed: what it does reaches nobody, so it must not go on writing."""
+        """This region was removed: its effects reach no other region, so it must stop writing."""
         ...
 
     def set_back(self, reason: str) -> None:
-        """Others know other effects under numbers of ours: this region must not go on writing."""
+        """Others have different effects under numbers of this region: it must stop writing."""
         ...
 
     def report_event(self, event: str, **facts: object) -> None:
-        """Tell the operator; ``docs`` list the events."""
+        """Report an event to the operator; docs/operations.md lists the events."""
         ...
 
 
@@ -183,7 +183,7 @@ class Transport(Protocol):
         ...
 
     def close(self, link: int) -> None:
-        """Close after everything sent before; whether ``link_down`` follows does not matter."""
+        """Close the link after all frames sent before; ``link_down`` may follow or not."""
         ...
 
     def dial(self, host: str, port: int) -> None:
@@ -191,7 +191,7 @@ class Transport(Protocol):
         ...
 
     def cut_ms(self, region: int) -> float | None:
-        """For how long an operator has cut the link with a region; None if nobody has."""
+        """For how long an operator has paused the link to a region; None if not paused."""
         ...
 
 
@@ -209,31 +209,31 @@ class Chance(Protocol):
 
 @dataclass(slots=True)
 class ReplicationConfig:
-    """What is set; everything but name and addresses may change at run time."""
+    """The settings; everything but name and addresses may change at run time."""
 
     name: str
-    """The region's name, for people."""
+    """The name of the region."""
     host: str
     """Where other regions can dial this one."""
     port: int
     run_id: str
-    """Another one at every start."""
+    """Differs at every start."""
     wall_ms: Callable[[], int]
-    """The clock of the wall, in ms since 1970; only compared and shown, never waited for."""
+    """The wall clock in ms since 1970; used for comparison and display, never for waits."""
     join: Sequence[Address] = ()
     """Members to ask for admission, as long as this region belongs to no cluster."""
     secret: bytes = b""
-    """What every member must prove to know; nothing is asked for if it is empty."""
+    """The secret that every member must prove to know; empty: no proof is required."""
     feature_level: int = 1
     protocol: tuple[int, int] = (1, 2)
-    """The lowest and the highest protocol version that are spoken."""
+    """The lowest and the highest supported protocol version."""
     window_bytes: int = 8 << 20
-    """What a peer may send before we grant more."""
+    """Bytes that a peer may send before this region grants more."""
     hold_bytes: int = 64 << 20
-    """Batches of a peer that wait for a cause; from there on it is granted no more."""
+    """Bytes of waiting batches of a peer above which it is granted no more."""
     max_clock_skew_ms: int = 500
-    """More is reported."""
+    """A greater clock skew is reported."""
     expire_after_ms: float = 0
-    """Members that are away for longer are removed; 0 is never."""
+    """Members that are absent for longer are removed; 0: never."""
     digest_interval_ms: float = 0.0
-    """How often digests are compared with every other region; 0 for never."""
+    """The interval between two digest exchanges with every other region; 0: never."""

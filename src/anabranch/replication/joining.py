@@ -1,8 +1,8 @@
-"""States of other regions: staged while they come, then joined as a whole, from one peer at a time.
+"""Full syncs from other regions: staged in a file, then joined as a whole, from one peer at a time.
 
-They come where a peer's log does not reach back far enough, or to mend a key. When the link of a
-state that is to be joined ends half-way, what is staged is kept for a while, and its peer goes on
-over the next link where this one ended.
+A full sync is necessary where a peer's log does not reach back far enough, or to repair a key. If
+the link ends before the full sync is complete, the staged part is kept for a while, and the peer
+continues there over the next link.
 """
 
 from __future__ import annotations
@@ -35,73 +35,75 @@ __all__ = ["Incoming", "Joiner"]
 
 @dataclass(slots=True)
 class Incoming:
-    """A state that is being staged."""
+    """A full sync that is being staged."""
 
     session: Session
-    """Where it comes from; while it waits the link that has ended."""
+    """The link that brings it, or the ended link while it waits for another one."""
     vector: dict[int, int] | None = None
-    """What it will contain; None until it has begun, and if what is staged cannot be used."""
+    """Its version vector; None until it has begun, and if the staged part is of no use."""
     transfer: int = 0
-    """What its sender calls it."""
+    """The name that its sender has given it."""
     bytes: int = 0
-    """So much of it is staged."""
+    """Count of staged bytes."""
     partial: bool = False
-    """Whether it lacks what need not be joined."""
+    """Whether keys that need not be joined were left out."""
     repair: Repair | None = None
-    """What it is for, if it is not to be joined."""
+    """The repair for which it was requested, if it is not to be joined."""
     loading: Steps[None] | None = None
-    """It is whole, and is being read."""
+    """The steps of loading it, once it is complete."""
     until_ms: float = 0.0
-    """It waits for another link until then; 0 while it comes."""
+    """Until when it waits for another link; 0 while it arrives."""
 
 
 class Inward(Protocol):
-    """What comes from other regions effect by effect, as far as joining a state needs it."""
+    """The part of :mod:`receiving` that joining a full sync needs."""
 
     @property
     def buffer(self) -> CausalBuffer:
-        """What waits for its causes."""
+        """The batches that wait for their causes."""
 
     def reach(self, replica_id: int) -> int:
-        """The last effect of a replica ID up to which all are here, applied or waiting."""
+        """The last effect of a replica ID up to which all effects are here, applied or waiting."""
 
     def subscribe(self, session: Session) -> None:
-        """Say from where on effects are wanted."""
+        """Request the effects after those that are here."""
 
 
 class Joiner:
-    """What is staged, and whose state is needed next."""
+    """The staged full sync, and the peers whose full sync is needed next."""
 
     def __init__(self, links: Links, receiver: Inward) -> None:
         self._links = links
         self._receiver = receiver
         self.incoming: Incoming | None = None
         self.repairs = Repairs(links)
-        self._behind: dict[int, Behind] = {}  # by link: whose log does not reach back to us
+        self._behind: dict[
+            int, Behind
+        ] = {}  # by link: peers whose log does not reach back far enough
 
     @property
     def joining(self) -> Incoming | None:
-        """What is being staged to be joined."""
+        """The full sync that is being staged to be joined."""
         incoming = self.incoming
         return None if incoming is None or incoming.repair is not None else incoming
 
     @property
     def is_loading(self) -> bool:
-        """Whether :meth:`go_on` has something to do that did not fit into a slice of time."""
+        """Whether work is left for :meth:`go_on` that did not fit into a slice of time."""
         return self.incoming is not None and self.incoming.loading is not None
 
     @property
     def vector(self) -> Mapping[int, int]:
-        """What that will bring."""
+        """The version vector of the full sync that is being joined."""
         joining = self.joining
         return {} if joining is None or joining.vector is None else joining.vector
 
     def is_needed(self, session: Session) -> bool:
-        """Whether only the state of a peer can bring what it has, as its log is cut."""
+        """Whether this region needs a full sync of a peer, because the peer's log is cut."""
         return session.link in self._behind
 
     def end(self, session: Session, now_ms: float) -> None:
-        """A link is gone."""
+        """A link has ended."""
         self._behind.pop(session.link, None)
         incoming = self.incoming
         if incoming is not None and incoming.session is session:
@@ -116,12 +118,12 @@ class Joiner:
     # -- joining a state ----------------------------------------------------------------------
 
     def is_behind(self, session: Session, message: Behind, now_ms: float) -> None:
-        """The log of a peer does not reach back to what we asked for."""
+        """A BEHIND: the log of a peer does not reach back to the requested effects."""
         self._behind[session.link] = message
         self._stage_next()
 
     def _stage_next(self) -> None:
-        """Ask the next peer for its state, or to go on if that is not needed any more."""
+        """Request the next full sync, or effects if a full sync is not necessary any more."""
         waiting = self.incoming
         if waiting is not None and not waiting.until_ms:
             return
@@ -145,7 +147,7 @@ class Joiner:
             return
 
     def full_sync_begin(self, session: Session, message: FullSyncBegin, now_ms: float) -> None:
-        """A snapshot follows, or goes on."""
+        """A full sync begins, or continues."""
         incoming = self._expected(session)
         self._links.refuse_beyond_issued(message.vector.get(self._links.replica_id, 0), now_ms)
         self._links.membership.hear(message.vector)
@@ -166,7 +168,7 @@ class Joiner:
             incoming.repair.begun(message)
 
     def full_sync_chunk(self, session: Session, chunk: bytes) -> None:
-        """A piece of it."""
+        """The next bytes of a full sync."""
         incoming = self._expected(session)
         if incoming.vector is None:
             raise Refusal(Reason.PROTOCOL, "a snapshot goes on that has not begun")
@@ -175,7 +177,7 @@ class Joiner:
         incoming.bytes += len(chunk)
 
     def full_sync_end(self, session: Session, message: FullSyncEnd, now_ms: float) -> None:
-        """It is whole: read it, join it, and go on from there with everybody."""
+        """The full sync is complete: begin to load it."""
         incoming = self._expected(session)
         if incoming.vector is None or not incoming.bytes or incoming.bytes != message.bytes:
             incoming.vector = None
@@ -188,7 +190,7 @@ class Joiner:
         self.go_on()
 
     def go_on(self) -> None:
-        """Read more of a state that is whole, for a slice of time; join it when all is read."""
+        """Load more of a complete full sync, for a slice of time; join it when all is loaded."""
         incoming = self.incoming
         if incoming is None or incoming.loading is None:
             return
@@ -230,7 +232,7 @@ class Joiner:
     # -- mending a key ------------------------------------------------------------------------
 
     def mend(self, now_ms: float) -> None:
-        """Go on with repairs: one at a time, and only while no state is being joined."""
+        """Continue repairs: one at a time, and only while no full sync is being joined."""
         incoming = self.incoming
         if incoming is not None and 0 < incoming.until_ms <= now_ms:
             self._give_up()
@@ -248,13 +250,13 @@ class Joiner:
 
     def _expected(self, session: Session) -> Incoming:
         if self.incoming is None or self.incoming.session is not session:
-            raise Refusal(Reason.PROTOCOL, "a snapshot comes that nobody asked for")
+            raise Refusal(Reason.PROTOCOL, "a snapshot arrives that was not requested")
         if self.incoming.loading is not None:
             raise Refusal(Reason.PROTOCOL, "a snapshot goes on behind its end")
         return self.incoming
 
     def _stop_loading(self, incoming: Incoming) -> None:
-        """Let go of the file; what is staged stays."""
+        """Close the staging file; its contents stay."""
         if incoming.loading is not None:
             incoming.loading.close()
             incoming.loading = None
@@ -263,7 +265,7 @@ class Joiner:
         try:
             self._links.local.stage(chunk)
         except OSError as problem:
-            incoming.vector = None  # nobody knows how much of it was written
+            incoming.vector = None  # it is unknown how much of the chunk was written
             raise Refusal(
                 Reason.BUSY, f"the snapshot cannot be staged: {problem}", BUSY_RETRY_MS
             ) from None

@@ -1,8 +1,9 @@
-"""How far regions are behind: of own effects in bytes and in time, of a peer's in time.
+"""Measures how far regions are behind: for own effects in bytes and time, for a peer's in time.
 
-A position in the log tells neither. So the ends of own batches are remembered, with the bytes up to
-there and the time they were written: those of the latest batches one by one, of older ones for two
-batches together, then four, and so on. That is some hundred marks, and an error of a few percent.
+A position in the log shows neither. So this module keeps samples: the end of an own batch with the
+count of bytes up to there and the time of writing. The latest batches have a sample each, older
+ones share a sample of two batches, then four, and so on. That makes about a hundred samples, and an
+error of a few percent.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ class _Mark(NamedTuple):
     number: int
     bytes_before: int
     wall_ms: int
-    """When the first effect was written that it stands for."""
+    """When the first effect of the sample was written."""
 
 
 class OwnMarks:
-    """Ends of own batches; what was written before the first one is estimated from the others."""
+    """Samples of own batches; what was written before the first sample is estimated."""
 
     def __init__(self, number: int) -> None:
-        """From an effect on; earlier ones were written before this process began."""
+        """``number`` is the last effect before this process began."""
         self.number = number
         self._first = number
         self._bytes = 0
         self._levels: list[deque[_Mark]] = [deque()]  # a mark of level n stands for 2 ** n batches
 
     def add(self, last: int, size: int, wall_ms: int) -> None:
-        """Another batch was written."""
+        """Add a sample for a batch that was written."""
         mark = _Mark(last, self._bytes, wall_ms)
         self._bytes += size
         self.number = last
@@ -62,10 +63,10 @@ class OwnMarks:
 
 
 class ReceiveLag:
-    """For how long effects of a peer have been known of here and not been applied.
+    """For how long effects of a peer have been known here without being applied.
 
-    One of them is watched at a time, so this is never more than it really is, and grows as long as
-    that one does not come.
+    One effect is watched at a time, so the result is never too great, and grows as long as the
+    watched effect does not arrive.
     """
 
     def __init__(self) -> None:
@@ -74,12 +75,12 @@ class ReceiveLag:
         self._since_ms = 0.0
 
     def told(self, replica_id: int, theirs: int, ours: int, now_ms: float) -> None:
-        """The peer has ``theirs`` effects of its replica ID, of which we have applied ``ours``."""
+        """The peer has ``theirs`` effects of its replica ID; ``ours`` of them are applied here."""
         if replica_id != self._replica_id or ours >= self._awaited:
             self._replica_id = replica_id
             self._awaited = theirs
             self._since_ms = now_ms
 
     def seconds(self, ours: int, now_ms: float) -> float:
-        """Zero if what was watched has been applied."""
+        """The lag in seconds; 0 if the watched effect was applied."""
         return 0.0 if ours >= self._awaited else max(0.0, (now_ms - self._since_ms) / 1000)

@@ -1,4 +1,4 @@
-"""The links that there are, and everything that all parts of the replicator share."""
+"""The links to other regions, and what all parts of the replicator share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from anabranch.replication.status_table import StatusTable
 __all__ = ["Links"]
 
 NOTE_AGAIN_MS: Final = 60_000.0
-"""A condition that repeats is told on change, and so often."""
+"""The interval between two reports of a condition that does not change."""
 
 SET_BACK_RETRY_MS: Final = 30_000
-"""Only people can do something about it."""
+"""Long, because only an operator can remove the cause."""
 
 
 class Links:
-    """Sessions by link, peers by region, and who sends what to them."""
+    """Sessions by link, peers by region, and sending to them."""
 
     def __init__(
         self, local: Local, transport: Transport, config: ReplicationConfig, chance: Chance
@@ -45,18 +45,18 @@ class Links:
         self.sessions: dict[int, Session] = {}
         self.peers: dict[int, Peer] = {}
         self.is_set_back = False
-        """Whether others know other effects under numbers that were issued here."""
+        """Whether other regions know different effects under numbers of this region."""
         self.refusal = ""
-        """Why a link was ended on purpose, by whom, and with which region; the latest."""
+        """The reason of the last refused link, who refused it, and the region."""
         self._noted: dict[tuple[str, object], tuple[object, float]] = {}
 
     @property
     def region(self) -> int:
-        """Our own number."""
+        """The number of this region."""
         return region_of(self.replica_id)
 
     def peer(self, region: int) -> Peer:
-        """What is kept of a region."""
+        """The record of a region; made if missing."""
         peer = self.peers.get(region)
         if peer is None:
             peer = self.peers[region] = Peer(region)
@@ -74,7 +74,7 @@ class Links:
         return None if peer is None else peer.session
 
     def send(self, session: Session, message: Message) -> None:
-        """Say something."""
+        """Send a message."""
         self._send(session, encode(message))
 
     def send_raw(self, session: Session, frame_type: FrameType, payload: bytes) -> None:
@@ -92,7 +92,7 @@ class Links:
             counters.sent_raw_bytes += len(frame) + saved
 
     def report_once(self, event: str, subject: object, now_ms: float, **facts: object) -> None:
-        """Tell the operator, unless the same was told of this subject a short while ago."""
+        """Report an event, unless the same was reported of this subject a short while ago."""
         content = tuple(sorted(facts.items(), key=lambda item: item[0]))
         told, at_ms = self._noted.get((event, subject), (None, 0.0))
         if told != content or now_ms - at_ms >= NOTE_AGAIN_MS:
@@ -100,12 +100,12 @@ class Links:
             self.local.report_event(event, **facts)
 
     def outlived(self, epoch: int) -> None:
-        """Another server uses, or has used, our region number in this epoch: open a later epoch.
+        """Another server uses, or has used, this region number in this epoch: open a later one.
 
         A region that has lost its disk does not know its earlier epochs, so the distance to the new
         epoch is random: only a member that is down at present may know its last epoch.
         """
-        if self.local.replica_id == self.replica_id:  # or it was opened just now
+        if self.local.replica_id == self.replica_id:  # otherwise it was opened just now
             later = 0 if self.local.cluster_id else int.from_bytes(self.chance.randbytes(2))
             try:
                 self.local.reopen(epoch + later)
@@ -113,13 +113,13 @@ class Links:
                 self.local.report_event("epoch_not_kept", reason=problem.strerror)
 
     def set_back(self, reason: str) -> None:
-        """Others know other effects under numbers of ours: nobody may get more of them from us."""
+        """Others know different effects under numbers of this region: send no more of them."""
         if not self.is_set_back:
             self.is_set_back = True
             self.local.set_back(reason)
 
     def refuse_if_set_back(self) -> None:
-        """Stay apart: what is here contradicts what others have."""
+        """Refuse a link while the effects of this region contradict those of others."""
         if self.is_set_back:
             raise Refusal(
                 Reason.EPOCH,
@@ -128,7 +128,7 @@ class Links:
             )
 
     def refuse_beyond_issued(self, number: int, now_ms: float) -> None:
-        """Refuse somebody who knows effects of our own replica ID that we have never issued."""
+        """Refuse a region that knows effects of this replica ID that were never issued here."""
         issued = self.local.vector.get(self.replica_id, 0)
         if number > issued:
             self.report_once("ahead_of_us", 0, now_ms, number=number, issued=issued)

@@ -1,8 +1,8 @@
-"""A region, its log and its disk, as the replicator sees them; the server and the simulator alike.
+"""A region, its log and its disk, as the replicator sees them, in the server and the simulator.
 
 Own effects leave the region when they are written, with ``appendfsync always`` when they are
-synced. What arrives is applied at once and written with the next turn. A state that arrives is
-staged in a file, joined when it is whole, and kept beside the log until a snapshot holds it.
+synced. Effects of others are applied at once and written with the next turn. A full sync is staged
+in a file, joined when it is complete, and kept beside the log until a snapshot contains it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHUNK_BYTES: Final = 256 * 1024
 
 
 def joined_at(name: str) -> int | None:
-    """Where the log was when the state in a file of that name was joined; None for other files."""
+    """The log position at which the full sync of this file was joined; None for other files."""
     if not (name.startswith(FULL_SYNC_PREFIX) and name.endswith(FULL_SYNC_SUFFIX)):
         return None
     digits = name.removeprefix(FULL_SYNC_PREFIX).removesuffix(FULL_SYNC_SUFFIX)
@@ -45,7 +45,7 @@ def joined_at(name: str) -> int | None:
 
 
 class Journal(Protocol):
-    """Who writes the region's effects into its log."""
+    """Writes the region's effects into its log."""
 
     @property
     def log(self) -> OpLog | None:
@@ -53,7 +53,7 @@ class Journal(Protocol):
 
     @property
     def mark(self) -> int:
-        """A position behind everything that has happened so far."""
+        """A position behind all effects so far."""
 
     @property
     def synced(self) -> int:
@@ -65,29 +65,29 @@ class Journal(Protocol):
 
     @property
     def trouble(self) -> str | None:
-        """Why, for people."""
+        """Why nothing could be written, as a text for operators."""
 
     def commit(self) -> None:
         """Write what the region has done so far as a turn of its own."""
 
     def commit_own(self) -> None:
-        """The same if the region has done something itself; what others did may still wait."""
+        """Write the turn if it contains own effects; effects of others may still wait."""
 
     def sync_all(self) -> None:
         """Write and sync everything now; raises :class:`OSError`."""
 
     def append(self, data: bytes) -> int:
-        """Write batches of another region behind that; the position they get."""
+        """Append batches of another region; returns their position."""
 
     def end_turn(self) -> None:
-        """The region has done something: it is to be written soon."""
+        """The region has effects: they are to be written soon."""
 
 
 class RegionLocal:
     """See :class:`anabranch.replication.interface.Local`."""
 
     chunk_bytes = CHUNK_BYTES
-    """Of a state, sent at a time."""
+    """Bytes of a full sync that are sent at a time."""
 
     def __init__(self, region: Region, journal: Journal) -> None:
         self.replica: Replica = region.replica
@@ -97,11 +97,11 @@ class RegionLocal:
         self._storage: Storage
         self._log_index: LogIndex
         self._staging: LogFile | None = None
-        self._loaded: Keyspace | None = None  # what is staged
+        self._loaded: Keyspace | None = None  # the staging file
         self._damages: set[str] = set()
 
     def open_log(self, storage: Storage, log: OpLog) -> None:
-        """What was kept is recovered, and the log can be written. Raises :class:`OSError`."""
+        """Start after recovery, when the log can be written. Raises :class:`OSError`."""
         self._storage = storage
         self._log_index = LogIndex(storage, recent_bytes=self._region.settings.region_cache_bytes)
         self._log_index.on_damage = self._damaged
@@ -115,10 +115,10 @@ class RegionLocal:
         number = self.replica.region
         self._region.effects.emit(kinds.EnterCluster(cluster_id, [(number, *me)]))
         self._region.effects.emit(kinds.AddRegion(number, *me))
-        self._journal.sync_all()  # a region that forgot this would never find back
+        self._journal.sync_all()  # a region that forgot this could not join its cluster again
 
     def after_effects(self) -> None:
-        """Effects of other regions were applied: somebody may have been waiting for them."""
+        """Effects of other regions were applied: clients may have waited for them."""
 
     @property
     def is_full(self) -> bool:
@@ -129,7 +129,7 @@ class RegionLocal:
     # -- the log ------------------------------------------------------------------------------
 
     def taken(self, batches: list[bytes], position: int) -> None:
-        """Batches of a turn of ours will stand at this position."""
+        """Batches of an own turn will be written at this position."""
         for data in batches:
             if not is_local(data):
                 self._log_index.add(data, position)
@@ -210,7 +210,7 @@ class RegionLocal:
         return self._log_index.fingerprint(log, replica_id, number)
 
     def _damaged(self, problem: OSError | CorruptLogError) -> None:
-        """The log cannot be read somewhere, which a restart would refuse: tell it once."""
+        """Report once that a part of the log cannot be read: a restart would refuse it."""
         if str(problem) not in self._damages:
             self._damages.add(str(problem))
             self.report_event("log_damaged", reason=str(problem))
@@ -223,7 +223,7 @@ class RegionLocal:
     def deliver(self, unit: list[Batch], raw: list[bytes]) -> None:
         """See :class:`Local`."""
         journal = self._journal
-        journal.commit_own()  # what we did before was done without knowing of this
+        journal.commit_own()  # earlier own effects do not have these in their context
         if journal.is_behind:
             raise OSError(0, journal.trouble)
         self._region.merging.apply(unit)
@@ -248,7 +248,7 @@ class RegionLocal:
         if self._journal.is_behind:
             raise OSError(0, self._journal.trouble)
         if self._region.settings.appendfsync == "always":
-            self._journal.sync_all()  # a state tells of everything
+            self._journal.sync_all()  # a full sync shows all effects
         replica = self.replica
         contents = Contents(
             self._journal.mark,
@@ -305,7 +305,7 @@ class RegionLocal:
         self.report_event("state_joined", file=name)
         self._log_index.joined(self.replica.vector)
         self._journal.commit()
-        # It is on the disk as soon as the log that tells of it is.
+        # It is on the disk as soon as the log that names it is.
         self._log_index.told_by(vector, self._journal.mark)
         self.after_effects()
 
@@ -318,7 +318,7 @@ class RegionLocal:
         self.after_effects()
 
     def _keep_staged(self) -> tuple[Keyspace, str]:
-        """What was loaded of the staged file, and the name under which that is kept from now on."""
+        """The loaded contents of the staging file, and the name under which the file is kept."""
         theirs, self._loaded = self._loaded, None
         journal = self._journal
         assert theirs is not None
@@ -335,7 +335,7 @@ class RegionLocal:
         return theirs, name
 
     def forget_full_syncs(self, position: int) -> None:
-        """A snapshot of this position holds what was joined before."""
+        """Delete full syncs that were joined before this position: a snapshot contains them."""
         for name in self._storage.names():
             joined = joined_at(name)
             if joined is not None and joined < position:
@@ -344,7 +344,8 @@ class RegionLocal:
     def admit(self, region: int, name: str, host: str, port: int) -> None:
         """See :class:`Local`."""
         self._region.effects.emit(kinds.AddRegion(region, name, host, port))
-        self._journal.sync_all()  # a number whose first life was forgotten would be lived again
+        # a region number whose first epoch was forgotten would be used twice
+        self._journal.sync_all()
 
     def remove(self, region: int) -> None:
         """See :class:`Local`."""
@@ -372,7 +373,7 @@ class RegionLocal:
             return
         self._journal.commit()
         self._region.merging.open_epoch(epoch + 1)
-        self._journal.sync_all()  # or the next power failure would open it once more
+        self._journal.sync_all()  # otherwise the next power failure would open it once more
         self.report_event("new_epoch", epoch=epoch + 1)
 
     def expelled(self, reason: str) -> None:

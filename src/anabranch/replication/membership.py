@@ -1,7 +1,7 @@
-"""Who belongs to the cluster, where they can be dialled, and in which epoch each of them lives.
+"""The members of the cluster, their addresses and their epochs.
 
-Who is a member is told by effects (:attr:`Local.members`); addresses and epochs may be heard of
-earlier than that.
+Effects decide who is a member (:attr:`Local.members`). Addresses and epochs may become known
+earlier, by status rows and handshakes.
 """
 
 from __future__ import annotations
@@ -15,59 +15,59 @@ __all__ = ["Membership"]
 
 
 class Membership:
-    """What one region knows of all."""
+    """What one region knows of all regions."""
 
     def __init__(self, local: Local) -> None:
         self._local = local
         self._latest: dict[int, int] = {}
         self._addresses: dict[int, Address] = {}
         self._removals: dict[int, dict[int, int]] = {}
-        self._seen: set[int] = set()  # removed regions that have been met since
+        self._seen: set[int] = set()  # removed regions that had a link since
         self.has_news = False
-        """A newer epoch was heard of, and nothing has been done about it yet."""
+        """Whether a newer epoch became known that was not handled yet."""
         self.notice_removals()
 
     @property
     def region(self) -> int:
-        """Our own number."""
+        """The number of this region."""
         return region_of(self._local.replica_id)
 
     def others(self) -> list[int]:
-        """Members other than us."""
+        """Members other than this region."""
         own = self.region
         return [region for region in self._local.members if region != own]
 
     def is_member(self, region: int) -> bool:
-        """Whether it belongs to the cluster."""
+        """Whether a region belongs to the cluster."""
         return region in self._local.members
 
     def was_removed(self, region: int) -> bool:
-        """Whether it belonged to the cluster once, and does not any more."""
+        """Whether a region was a member and was removed."""
         return region in self._local.removed and region not in self._local.members
 
     def is_known(self, region: int) -> bool:
-        """Whether its effects may exist: a member, or one that was."""
+        """Whether effects of a region may exist: it is, or was, a member."""
         return region in self._local.members or region in self._local.removed
 
     def name(self, region: int) -> str:
-        """Its name, or something that can be shown."""
+        """The name of a region, or a substitute that can be shown."""
         member = self._local.members.get(region)
         return member.name if member is not None else f"region {region}"
 
     def address(self, region: int) -> Address:
-        """Where to dial a member: what it told last, or what its admission says."""
+        """The address of a member: the one that it reported last, or that of its admission."""
         member = self._local.members[region]
         return self._addresses.get(region, (member.host, member.port))
 
     def moved(self, region: int, host: str, port: int) -> None:
-        """It has told where it can be dialled."""
+        """A region has reported its address."""
         if host and port:
             self._addresses[region] = (host, port)
 
     # -- epochs -------------------------------------------------------------------------------
 
     def hear(self, replica_ids: Iterable[int]) -> None:
-        """Replica IDs that somebody has named."""
+        """Take over epochs from replica IDs that another region has named."""
         for replica_id in replica_ids:
             region = region_of(replica_id)
             if replica_id > self._latest.get(region, -1):
@@ -75,7 +75,7 @@ class Membership:
                 self.has_news = True
 
     def known_epoch(self, region: int) -> int:
-        """The newest epoch of a region that was heard of or removed; -1 if there is none."""
+        """The newest epoch of a region that is known or was removed; -1 if there is none."""
         latest = self._latest.get(region)
         return max(-1 if latest is None else epoch_of(latest), self._local.removed.get(region, -1))
 
@@ -84,15 +84,15 @@ class Membership:
         return max(self.known_epoch(region), 0 if self.is_member(region) else -1)
 
     def is_over(self, replica_id: int) -> bool:
-        """Whether it will tell nothing more: its region opened a later epoch, or was removed."""
+        """Whether a replica ID issues no more effects: the epoch has ended, or the region."""
         return self.is_former(replica_id) or self.was_removed(region_of(replica_id))
 
     def is_former(self, replica_id: int) -> bool:
-        """Whether its region has opened a later epoch."""
+        """Whether the region of a replica ID has opened a later epoch."""
         return replica_id < self._latest.get(region_of(replica_id), replica_id)
 
     def opened(self, regions: Iterable[int]) -> list[int]:
-        """Their newest replica IDs, as far as these begin with an effect of their own."""
+        """The newest replica IDs of regions, as far as these begin with an effect of their own."""
         return [
             replica_id
             for region in regions
@@ -102,7 +102,7 @@ class Membership:
     # -- removals -----------------------------------------------------------------------------
 
     def notice_removals(self) -> bool:
-        """Remember what we had applied when a region was seen to be removed; whether one is new."""
+        """Record what was applied when a removal became known; returns whether one is new."""
         before = len(self._removals)
         for region, member in self._local.members.items():
             self._addresses.setdefault(region, (member.host, member.port))
@@ -115,11 +115,11 @@ class Membership:
         return len(self._removals) > before
 
     def removals(self) -> Mapping[int, Mapping[int, int]]:
-        """Removed regions, and a vector that contains their removal."""
+        """Removed regions, and a version vector that contains the removal."""
         return self._removals
 
     def to_look_for(self) -> list[Address]:
-        """Where removed regions were that may not know it, and may have removed us likewise."""
+        """Addresses of removed regions that may not know it, and may have removed this one."""
         taken = {self.address(region) for region in self._local.members}
         return [
             address
@@ -130,5 +130,5 @@ class Membership:
         ]
 
     def met(self, region: int) -> None:
-        """A removed region goes by what we know, or is told when it dials us."""
+        """A removed region knows of its removal, or learns it when it dials."""
         self._seen.add(region)

@@ -1,7 +1,7 @@
-"""One other region as this one sees it: the link to it, and what is measured over all its links.
+"""One other region: the session over the present link, and figures over all links.
 
-A :class:`Session` lives as long as a link; a :class:`Peer` as long as this process. What a peer has
-been sent is a position in the log (:attr:`Session.position`), never a queue.
+A :class:`Session` exists as long as a link, a :class:`Peer` as long as this process. What was sent
+to a peer is a position in the log (:attr:`Session.position`), never a queue.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SAMPLES: Final = 16
 
 
 class Backoff:
-    """When to dial next: decorrelated jitter, so that regions do not dial in step."""
+    """When to dial next: decorrelated jitter, so that regions do not dial at the same time."""
 
     def __init__(self) -> None:
         self.next_ms = 0.0
         self._delay_ms = DELAY_MS_MIN
 
     def failed(self, now_ms: float, chance: Chance, at_least_ms: float = 0) -> None:
-        """Nothing came of it: wait."""
+        """A dial has failed: wait."""
         spread = max(0.0, self._delay_ms * 3 - DELAY_MS_MIN)
         self._delay_ms = min(DELAY_MS_MAX, DELAY_MS_MIN + chance.random() * spread)
         self.next_ms = now_ms + max(self._delay_ms, at_least_ms)
@@ -49,30 +49,30 @@ class Backoff:
     def lost(
         self, now_ms: float, healthy_ms: float, chance: Chance, at_least_ms: float = 0
     ) -> None:
-        """A link went down that was up for so long."""
+        """A link has ended; ``up_ms`` is how long it was up."""
         if healthy_ms >= HEALTHY_MS:
             self._delay_ms = DELAY_MS_MIN
         self.failed(now_ms, chance, at_least_ms)
 
 
 class ClockSamples:
-    """Round trip and offset of the clocks; the fastest of the last round trips errs least."""
+    """Round trip and clock offset, taken from the fastest of the last round trips."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
 
     def add(self, round_trip_ms: float, offset_ms: float) -> None:
-        """One round trip and by how much the other clock was ahead."""
+        """Add a round trip, and by how much the other clock was ahead."""
         self._samples.append((round_trip_ms, offset_ms))
 
     @property
     def round_trip_ms(self) -> float | None:
-        """The fastest of the last ones."""
+        """The fastest of the last round trips."""
         return min(self._samples)[0] if self._samples else None
 
     @property
     def offset_ms(self) -> float | None:
-        """By how much the other clock is ahead of ours."""
+        """By how much the other clock is ahead of the own one."""
         return min(self._samples)[1] if self._samples else None
 
 
@@ -89,23 +89,23 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class Session:
-    """A link, from its first byte; the second half means something once it is up."""
+    """A link from its first byte on; the second half of the fields is valid once it is up."""
 
     link: int
     opened_ms: float
     stage: Stage
     dialled: tuple[str, int] | None
-    """The address, if we dialled."""
+    """The address, if this region dialled."""
     heard_ms: float
     names: frozenset[str] | None = None
-    """Those in the certificate of the other side; None where none was asked for."""
+    """The names in the certificate of the other side; None without a certificate."""
     hello: bytes = b""
     facts: bytes = b""
     """The two halves of the handshake, as they were sent."""
     sealing: Seal | None = None
-    """Of what we send from now on; None if nothing is sealed."""
+    """Seals frames that are sent; None if nothing is sealed."""
     opening: Seal | None = None
-    """Of what comes from now on."""
+    """Opens the seal of frames that arrive; None if nothing is sealed."""
 
     theirs: Hello | None = None
     region: int = 0
@@ -115,35 +115,35 @@ class Session:
     """Whether own effects are sent from ``position`` on."""
     position: int = 0
     credit: int = 0
-    """What the peer still takes; a batch may exceed it."""
+    """Bytes that the peer still accepts; a batch may exceed it."""
     window: int = 0
-    """What it takes at most."""
+    """The greatest credit of the peer."""
     full_sync_credit: int = 0
-    """The same for a snapshot: it may be what effects that fill the window wait for."""
+    """Credit for a full sync, separate because effects in a full window may wait for it."""
     grants: int = 0
-    """What we let it send at most; a greater window would wait for more than it may send."""
+    """The window that this region grants to the peer, in bytes."""
     ungranted: int = 0
-    """What has come and was not granted again."""
+    """Bytes that have arrived and were not granted again."""
     full_sync_ungranted: int = 0
     outgoing: Transfer | None = None
     rows_sent: dict[int, Row] = field(default_factory=dict)
     row_sent_ms: float = -1e18
     unechoed: deque[float] = field(default_factory=deque)
-    """Stamps of rows sent that it has not shown to have received."""
+    """Stamps of sent rows that the peer has not confirmed."""
     stamp: float = -1.0
     stamp_at_ms: float = 0.0
     met: tuple[dict[int, int], int] | None = None
-    """What it had applied when we met, and the last effect of ours; None until its first row."""
+    """What the peer had applied at its first row, and the own last effect then; None before."""
     began_behind: bool = False
-    """We had less than it."""
+    """Whether this region lacked effects of the peer when the link came up."""
     joined: bool = False
-    """Its state was joined."""
+    """Whether a full sync of the peer was joined."""
     in_sync: bool = False
-    """Both have had, since, all that the other had when they met."""
+    """Whether both sides have everything that the other had when the link came up."""
 
 
 class Peer:
-    """A region other than ours."""
+    """Another region."""
 
     def __init__(self, region: int) -> None:
         self.region = region
@@ -155,7 +155,7 @@ class Peer:
         self.refusal = ""
         """See :class:`PeerFigures`."""
         self.run_id = ""
-        """The process that was there last."""
+        """The run ID of its last known process."""
         self.agreed: dict[int, int] = {}
-        """By replica ID of ours, up to where it had the same effects as we: we sent them, or it has
-        shown it. Only this process knows."""
+        """By own replica ID, the number up to which the peer has the same effects: this process
+        sent them, or the peer has shown it."""

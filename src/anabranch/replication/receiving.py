@@ -1,13 +1,14 @@
-"""What other regions send: batches are applied in causal order, what is missing is asked for.
+"""Receives batches of other regions, applies them in causal order, and fetches missing ones.
 
-Effects of a region come from that region by themselves. They are asked for elsewhere
+A region sends its own effects without being asked. This region fetches them from another region
 
-* from the sender of a batch that depends on them, if their own link does not bring them at once;
-* when somebody's row shows more of them than is here and the link to their region is down, or has
-  not brought any for two round trips. That is all there is to relaying: nobody forwards unasked,
-  whoever delivers first wins, and a link that keeps up makes nobody ask.
+* if a batch of that other region depends on them, and their own link does not bring them at once;
+* if a status row shows more of them than are here, and the link to their region is down, or has
+  not brought any for two round trips.
 
-Where a peer's log does not reach back far enough its state is joined instead: :mod:`joining`.
+This is how relaying works: no region forwards effects without a request, the first copy that
+arrives is used, and a link that is up to date causes no requests. If a peer's log does not reach
+back far enough, a full sync is joined instead: :mod:`joining`.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ from anabranch.replication.sending import FETCH_BYTES_MAX
 __all__ = ["Receiver"]
 
 PATIENCE_MS: Final = 200.0
-"""A link may bring nothing for so long before its region's effects are asked for elsewhere."""
+"""How long a link may bring nothing before other regions are asked for its effects."""
 
 GRACE_MS: Final = 10.0
-"""A cause may come so much later than what depends on it, or as much as its link's round trip."""
+"""How much later a cause may arrive than a batch that depends on it; at least a round trip."""
 
 FETCH_TIMEOUT_MS: Final = 2000.0
-"""An answer that has not come by then is asked for again."""
+"""The time after which a request without an answer is repeated."""
 
 GRANTS_PER_WINDOW: Final = 16
 
 MALFORMED_RETRY_MS: Final = 10_000
-"""The same batch will come again: only people can do something about it."""
+"""Long, because the same batch arrives again until an operator removes the cause."""
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class _Progress(NamedTuple):
 
 
 class Receiver:
-    """The inward half."""
+    """Receives batches and decides when they are applied."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
@@ -81,24 +82,26 @@ class Receiver:
         self.refused: str | None = None
         """Why effects cannot be applied at present; tried again with the next tick."""
         self.rejected: list[tuple[int, Refusal]] = []
-        """Regions that have sent what must not be applied: their links are to be ended."""
+        """Regions that sent batches which must not be applied: their links must be ended."""
         self.is_full = False
-        """Whether nothing more is asked for, for want of memory; what is on its way is applied."""
+        """Whether memory is short: nothing is requested, but arriving batches are applied."""
         self.joiner = Joiner(links, self)
         self.relays: dict[int, int] = {}
-        """Replica IDs that come through another region at present, and which."""
+        """Replica IDs that another region relays at present, and that region."""
         self._fetching: dict[int, _Fetching] = {}
-        self._barren_until: dict[int, float] = {}  # replica IDs nobody had more of when asked
-        self._progress: dict[int, _Progress] = {}  # of replica IDs of which there is more elsewhere
+        self._barren_until: dict[
+            int, float
+        ] = {}  # replica IDs of which no region had more when it was asked
+        self._progress: dict[int, _Progress] = {}  # of replica IDs of which other regions have more
 
     # -- where we are -------------------------------------------------------------------------
 
     def reach(self, replica_id: int) -> int:
-        """The last effect of a replica ID up to which all are here, applied or waiting."""
+        """The last effect of a replica ID up to which all effects are here, applied or waiting."""
         return self.buffer.reach(replica_id, self._links.local.vector.get(replica_id, 0))
 
     def _fingerprint(self, replica_id: int) -> bytes:
-        """What tells the batch at :meth:`reach` from any other; empty if that is not known."""
+        """The fingerprint of the batch at :meth:`reach`; empty if unknown."""
         reach = self.reach(replica_id)
         waiting = self.buffer.ending(replica_id, reach)
         if waiting is not None:
@@ -112,32 +115,32 @@ class Receiver:
     # -- links --------------------------------------------------------------------------------
 
     def begin(self, session: Session) -> None:
-        """A link is up: say what is wanted of it."""
+        """A link is up: request effects over it."""
         session.grants = self._links.config.window_bytes
         session.ungranted = session.full_sync_ungranted = session.grants
         self.grant(session)
         self.subscribe(session)
 
     def subscribe(self, session: Session) -> None:
-        """Say from where on its own effects are wanted."""
+        """Request the own effects of the peer after those that are here."""
         vector = dict(self._links.local.vector)
         if reach := self.reach(session.replica_id):
             vector[session.replica_id] = reach
         self._links.send(session, Sub(vector, self._fingerprint(session.replica_id)))
 
     def end(self, session: Session, now_ms: float) -> None:
-        """A link is gone, and with it whatever was half-way."""
+        """A link has ended: forget requests and units that arrived only in part."""
         for replica_id, fetching in list(self._fetching.items()):
             if fetching.session is session:
                 del self._fetching[replica_id]
         self.joiner.end(session, now_ms)
 
     def forget_lives_that_are_over(self) -> None:
-        """Drop what waits of epochs that have ended, and of regions that were removed.
+        """Drop waiting batches of epochs that have ended, and of regions that were removed.
 
-        Whoever applied it can be asked for it. What nobody has applied is lost with the disk of its
-        region, or with what the region was removed with, and so may be what it waits for. It must
-        not come to life here when everybody else has stopped waiting for it.
+        If another region has applied them, they can be fetched there. Batches that no region has
+        applied are lost with the disk or the removal of their region, and so may be their causes.
+        This region must not apply them later, when the others do not expect them any more.
         """
         for replica_id in self.buffer.replica_ids():
             if self._links.membership.is_over(replica_id):
@@ -146,7 +149,7 @@ class Receiver:
     # -- batches ------------------------------------------------------------------------------
 
     def batch(self, session: Session, raw: bytes, now_ms: float) -> None:
-        """A batch has come: keep it until :meth:`deliver`, unless it is here already."""
+        """A batch has arrived: keep it until :meth:`deliver`, unless it is here already."""
         links = self._links
         counters = links.peer(session.region).counters
         batch = self._checked(session, raw, now_ms)
@@ -172,7 +175,7 @@ class Receiver:
                 "it was cut differently before",
             )
         elif not is_direct and self.buffer.bytes_of[session.region] >= self._fetched_bytes_max():
-            pass  # nobody asked for that much; it can be fetched when there is room
+            pass  # more than was requested; it can be fetched when there is room
         elif not self.buffer.add(Held(batch, raw, session.region, now_ms)):
             counters.duplicates += 1
         if (
@@ -183,7 +186,7 @@ class Receiver:
             links.local.report_event("relay_ended", region=session.region, name=self._name(session))
 
     def _is_next(self, batch: Batch, applied: int) -> bool:
-        """Whether it can be applied at once, as nearly all can."""
+        """Whether a batch can be applied at once, which is usual."""
         return (
             not self.buffer
             and not batch.continues
@@ -197,7 +200,7 @@ class Receiver:
         return config.hold_bytes + config.window_bytes + FETCH_BYTES_MAX
 
     def _checked(self, session: Session, raw: bytes, now_ms: float) -> Batch:
-        """The batch in these bytes; refused if it must not be applied, whoever sent it."""
+        """The batch in these bytes; :class:`Refusal` if it must not be applied."""
         links = self._links
         try:
             batch = decode_batch(raw, body_bytes_max=SENT_BODY_BYTES_MAX)
@@ -219,7 +222,7 @@ class Receiver:
             links.refuse_beyond_issued(batch.last, now_ms)
         elif batch.region == links.region and batch.epoch > epoch_of(links.replica_id):
             links.outlived(batch.epoch)
-            raise Refusal(Reason.EPOCH, f"region {links.region} lives in epoch {batch.epoch} there")
+            raise Refusal(Reason.EPOCH, f"region {links.region} is in epoch {batch.epoch} there")
         if not links.membership.is_known(batch.region):
             self._alarm(session, now_ms, f"region {batch.region} is no member")
             raise Refusal(
@@ -238,7 +241,7 @@ class Receiver:
         return self._links.membership.name(session.region)
 
     def deliver(self, now_ms: float) -> None:
-        """Apply what is ready, at least one unit, as far as the slice of time goes."""
+        """Apply ready units for a slice of time, at least one."""
         local = self._links.local
         while self.refused is None and (unit := self.buffer.next_unit(local.vector)):
             self.buffer.take(unit)
@@ -248,13 +251,13 @@ class Receiver:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is more to apply."""
+        """Whether another unit is ready."""
         if not self.buffer or self.refused is not None:
             return False
         return bool(self.buffer.next_unit(self._links.local.vector))
 
     def _apply(self, unit: list[Held], now_ms: float) -> None:
-        """Have a unit applied; what cannot be at present waits."""
+        """Apply a unit; it waits if that is not possible at present."""
         local = self._links.local
         try:
             local.deliver([held.batch for held in unit], [held.raw for held in unit])
@@ -271,7 +274,7 @@ class Receiver:
         assert local.vector[last.replica_id] == last.last
 
     def _reject(self, unit: list[Held], problem: EffectFormatError, now_ms: float) -> None:
-        """A unit is none that a region writes: end the links that brought it."""
+        """A unit is malformed: end the links that brought it."""
         batch = unit[0].batch
         text = f"a batch of region {batch.region} cannot be applied: {problem}"
         for source in dict.fromkeys(held.source for held in unit):
@@ -282,19 +285,19 @@ class Receiver:
             self.rejected.append((source, refusal))
 
     def take_rejected(self) -> list[tuple[int, Refusal]]:
-        """What :attr:`rejected` holds, which is empty then."""
+        """The regions in :attr:`rejected`, which is emptied."""
         rejected, self.rejected = self.rejected, []
         return rejected
 
     def look_at_memory(self) -> None:
-        """Say when there is no room for more, and when there is again."""
+        """Report when memory becomes short, and when it is sufficient again."""
         is_full = self._links.local.is_full
         if is_full != self.is_full:
             self.is_full = is_full
             self._links.local.report_event("full" if is_full else "not_full")
 
     def grant(self, session: Session) -> None:
-        """Let a peer send as much as it has sent, unless too much of it waits for a cause."""
+        """Grant a peer the bytes that it has sent, unless too many of them wait for a cause."""
         if self.is_full:
             return
         config = self._links.config
@@ -313,7 +316,7 @@ class Receiver:
     # -- what is missing ----------------------------------------------------------------------
 
     def want(self, now_ms: float) -> None:
-        """Ask for what is missing here and known to be elsewhere."""
+        """Fetch effects that are missing here and that other regions have."""
         for replica_id, fetching in list(self._fetching.items()):
             if now_ms - fetching.since_ms >= FETCH_TIMEOUT_MS:
                 del self._fetching[replica_id]
@@ -331,14 +334,14 @@ class Receiver:
         if self.reach(replica_id) >= upto and self.buffer.lacks_cause(
             replica_id, links.local.vector
         ):
-            return  # it is here, and waits for a cause itself
+            return  # the missing batch is here, and waits for a cause itself
         direct = links.session_of(region_of(replica_id))
         if (
             direct is not None
             and direct.replica_id == replica_id
             and direct.region != missing.source
         ):
-            # Mostly it is on its way, and would be sooner here than the answer of another.
+            # Usually it arrives sooner than the answer of another region would.
             round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
             if now_ms - missing.since_ms < min(max(GRACE_MS, round_trip), PATIENCE_MS):
                 return
@@ -367,7 +370,7 @@ class Receiver:
                 progress = self._progress[replica_id] = _Progress(reach, now_ms)
             direct = links.session_of(region_of(replica_id))
             if direct is not None and direct.replica_id != replica_id:
-                direct = None  # it lives another life by now, and gives back this one like anybody
+                direct = None  # it is in a later epoch, and sends this one only on request
             if direct is not None:
                 round_trip = links.peer(direct.region).clock.round_trip_ms or 0.0
                 if now_ms - progress.since_ms < max(PATIENCE_MS, 2 * round_trip):
@@ -390,7 +393,7 @@ class Receiver:
         return best
 
     def _fetch(self, session: Session, replica_id: int, upto: int, now_ms: float) -> bool:
-        """Ask, unless that is asked for already or a short while ago to no avail."""
+        """Fetch, unless a request is unanswered or failed a short while ago."""
         links = self._links
         if (
             replica_id in self._fetching

@@ -1,8 +1,8 @@
-"""Mending a key: another region's version of it is taken over.
+"""Repairs a key: this region takes over the version of another region.
 
-That must not undo what the other side has not seen yet, nor miss what it has seen and we have not.
-So its version counts when both have applied the same effects on the key. Usually that is so at
-once; a key that is being written is fetched again, or waited for, a few seconds long.
+The repair must not undo effects that the other region lacks, nor miss effects that this region
+lacks. So the version is used only if both regions have applied the same effects on the key. Usually
+that is so at once; if the key is being written, the repair fetches it again for a few seconds.
 """
 
 from __future__ import annotations
@@ -22,64 +22,64 @@ from anabranch.scheduling import in_one_go
 __all__ = ["Repair", "Repairs"]
 
 PATIENCE_MS: Final = 10_000.0
-"""A key that does not come to rest for so long is not repaired."""
+"""The deadline of a repair of a key that is written all the time."""
 
 AGAIN_MS: Final = 100.0
-"""A version that is too old is replaced by a newer one after this."""
+"""The time after which a version that is too old is fetched again."""
 
 
 @dataclass(slots=True)
 class Repair:
-    """A key, whose version of it is wanted, and how far that is."""
+    """The repair of one key, and its progress."""
 
     session: Session
     place: Place
     inquiry: Inquiry
     until_ms: float
     is_staged: bool = False
-    """Whether the version is here as a whole."""
+    """Whether the version has arrived completely."""
     again_ms: float = 0.0
-    """When it is to be asked for again; 0 while it is on its way, or can be used."""
+    """When it is requested again; 0 while it is requested, or can be used."""
     vector: dict[int, int] = field(default_factory=dict)
-    """What the other side had applied, and the last effects on the key among that."""
+    """What the other side had applied, and its last effects on the key."""
     last_effects: dict[int, int] = field(default_factory=dict)
 
     def ask(self, links: Links) -> None:
-        """Ask for the key as it is there now."""
+        """Request the present version of the key."""
         self.is_staged = False
         self.again_ms = 0.0
         links.send(self.session, FullSyncGet(dict(links.local.vector), [self.place]))
 
     def begun(self, message: FullSyncBegin) -> None:
-        """It is coming."""
+        """The version begins to arrive."""
         self.vector, self.last_effects = message.vector, message.last_effects
 
 
 class Repairs:
-    """Repairs that were asked for."""
+    """Requested repairs, one at a time."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
         self._waiting: list[Repair] = []
 
     def order(self, session: Session, place: Place, now_ms: float) -> Inquiry:
-        """Take over a key from a region, as soon as that is possible."""
+        """Order the repair of a key from a region."""
         inquiry = Inquiry()
         self._waiting.append(Repair(session, place, inquiry, now_ms + PATIENCE_MS))
         return inquiry
 
     def next(self, now_ms: float) -> Repair | None:
-        """The one to begin with, which then is at the head until it is over."""
+        """The next repair to begin; it stays first until it ends."""
         return self._waiting[0] if self._waiting else None
 
     def end(self, session: Session) -> None:
-        """A link is gone."""
+        """A link has ended."""
         for repair in list(self._waiting):
             if repair.session is session:
                 self._finish(repair, "the connection was lost")
 
     def go_on(self, repair: Repair, now_ms: float) -> bool:
-        """See whether what has come can be used; whether the repair is over."""
+        """Use the version that has arrived, if possible; returns whether the repair has ended."""
         links = self._links
         if repair.is_staged and not repair.again_ms:
             ours, last_effects = (
@@ -89,7 +89,7 @@ class Repairs:
             if comparable(ours, last_effects, repair.vector, repair.last_effects):
                 return self._use(repair)
             if covers(ours, repair.last_effects):
-                repair.again_ms = now_ms + AGAIN_MS  # ours has later effects than theirs
+                repair.again_ms = now_ms + AGAIN_MS  # this region has later effects on the key
         if now_ms >= repair.until_ms:
             self._finish(repair, "the key is written all the time: no moment was found to do it")
             return True

@@ -1,8 +1,8 @@
-"""The face of replication: links come and go, frames and time come in, everything else follows.
+"""The entry points of replication: links, frames and ticks of time.
 
-What is done with a frame is in :mod:`handshake`, :mod:`sending`, :mod:`receiving` and
-:mod:`gossip`, which links are used and given up in :mod:`sessions`. Nothing that comes in over a
-link raises: what is wrong closes the link with a sentence (:class:`~frames.Bye`).
+:mod:`handshake`, :mod:`sending`, :mod:`receiving` and :mod:`gossip` process frames;
+:mod:`sessions` decides which links are used and given up. A frame never makes these methods raise:
+a wrong frame closes the link with a :class:`~frames.Bye`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Replicator:
         self._absence = Absence(self._links)
         self._former_epochs = FormerEpochs(self._links)
         self.caught_up = False
-        """Whether all that some other region had has been applied since the start."""
+        """Whether, since the start, everything that one other region had was applied."""
         self.former_epochs_at: list[int] = []
         """Members that may have effects of former epochs of this region that are missing here."""
         self.unknown_frames = 0
@@ -104,7 +104,7 @@ class Replicator:
         dialled: Address | None,
         names: frozenset[str] | None = None,
     ) -> None:
-        """There is a connection; see :meth:`Sessions.link_up`."""
+        """A connection was made; see :meth:`Sessions.link_up`."""
         self._sessions.link_up(link, now_ms, dialled, names)
 
     def link_down(self, link: int, now_ms: float) -> None:
@@ -112,15 +112,15 @@ class Replicator:
         self._sessions.link_down(link, now_ms)
 
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
-        """Nobody answers there; ``why`` is for people."""
+        """A dial has failed; ``why`` is the reason for operators."""
         self._sessions.dial_failed(host, port, now_ms, why)
 
     def region_at(self, address: Address) -> int | None:
-        """The region that is to be found at an address."""
+        """The region that has an address."""
         return self._sessions.region_at(address)
 
     def stop(self) -> None:
-        """Say goodbye to everybody; nothing may be called any more."""
+        """Close all links in order. No method may be called afterwards."""
         self._sessions.stop()
 
     def set_back(self, reason: str) -> None:
@@ -128,7 +128,7 @@ class Replicator:
         self._links.set_back(reason)
 
     def region_of(self, link: int) -> int | None:
-        """Who is at the other end of a link, as far as it has said so."""
+        """The region at the other end of a link, as far as it is known."""
         session = self._links.sessions.get(link)
         if session is None or session.theirs is None:
             return None
@@ -148,7 +148,7 @@ class Replicator:
     # -- frames -------------------------------------------------------------------------------
 
     def receive(self, link: int, frame_type: int, payload: bytes, now_ms: float) -> None:
-        """One frame has come."""
+        """A frame has arrived."""
         session = self._links.sessions.get(link)
         if session is None:
             return
@@ -212,16 +212,16 @@ class Replicator:
             self._sessions.begin_own_epoch(now_ms)
         self._sender.appended()
         self._feed(now_ms)
-        self._deliver(now_ms)  # what is new here may be a cause
+        self._deliver(now_ms)  # new effects may be the cause of waiting ones
         self._gossip.send_due(now_ms)
 
     @property
     def is_behind(self) -> bool:
-        """Whether :meth:`go_on` has something to do that did not fit into a slice of time."""
+        """Whether work is left for :meth:`go_on` that did not fit into a slice of time."""
         return self._receiver.is_ready or self._sender.is_ready or self._receiver.joiner.is_loading
 
     def go_on(self, now_ms: float) -> None:
-        """Apply more of what waited for a cause, read and send more of states, for a slice."""
+        """Apply waiting units, load and send full syncs, for a slice of time."""
         incoming = self._receiver.joiner.incoming
         try:
             self._receiver.joiner.go_on()
@@ -266,12 +266,12 @@ class Replicator:
         self.former_epochs_at = self._former_epochs.waits_for(now_ms)
 
     def _deliver(self, now_ms: float) -> None:
-        """Apply what is ready."""
+        """Apply units that are ready."""
         self._receiver.deliver(now_ms)
         self._end_rejected(now_ms)
 
     def _end_rejected(self, now_ms: float) -> None:
-        """End the links that have brought what must not be applied."""
+        """End links that brought batches which must not be applied."""
         for region, refusal in self._receiver.take_rejected():
             session = self._links.session_of(region)
             if session is not None:
@@ -285,7 +285,7 @@ class Replicator:
                 self._sessions.refuse(session.link, refusal, now_ms)
 
     def _remove_absent(self, now_ms: float) -> None:
-        """Remove members that nobody has heard of for longer than is set."""
+        """Remove members that are absent for longer than the setting allows."""
         links = self._links
         for region in self._absence.to_remove(now_ms, self._config.expire_after_ms):
             name = links.membership.name(region)
@@ -309,28 +309,28 @@ class Replicator:
     def verify(self, region: int, keys: list[Place], now_ms: float) -> Verdict:
         """Compare with another region: some keys, or all if none are named.
 
-        CommandError if it is out of reach.
+        Raises CommandError if the region cannot be reached.
         """
         return self._digest_exchange.verify(self._link_to(region), keys, now_ms)
 
     def repair(self, region: int, place: Place, now_ms: float) -> Inquiry:
-        """Take over a key (database and name) from another region; CommandError likewise."""
+        """Take over a key (database and name) from another region; may raise CommandError."""
         inquiry = self._receiver.joiner.repairs.order(self._link_to(region), place, now_ms)
         self._receiver.joiner.mend(now_ms)
         return inquiry
 
     def waiting_bytes(self) -> int:
-        """Of batches that wait for a cause; read, each is there twice or thrice."""
+        """Bytes of waiting batches; once decoded, each takes two or three times as much."""
         return 3 * sum(self._receiver.buffer.bytes_of.values())
 
     @property
     def entry(self) -> str:
-        """How the tries to be admitted to a cluster stand, for people."""
+        """The state of the attempts to be admitted to a cluster, as a text for operators."""
         return "; ".join(filter(None, (self._sessions.dialler.tries, self._links.refusal)))
 
     @property
     def is_joining(self) -> bool:
-        """Whether the state of another region is on its way here."""
+        """Whether this region receives a full sync."""
         return self._receiver.joiner.joining is not None
 
     @property
@@ -339,7 +339,7 @@ class Replicator:
         return self._digest_exchange.is_busy
 
     def compare(self, now_ms: float) -> None:
-        """A slice of the work that comparing takes; every tick does one, more make it faster."""
+        """Do a slice of the digest exchange; each tick does one, further calls make it faster."""
         self._digest_exchange.tick(now_ms)
 
     def _link_to(self, region: int) -> Session:
@@ -349,7 +349,7 @@ class Replicator:
         return session
 
     def remove(self, region: int, *, force: bool = False) -> None:
-        """Remove a member; CommandError if it is none, or cannot be asked for what it has."""
+        """Remove a member; CommandError if it is none, or if its effects cannot be fetched."""
         if not self._links.membership.is_member(region):
             raise CommandError(f"ERR Region {region} is not a member")
         if region != self._links.region and not force and self._links.session_of(region) is None:
@@ -360,9 +360,9 @@ class Replicator:
         self._local.remove(region)
 
     def clock_error(self) -> float:
-        """By how many ms our clock is ahead of the others; 0 if nobody has told his.
+        """By how many ms the own clock is ahead of the other regions; 0 if no clock is known.
 
-        That is against the median, of an even number of others the one nearer to ours.
+        The reference is the median; of an even count of regions, the middle one nearer to 0.
         """
         ahead = sorted(
             -offset
@@ -375,13 +375,13 @@ class Replicator:
         return min(middle, key=abs)
 
     def confirmed(self) -> list[tuple[int, int]]:
-        """Up to where the other members have applied own effects, and have them on disk."""
+        """How many own effects each other member has applied, and has on its disk."""
         return self._gossip.confirmed()
 
     def acknowledged(self, number: int, replica_id: int | None = None) -> tuple[int, int]:
         """How many other members have applied an own effect, and how many have it on disk.
 
-        ``replica_id`` tells in which life of this region it was issued, if not in the present one.
+        ``replica_id`` is the former replica ID that issued the effect, if not the present one.
         """
         confirmed = self._gossip.confirmed(replica_id)
         return (
@@ -390,16 +390,16 @@ class Replicator:
         )
 
     def feature_levels(self) -> dict[int, int]:
-        """What each member understands, as far as it has told."""
+        """The feature level of each member, as far as it was reported."""
         return self._gossip.feature_levels()
 
     @property
     def feature_level(self) -> int:
-        """What all of them understand."""
+        """The feature level that all members support."""
         return min(self.feature_levels().values())
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
-        """The members, maybe us, that keep some of these effects from being stable."""
+        """The members, maybe this one, that keep these effects above the watermark."""
         return self._figures.holding_back(effects)
 
     def peers(self, now_ms: float) -> list[PeerFigures]:
@@ -408,9 +408,9 @@ class Replicator:
         return [self._figures.of(region, now_ms) for region in sorted(regions)]
 
     def standings(self, now_ms: float) -> dict[int, Standing]:
-        """How far each region is, as it has told last."""
+        """The newest status row of each region."""
         return self._figures.standings(now_ms)
 
     def facts(self, now_ms: float) -> dict[str, int | float | str]:
-        """Figures of the whole region, by the names INFO gives them."""
+        """Figures of the region, by the names of INFO."""
         return self._figures.facts(now_ms, self.unknown_frames, caught_up=self.caught_up)

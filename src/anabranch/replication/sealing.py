@@ -1,9 +1,9 @@
-"""Frames that nobody in between can change: a MAC on each, in the order in which they were sent.
+"""Seals frames with a MAC and a sequence number, so that changes in transit are detected.
 
-Where a secret is set, both sides derive two keys from it and from the handshake, nonces
-included: one for each direction of this link. A sealed frame ends with a keyed
-BLAKE2b over its place in the order (8 bytes, little-endian, from 0), its type and its content. A
-frame that was changed, left out, repeated, or sent earlier than another does not fit.
+Where a secret is set, both sides derive two keys from it and from the handshake, nonces included:
+one for each direction of the link. A sealed frame ends with a keyed BLAKE2b over its sequence
+number (8 bytes, little-endian, from 0), its type and its content. The check fails for a frame that
+was changed, left out, repeated or reordered.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _PLACE: Final = struct.Struct("<QB")
 
 
 _SCRYPT: Final = {"n": 1 << 15, "r": 8, "p": 1, "maxmem": 64 << 20}
-"""32 MiB and some 0.1 s for each guess."""
+"""Each guess of the secret costs 32 MiB and about 0.1 s."""
 
 
 def stretched(secret: str) -> bytes:
-    """What regions use in place of the secret: guessing it from what was sent takes longer so."""
+    """The key that replaces the secret: derived slowly, so that guessing the secret is slow."""
     if not secret:
         return b""
     return hashlib.scrypt(secret.encode(), salt=b"anabranch gossip 2", **_SCRYPT)
 
 
 def keys_of(secret: bytes, hello: bytes, facts: bytes) -> tuple[bytes, bytes]:
-    """The keys of one link: of what the side that dialled sends, and of what the other one sends.
+    """The keys of one link: for frames of the side that dialled, and of the other side.
 
     ``hello`` and ``facts`` are the two halves of the handshake, as they were sent.
     """
@@ -68,12 +68,12 @@ class Seal:
         return b"".join((head, content, self._tag(frame_type, content)))
 
     def open(self, frame_type: int, payload: bytes) -> bytes:
-        """The content of the next frame that has come; :class:`Refusal` if it does not fit."""
+        """The content of the next received frame; :class:`Refusal` if the seal does not fit."""
         content = memoryview(payload)[: max(len(payload) - TAG_BYTES, 0)]
         if not hmac.compare_digest(self._tag(frame_type, content), payload[len(content) :]):
             raise Refusal(
                 Reason.FORGED,
-                f"a frame of type {frame_type} is not what the other side sent next: somebody in "
+                f"a frame of type {frame_type} is not what the other side sent next: a third party in "
                 "between changes, repeats or leaves out frames",
             )
         return bytes(content)

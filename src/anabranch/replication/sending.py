@@ -1,9 +1,9 @@
-"""What other regions are sent: own effects as they come, and whatever they ask for.
+"""Sends to other regions: own effects continuously, and requested effects and full syncs.
 
-Own effects and snapshots are sent as far as a window of the peer reaches, a slice at a time, so
-that a peer which is far behind keeps neither memory nor the event loop busy. A FETCH is answered at
-once and outside the window, because what it brings may be what the other side needs to open the
-window again; it names its own limit.
+Own effects and full syncs are limited by a window of the peer and sent in slices of time, so that
+a peer which is far behind occupies neither memory nor the event loop. A FETCH is answered at once
+and outside the window, because the fetched effects may be those that open the window again; a FETCH
+has a limit of its own.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from anabranch.replication.transfer import WAIT_MS, Transfer
 __all__ = ["FETCH_BYTES_MAX", "Sender"]
 
 SLICE_BYTES: Final = 2 << 20
-"""Of own effects at a time; the rest goes when credit comes, or with the next tick."""
+"""Bytes of own effects per slice; the rest follows with credit or with the next tick."""
 
 FULL_SYNC_SLICE_BYTES: Final = 512 << 10
-"""Of a snapshot, which has to be encoded as well."""
+"""Bytes of a full sync per slice; less, because it must be encoded as well."""
 
 FETCH_BYTES_MAX: Final = 1 << 20
 
 CREDIT_MAX: Final = 64 << 20
-"""A peer that grants more is not sent more at a time."""
+"""The limit of the credit of a peer."""
 
 BUSY_RETRY_MS: Final = 1000
 
 TRANSFER_BYTES: Final = 7
-"""Of the number of a snapshot, which is drawn."""
+"""Bytes of the random number that names a full sync."""
 
 
 class Sender:
-    """The outward half."""
+    """Sends effects and full syncs to all peers."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._waiting: dict[int, Transfer] = {}  # by region: whose link has ended half-way
+        self._waiting: dict[int, Transfer] = {}  # by region: full syncs whose link has ended
         self.restart()
 
     def restart(self) -> None:
@@ -67,11 +67,11 @@ class Sender:
         self._fresh: list[bytes] = []
 
     def appended(self) -> None:
-        """There are new own effects: read them once for all that keep up."""
+        """Send new own effects: they are read once for all peers that are up to date."""
         links = self._links
         after = self.marks.number
         fresh = links.local.read(links.replica_id, after, SLICE_BYTES)
-        if fresh is None:  # a snapshot has replaced the log behind our back
+        if fresh is None:  # a snapshot has replaced the log meanwhile
             self.restart()
         elif fresh:
             self._fresh_after, self._fresh = after, fresh
@@ -79,7 +79,7 @@ class Sender:
                 self.marks.add(span(raw).last, len(raw), span(raw).wall_ms)
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
-        """The peer tells from where on it wants our effects."""
+        """A SUB: the peer requests own effects after a number."""
         number = message.vector.get(self._links.replica_id, 0)
         self._links.refuse_beyond_issued(number, now_ms)
         same = self._has_same(self._links.replica_id, number, message.fingerprint)
@@ -92,7 +92,7 @@ class Sender:
         self.feed(session)
 
     def credit(self, session: Session, message: Credit, now_ms: float) -> None:
-        """The peer takes more."""
+        """A CREDIT: the peer accepts more bytes."""
         if message.of_full_sync:
             session.full_sync_credit = min(session.full_sync_credit + message.bytes, CREDIT_MAX)
         else:
@@ -101,7 +101,7 @@ class Sender:
         self.feed(session)
 
     def fetch(self, session: Session, message: Fetch, now_ms: float) -> None:
-        """The peer lacks effects of some replica ID."""
+        """A FETCH: the peer lacks effects of some replica ID."""
         links = self._links
         limit = min(message.max_bytes, FETCH_BYTES_MAX)
         links.peer(session.region).counters.served_fetches += 1
@@ -119,7 +119,7 @@ class Sender:
         links.send(session, Fetched(message.replica_id))
 
     def _has_same(self, replica_id: int, number: int, fingerprint: bytes) -> bool | None:
-        """Whether the batch that ends with a number is the same there; None if nobody can tell."""
+        """Whether the peer has the same batch at a number; None if that is unknown."""
         ours = self._links.local.fingerprint(replica_id, number) if fingerprint else None
         return None if ours is None else ours == fingerprint
 
@@ -128,7 +128,7 @@ class Sender:
         agreed[self._links.replica_id] = max(number, agreed.get(self._links.replica_id, 0))
 
     def _conflict(self, session: Session, replica_id: int, number: int, now_ms: float) -> None:
-        """A number has two contents: nothing may follow either of them elsewhere.
+        """A number has two contents: no effects may follow either of them in other regions.
 
         The region that issued both must stop: it was set back. But if the peer had agreed on the
         number while this process ran, the peer's disk is inconsistent. That case, and a conflict of
@@ -147,7 +147,7 @@ class Sender:
         )  # fmt: skip
 
     def begin_full_sync(self, session: Session, message: FullSyncGet, now_ms: float) -> None:
-        """The peer wants our state, or some keys; a transfer that is under way begins again."""
+        """The peer requests a full sync, or some keys; a running transfer begins again."""
         waiting = self._waiting.pop(session.region, None)
         self._drop(session.outgoing)
         session.outgoing = None
@@ -177,7 +177,7 @@ class Sender:
         self.feed(session)
 
     def end(self, session: Session, now_ms: float) -> None:
-        """A link is gone: the peer may go on with its snapshot over the next one."""
+        """A link has ended: the peer may continue its full sync over the next one."""
         transfer, session.outgoing = session.outgoing, None
         if transfer is None or not transfer.is_whole:
             self._drop(transfer)
@@ -187,7 +187,7 @@ class Sender:
         self._waiting[session.region] = transfer
 
     def tick(self, now_ms: float) -> None:
-        """Let go of snapshots that nobody waits for any more."""
+        """Release full syncs whose peer did not return in time."""
         for region, transfer in list(self._waiting.items()):
             if now_ms >= transfer.until_ms:
                 self._drop(self._waiting.pop(region))
@@ -199,7 +199,7 @@ class Sender:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a snapshot could be sent on."""
+        """Whether more of a full sync could be sent."""
         return any(map(_has_full_sync_to_send, self._links.up()))
 
     @staticmethod
@@ -208,7 +208,7 @@ class Sender:
             transfer.close()
 
     def feed(self, session: Session) -> None:
-        """Send what there is, as far as the window reaches."""
+        """Send own effects and full sync data as far as the window allows."""
         self.feed_full_sync(session)
         links = self._links
         budget = SLICE_BYTES
@@ -234,7 +234,7 @@ class Sender:
             self._agree(session, session.position)
 
     def feed_full_sync(self, session: Session) -> None:
-        """Send a snapshot on, as far as the window and the slice of time reach."""
+        """Send more of a full sync, as far as the window and the slice of time allow."""
         budget = FULL_SYNC_SLICE_BYTES
         transfer = session.outgoing
         while transfer is not None and _has_full_sync_to_send(session) and budget > 0:
@@ -256,7 +256,7 @@ class Sender:
 
 
 def _has_full_sync_to_send(session: Session) -> bool:
-    """Whether there is more of a snapshot, and the peer takes it."""
+    """Whether a full sync is incomplete and the peer accepts more."""
     transfer = session.outgoing
     return transfer is not None and not transfer.is_sent and session.full_sync_credit > 0
 

@@ -1,9 +1,9 @@
 """Which links are used, with whom, and when a link is given up.
 
 A session begins when both sides have finished the handshake (:mod:`handshake`). It ends when the
-connection is lost or silent, when one side refuses something, or when the other region lives in
-another epoch, was removed, or was set back. A link that is refused ends with a sentence
-(:class:`~frames.Bye`).
+connection is lost or silent, when one side refuses something, or when the other region is in
+another epoch, was removed, or was set back. A link that is refused ends with a
+:class:`~frames.Bye`, which gives the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.replication.sending import Sender
 __all__ = ["Sessions"]
 
 SILENT_MS: Final = 5000.0
-"""A link on which nothing was heard for so long is given up."""
+"""A link is given up after a silence of this length."""
 
 HALF_OPEN_MS: Final = 2000.0
 """Two heartbeats: from then on another link to the same region takes precedence."""
@@ -33,7 +33,7 @@ HALF_OPEN_MS: Final = 2000.0
 UNSPOKEN: Final = frozenset(
     {Reason.DUPLICATE, Reason.STOPPING, Reason.ELSEWHERE, Reason.SILENT, Reason.HEARD}
 )
-"""Reasons of a BYE that nobody need hear of."""
+"""Reasons of a BYE that are not reported."""
 
 UNANSWERED: Final = frozenset({0, Reason.STOPPING, Reason.SILENT})
 """Reasons for which the end of a handshake is the same as no answer; 0 is a lost connection."""
@@ -71,9 +71,9 @@ class Sessions:
         dialled: Address | None,
         names: frozenset[str] | None = None,
     ) -> None:
-        """There is a connection; ``dialled`` is the address if we asked for it.
+        """A connection was made; ``dialled`` is its address if this region dialled.
 
-        ``names`` are those in the certificate of the other side; None where none was asked for.
+        ``names`` are those in the certificate of the other side; None without a certificate.
         """
         session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
         if dialled is None:
@@ -82,7 +82,7 @@ class Sessions:
         self.dialler.connected(dialled)
         expected = self.region_at(dialled)
         if expected is not None and self._links.session_of(expected) is not None:
-            self._links.transport.close(link)  # it was faster
+            self._links.transport.close(link)  # the other side was faster
             return
         self._links.sessions[link] = session
         self.handshaker.start(session, expected, now_ms)
@@ -94,15 +94,15 @@ class Sessions:
             self._end(session, now_ms, "the connection was lost")
 
     def dial_failed(self, host: str, port: int, now_ms: float, why: str) -> None:
-        """Nobody answers there; ``why`` is for people."""
+        """A dial has failed; ``why`` is the reason for operators."""
         self.dialler.failed((host, port), now_ms, why)
 
     def region_at(self, address: Address) -> int | None:
-        """The region that is to be found at an address."""
+        """The region that has an address."""
         return self.handshaker.region_at(address)
 
     def stop(self) -> None:
-        """Say goodbye to everybody; nothing may be called any more."""
+        """Close all links in order. No method may be called afterwards."""
         for session in self._links.sessions.values():
             self._links.send(session, frames.Bye(Reason.STOPPING, "this region stops"))
             self._links.transport.close(session.link)
@@ -112,7 +112,7 @@ class Sessions:
     # -- beginnings -------------------------------------------------------------------------------
 
     def _up(self, session: Session, now_ms: float) -> None:
-        """Both sides know each other: begin, unless there is a better link already."""
+        """The handshake is complete: begin the session, unless a better link exists."""
         links = self._links
         theirs = session.theirs
         assert theirs is not None
@@ -127,7 +127,7 @@ class Sessions:
         session.replica_id = theirs.replica_id
         session.up_ms = now_ms
         peer.session = session
-        # Without a cluster, in an epoch that is over: it lost its disk, and is somebody else.
+        # A region without a cluster in an epoch that has ended: its disk was lost.
         if theirs.cluster_id or theirs.epoch > links.membership.known_epoch(theirs.region):
             peer.run_id = theirs.run_id
         peer.counters.connects += 1
@@ -141,9 +141,9 @@ class Sessions:
     def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
         """Whether an existing link stays. Both sides decide alike, whichever comes first there.
 
-        Of two dials at once the one of the lower number stays. But a region that dials although it
-        has a link has lost that one: it is another process, or dials again, or the old link is
-        silent.
+        Of two simultaneous dials the one of the lower region number stays. But a region that dials
+        although it has a link has lost that link: it is another process, or dials again, or the old
+        link is silent.
         """
         assert existing.theirs is not None
         assert new.theirs is not None
@@ -158,7 +158,7 @@ class Sessions:
     # -- ends -------------------------------------------------------------------------------------
 
     def bye(self, session: Session, message: Bye, now_ms: float) -> None:
-        """The other side closes the link."""
+        """A BYE: the other side closes the link."""
         self._links.transport.close(session.link)
         self._report_refusal(session, message.reason, message.text, now_ms, by="them")
         retry_after_ms = min(message.retry_after_ms, DELAY_MS_MAX)
@@ -166,14 +166,14 @@ class Sessions:
             self.dialler.recommend(message.ask)
         if message.reason == Reason.REMOVED:
             retry_after_ms = DELAY_MS_MAX
-            if session.stage is Stage.UP:  # it has proved who it is
+            if session.stage is Stage.UP:  # its proof was checked
                 self._expelled(message.text)
         if message.reason == Reason.SET_BACK and session.stage is Stage.UP:
             self._links.set_back(message.text)
         self._end(session, now_ms, message.text, message.reason, retry_after_ms)
 
     def refuse(self, link: int, refusal: Refusal, now_ms: float) -> None:
-        """Close a link with a sentence."""
+        """Close a link with a BYE that gives the reason."""
         session = self._links.sessions.get(link)
         if session is None:
             return
@@ -230,7 +230,7 @@ class Sessions:
             )  # fmt: skip
 
     def _expelled(self, reason: str) -> None:
-        """We were removed: nobody listens to us any more."""
+        """This region was removed from its cluster."""
         if not self.is_expelled:
             self.is_expelled = True
             self._local.expelled(reason)
@@ -253,7 +253,7 @@ class Sessions:
                 self.refuse(session.link, refusal, now_ms)
 
     def follow_epochs(self, now_ms: float) -> None:
-        """End sessions with former lives of regions, and forget what is left of those."""
+        """End sessions with former epochs of regions, and forget their batches."""
         membership = self._links.membership
         if not membership.has_news:
             return
@@ -261,7 +261,7 @@ class Sessions:
         for session in self._links.up():
             if membership.is_former(session.replica_id):
                 epoch = membership.known_epoch(session.region)
-                text = f"region {session.region} lives in epoch {epoch} by now"
+                text = f"region {session.region} is in epoch {epoch} by now"
                 self.refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
         self._receiver.forget_lives_that_are_over()
 
@@ -281,7 +281,7 @@ class Sessions:
                 self.refuse(session.link, Refusal(Reason.STOPPING, text), now_ms)
 
     def begin_own_epoch(self, now_ms: float) -> None:
-        """This region has opened a new epoch: everybody must hear of it first."""
+        """This region has opened a new epoch: end all links, so that new handshakes show it."""
         self._links.replica_id = self._local.replica_id
         for link in list(self._links.sessions):
             self.refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)

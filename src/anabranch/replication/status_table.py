@@ -25,9 +25,9 @@ class StatusTable:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.heard_ms: dict[int, float] = {}
-        """When the newest row came, by whatever way."""
+        """When the newest row arrived, directly or by way of another region."""
         self._vouched: dict[int, Mapping[int, int]] = {}
-        # durable vectors of the newest rows that counted
+        # the durable vectors of the newest rows that the watermark may use
 
     def update(self, row: Row, now_ms: float) -> None:
         """Take over a row if it is newer."""
@@ -38,7 +38,7 @@ class StatusTable:
         self.heard_ms[row.region] = now_ms
 
     def is_alive(self, region: int, now_ms: float) -> bool:
-        """Whether a new row of a region came within :data:`ALIVE_MS`."""
+        """Whether a new row of a region arrived within :data:`ALIVE_MS`."""
         heard_ms = self.heard_ms.get(region)
         return heard_ms is not None and now_ms - heard_ms <= ALIVE_MS
 
@@ -48,15 +48,15 @@ class StatusTable:
         durable: Mapping[int, int],
         membership: Membership,
     ) -> dict[int, int]:
-        """What every member has on its disk, as far as we can know; empty if we cannot.
+        """What every member certainly has on its disk; empty if that is unknown.
 
-        A row counts if (a) everything its region holds is applied here, so nothing that is
-        concurrent to what it vouches for can still arrive, and (b) the effects that opened the
-        newest epochs are on its disk: whoever has them takes nothing more from the lives before,
-        of which their regions, having lost their newest effects, cannot tell all.
+        A row may be used if (a) everything that its region has is applied here, so that no effect
+        concurrent to the row's durable effects can still arrive, and (b) the effects that opened
+        the newest epochs are on its disk: a region that has them accepts no more effects of former
+        epochs, of which their own region, having lost its newest effects, does not know all.
 
-        A removed region is waited for until all others have its removal on the disk: until then
-        somebody may still take new effects from it.
+        A removed region counts until all others have its removal on the disk: until then a member
+        may still accept new effects from it.
         """
         waited_for = [*membership.others(), *self._removed_waited_for(durable, membership)]
         beginnings = membership.opened([membership.region, *waited_for])
@@ -77,7 +77,7 @@ class StatusTable:
     def _removed_waited_for(
         self, durable: Mapping[int, int], membership: Membership
     ) -> dict[int, list[int]]:
-        """Removed regions that are waited for, and the members that may lack their removal."""
+        """Removed regions that still count, and the members that may lack the removal."""
         lacking = {
             region: [
                 member
@@ -91,7 +91,7 @@ class StatusTable:
     def _on_disk(
         self, durable: Mapping[int, int], membership: Membership
     ) -> dict[int, Mapping[int, int] | None]:
-        """What each member has told to be on its disk, ours included; None if it has not."""
+        """What each member, this one included, has on its disk; None if unknown."""
         rows = {member: self.rows.get(member) for member in membership.others()}
         told = {member: None if row is None else row.durable for member, row in rows.items()}
         return {membership.region: durable, **told}
@@ -102,7 +102,7 @@ class StatusTable:
         durable: Mapping[int, int],
         membership: Membership,
     ) -> list[int]:
-        """The members, maybe us, that keep some of these effects from being :meth:`watermark`."""
+        """The members, maybe this one, that keep these effects above the :meth:`watermark`."""
         removed = self._removed_waited_for(durable, membership)
         others = membership.others()
         beginnings = membership.opened([membership.region, *others, *removed])

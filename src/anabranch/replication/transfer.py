@@ -1,8 +1,8 @@
-"""A snapshot on its way to another region, which can go on over a later link.
+"""A full sync that is being sent, and can continue over a later link.
 
-What was sent last may be lost with a link, so it is kept: as much as a peer usually lets us send
-ahead. A transfer whose link has ended waits for its peer a while; it holds on to what the snapshot
-has frozen meanwhile.
+The bytes that were sent last may be lost with a link, so they are kept: as many as a peer usually
+accepts in advance. A transfer whose link has ended waits for its peer for a while, and keeps the
+frozen values of the snapshot meanwhile.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from anabranch.replication.frames import FullSyncBegin
 __all__ = ["WAIT_MS", "Transfer"]
 
 WAIT_MS: Final = 15_000.0
-"""How long both sides wait for each other after their link has ended."""
+"""How long a transfer waits for the next link."""
 
 KEPT_BYTES: Final = 16 << 20
 
 
 class Transfer:
-    """The sending side of one."""
+    """The sending side of a full sync."""
 
     def __init__(self, begin: FullSyncBegin, chunks: Iterator[bytes], *, is_whole: bool) -> None:
-        """``is_whole``: it is of everything, and worth to go on with."""
+        """``is_whole``: it covers all keys, so that continuing it is worthwhile."""
         self.begin = begin
         self.is_whole = is_whole
         self.is_sent = False
-        """Whether all of it was sent; it may not have arrived."""
+        """Whether all bytes were sent; some may not have arrived."""
         self.sent = 0
-        """Bytes, from the beginning of the snapshot."""
+        """Count of sent bytes from the beginning of the snapshot."""
         self.until_ms = 0.0
-        """It waits for its peer until then."""
+        """Until when it waits for its peer."""
         self._chunks = chunks
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
-        self._again: deque[bytes] = deque()  # sent, and to be sent once more
+        self._again: deque[bytes] = deque()  # sent, and to be sent again after a link has ended
 
     def take(self) -> bytes | None:
-        """The next bytes to send, empty if others have their turn before; None at the end.
+        """The next bytes to send; empty if the slice of time is over, None at the end.
 
         Raises :class:`OSError`.
         """
@@ -55,7 +55,7 @@ class Transfer:
         return chunk
 
     def go_back(self, offset: int) -> bool:
-        """Go on at an offset, or not if what stood there is not at hand any more.
+        """Continue at an offset; fails if the bytes from there on were not kept.
 
         An offset lies between two chunks: they arrive whole or not at all.
         """
@@ -68,6 +68,6 @@ class Transfer:
         return self.sent == offset
 
     def close(self) -> None:
-        """Nobody will go on with it: let go of what the snapshot holds."""
+        """End the transfer and release the frozen values."""
         if isinstance(self._chunks, Generator):
             self._chunks.close()
