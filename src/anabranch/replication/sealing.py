@@ -73,7 +73,7 @@ class Seal:
         if not hmac.compare_digest(self._tag(frame_type, content), payload[len(content) :]):
             raise Refusal(
                 Reason.FORGED,
-                f"a frame of type {frame_type} is not what the other side sent next: a third party in "
-                "between changes, repeats or leaves out frames",
+                f"a frame of type {frame_type} is not what the other side sent next: a third "
+                "party changes, repeats or leaves out frames",
             )
         return bytes(content)

@@ -1,7 +1,7 @@
-"""Taking connections from listening sockets, within the budget: the same for every listener.
+"""Accepts connections from listening sockets within the budget, for every listener.
 
-Event loops have servers of their own, but these count nothing, tell nobody of a TLS handshake that
-fails or never ends, and some close the listening socket for good when no descriptor is left.
+The servers of the event loops do not suffice: they do not count connections, do not report TLS
+handshakes that fail or never end, and some close the listening socket when no descriptor is left.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["Acceptor"]
 
 ACCEPTS_PER_TURN: Final = 32
-"""Connections taken from a socket before everybody else has a turn."""
+"""Connections accepted from a socket in one turn of the event loop."""
 
 QUICK_S: Final = 0.002
-"""Turns of the event loop that follow each other so fast take one connection each."""
+"""Turns of the event loop within this time accept one connection each."""
 
 ACCEPT_AGAIN_S: Final = 0.5
-"""How long nobody is let in when the system has no descriptor or no memory left."""
+"""The pause of accepting when the system has no descriptor or no memory left."""
 
 ABORTED: Final = (BlockingIOError, InterruptedError, ConnectionAbortedError)
 
 
 class Acceptor:
-    """Lets connections of one kind in."""
+    """Accepts connections of one kind."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Acceptor:
         handshake_s: Callable[[], float] = lambda: 5.0,
         on_failure: Callable[[str, OSError], None] | None = None,
     ) -> None:
-        """``kind`` is that of a connection that has just come, before any handshake.
+        """``kind`` is that of a new connection, before any handshake.
 
-        ``tls`` is asked for each connection, and so is how long its handshake may take;
-        ``on_failure`` hears of handshakes that failed, with the address.
+        ``tls`` and the deadline of the handshake are read for each connection; ``on_failure`` is
+        called with the address when a handshake fails.
         """
         self._admission = admission
         self._kind = kind
@@ -63,18 +63,18 @@ class Acceptor:
         self._accepted_at = 0.0
 
     def open(self, sockets: Iterable[socket.socket]) -> None:
-        """Listen on these, too."""
+        """Listen on further sockets."""
         for sock in sockets:
             sock.setblocking(False)
             self.sockets.append(sock)
             self._watch(sock)
 
     def close(self) -> None:
-        """Listen no more; connections stay, handshakes go on."""
+        """Stop listening; connections and handshakes continue."""
         sockets, self.sockets = self.sockets, []
         for sock in sockets:
             asyncio.get_running_loop().remove_reader(sock)
-            # A copy of the descriptor may live on in a child process; this frees the port now.
+            # A child process may have a copy of the descriptor; this frees the port now.
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
             sock.close()
@@ -91,7 +91,7 @@ class Acceptor:
     def _accept(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        # Shortly after the last one: the event loop is quick, and calls again if there is another.
+        # A moment ago one was accepted: the event loop calls again if there is another.
         tries = ACCEPTS_PER_TURN if now - self._accepted_at > QUICK_S else 1
         self._accepted_at = now
         for _ in range(tries):
@@ -99,7 +99,9 @@ class Acceptor:
                 connection, name = sock.accept()
             except ABORTED:
                 return
-            except OSError as problem:  # no descriptor or no memory is left: others may free some
+            except (
+                OSError
+            ) as problem:  # no descriptor or no memory is left: closing connections may free some
                 emit_sparingly("error", "listener.accept_failed", reason=problem.strerror)
                 loop.remove_reader(sock)
                 loop.call_later(ACCEPT_AGAIN_S, self._watch, sock)
@@ -130,7 +132,7 @@ class Acceptor:
         except BaseException:
             place.leave()
             raise
-        if context is not None and not place.is_made:  # it ended in the middle of the handshake
+        if context is not None and not place.is_made:  # the connection ended during the handshake
             place.leave()
 
 
@@ -140,7 +142,7 @@ class _Run:
     __slots__ = ("_coroutine", "_paused")
 
     def __init__(self, coroutine: Coroutine[Any, None, None], paused: set[_Run]) -> None:
-        """It stands in ``paused`` while it waits for a future."""
+        """The handshake is in ``paused`` while it waits for a future."""
         self._coroutine = coroutine
         self._paused = paused
 
@@ -158,10 +160,10 @@ class _Run:
             self._paused.discard(self)
             self.step()
         elif not future.cancelled():
-            future.exception()  # so nobody says that it was not looked at
+            future.exception()  # marks the exception as retrieved
 
     def cancel(self) -> None:
-        """End it where it waits."""
+        """End the handshake where it waits."""
         self._paused.discard(self)
         with suppress(asyncio.CancelledError, StopIteration):
             self._coroutine.throw(asyncio.CancelledError())

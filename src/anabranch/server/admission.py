@@ -1,10 +1,10 @@
 """One budget of connections over all listeners.
 
-A process may hold so many file descriptors. A share of them is kept for the server itself: its
-log, snapshots, files, and connections with known regions; a smaller one for regions that have not
-greeted yet and for HTTP; the rest is for clients. So nobody who connects, however
-often and to whichever port, takes away what the server needs to write a snapshot or to reach
-another region. Whoever has not said who they are holds a place for a short while only
+The system limits the file descriptors of a process. One share of them is reserved for the server:
+log, snapshots, files, and connections with known regions. A smaller share is for regions before the
+end of their handshake and for HTTP. The rest is for clients. So connections, however many and to
+whichever port, cannot use the descriptors that the server needs to write a snapshot or to reach
+another region. An unidentified connection keeps its place for a short time only
 (``handshake-timeout``), and one address does not get all of these places.
 """
 
@@ -19,22 +19,22 @@ from typing import Final
 __all__ = ["SPARE_FILES", "Admission", "Kind", "Place", "spare_files"]
 
 SPARE_FILES: Final = 192
-"""Descriptors that are not for clients, where the system allows that many in all."""
+"""Descriptors reserved for the server, where the system allows enough."""
 
 SPARE_FILES_MIN: Final = 32
-"""The same where it allows only a few: listeners, the log and the event loop take some twenty."""
+"""The same where it allows only a few: listeners, log and event loop need about twenty."""
 
 DOOR_SHARE: Final = 3
-"""One in so many of these is for strangers at the gossip port and for HTTP."""
+"""The part of the reserve for unidentified regions and for HTTP: one in so many."""
 
 REFUSED_AT_ONCE: Final = 16
-"""Clients beyond the limit that are told so at the same time; further ones are cut off."""
+"""Clients beyond the limit that get an error at the same time; others are closed at once."""
 
 HANDSHAKES_SHARE: Final = 4
-"""One in so many places of clients may be taken by TLS handshakes that are not finished."""
+"""The part of the clients' places for unfinished TLS handshakes: one in so many."""
 
 ADDRESS_SHARE: Final = 4
-"""One address may take one in so many places of those who have not said who they are."""
+"""The part of the places for unidentified connections that one address may take."""
 
 HTTP_ADDRESS_SHARE: Final = 2
 """The same for HTTP: a browser holds up to six connections for each page that is open."""
@@ -44,7 +44,7 @@ PLACES_MIN: Final = 4
 
 
 class Kind(StrEnum):
-    """What a connection is, as far as is known."""
+    """The kind of a connection, as far as it is known."""
 
     CLIENT = "client"
     HANDSHAKE = "handshake"  # on the TLS port, and not finished
@@ -55,16 +55,16 @@ class Kind(StrEnum):
 
 _CLIENT: Final = Kind.CLIENT
 _HANDSHAKE: Final = Kind.HANDSHAKE
-"""Looking into an enumeration costs more than all the rest of admitting."""
+"""Constants, because access to an enumeration is slower than the rest of admission."""
 
 
 def spare_files(files: int) -> int:
-    """How many descriptors of so many are not for clients."""
+    """How many of ``files`` descriptors are reserved for the server."""
     return min(SPARE_FILES, max(min(SPARE_FILES_MIN, files // 2), files // 3))
 
 
 class Place:
-    """The place of one connection; whoever holds it gives it back with :meth:`leave`."""
+    """The place of one connection; its owner returns it with :meth:`leave`."""
 
     __slots__ = ("_address", "_admission", "is_made", "kind")
 
@@ -72,10 +72,10 @@ class Place:
         self._admission: Admission | None = admission
         self._address = address
         self.kind = kind
-        self.is_made = False  # there is a protocol that will give the place back
+        self.is_made = False  # there is a protocol that will return the place
 
     def become(self, kind: Kind) -> None:
-        """The connection is made; it is known now what it is."""
+        """The kind of the connection is known now."""
         self.is_made = True
         if self._admission is not None and kind is not self.kind:
             self._admission.free_place(self.kind, self._address)
@@ -83,14 +83,14 @@ class Place:
             self._admission.take_place(kind, self._address)
 
     def leave(self) -> None:
-        """The connection is gone; a second time changes nothing."""
+        """The connection has ended; a second call changes nothing."""
         admission, self._admission = self._admission, None
         if admission is not None:
             admission.free_place(self.kind, self._address)
 
 
 class Admission:
-    """Who holds places, and whether there is another one."""
+    """The places that are taken, and whether another one is free."""
 
     def __init__(self) -> None:
         self.held: Counter[Kind] = Counter()
@@ -121,7 +121,7 @@ class Admission:
         return self._limits[kind]
 
     def admit(self, kind: Kind, address: str) -> Place | None:
-        """A place for a connection that has come from an address; None if there is none."""
+        """A place for a new connection from an address; None if none is free."""
         held, limit = self.held, self._limits[kind]
         if held[kind] >= limit:
             return None

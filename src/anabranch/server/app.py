@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Server", "run_server"]
 
 HZ_MAX: Final = 500
-"""More background turns per second than this would only cost."""
+"""The greatest rate of background turns; more would cost time without use."""
 
 
 class Server:
@@ -62,7 +62,7 @@ class Server:
         place: Place | None = None,
         driver: Driver | None = None,
     ) -> None:
-        """Time, chance, disk and threads are the system's, if none are given."""
+        """Clock, randomness, disk and threads are those of the system unless given."""
         self.settings = settings
         self.config_file = config_file
         self.loop_name = loop_name
@@ -101,7 +101,7 @@ class Server:
     # -- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover what was kept, take over users and settings, listen, start the timers."""
+        """Recover the data, take over users and settings, listen, start the timers."""
         self._stop_requested = asyncio.get_running_loop().create_future()
         self.region.scheduler.drive(self._ask_for_turn)
         config_commands.apply_all(self.region.context)
@@ -120,12 +120,12 @@ class Server:
             self._stop_requested.set_result(patient)
 
     async def stop_requested(self) -> bool:
-        """Wait until somebody wants the server to stop; False if clients are to be cut off."""
+        """Wait for the request to stop; False if clients must be disconnected at once."""
         assert self._stop_requested is not None
         return await self._stop_requested
 
     def stop_timers(self) -> None:
-        """No background work any more."""
+        """Stop background work."""
         if self._cron is not None:
             self._cron.cancel()
         self.node.stop_timer()
@@ -152,7 +152,7 @@ class Server:
     def _used_memory(self) -> int:
         """What data and buffers hold; ``maxmemory`` compares with this.
 
-        Not the size of the process: that stays large when what made it large is gone.
+        This is not the size of the process, which does not shrink when data is deleted.
         """
         buffers = self.clients.buffers
         keys_bytes = self.region.keyspace.account.used_bytes
@@ -185,7 +185,7 @@ def load_users(region: Region, settings: Settings) -> None:
 
 
 def run_server(loaded: Loaded) -> int:
-    """Serve until told to stop; the exit code. Mistakes of the operator raise ConfigError."""
+    """Serve until a request to stop; returns the exit code. Raises ConfigError."""
     settings = loaded.settings
     process.enter_directory(settings.dir)
     settings.dir = str(Path.cwd())
@@ -203,7 +203,7 @@ def run_server(loaded: Loaded) -> int:
 
 
 def _announce(loaded: Loaded) -> None:
-    """What the operator should know before the first client comes."""
+    """Log warnings about the configuration and the system."""
     settings = loaded.settings
     for note in loaded.notes:
         emit("warning", "config.note", note=note)
@@ -266,7 +266,7 @@ def _role(server: Server) -> str:
 
 
 def _ready(server: Server) -> None:
-    """The one line people and scripts wait for."""
+    """The line that reports readiness, for operators and scripts."""
     settings = server.settings
     line = (
         f"anabranch {__version__} ready: {_role(server)} on "

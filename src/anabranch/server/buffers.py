@@ -1,8 +1,8 @@
-"""What connections hold in memory, as a running sum, and what waits to be written or applied.
+"""The memory of connections as a running sum, and the bytes that wait to be written or applied.
 
-A connection tells when what it holds changes (an unfinished request, a MULTI queue, requests behind
-a blocked one, replies that wait for the disk); what clients do not read is looked at some times a
-second, and only where there is any.
+A connection reports changes of what it holds: an unfinished request, a MULTI queue, requests behind
+a blocked one, replies that wait for the disk. Output that clients do not read is measured some
+times a second, for those connections only that have any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffers"]
 
 CONNECTION_BYTES: Final = 7 * 1024
-"""What an idle connection takes, as measured with ten thousand of them."""
+"""Bytes of an idle connection, measured with ten thousand of them."""
 
 
 class Unread(Protocol):
@@ -32,21 +32,21 @@ class Buffers:
     def __init__(self, connections: Sized) -> None:
         self._connections = connections
         self.held_bytes = 0
-        """What connections have told of."""
+        """Bytes that connections have reported."""
         self.stalled: set[Unread] = set()
-        """Those of clients that do not read."""
+        """Bytes of output that clients do not read."""
         self.others: list[Callable[[], int]] = []
-        """Who else holds bytes; asked some times a second."""
+        """Other holders of bytes, called some times a second."""
         self._unread_bytes = 0
         self.others_bytes = 0
-        """What they said last."""
+        """The last sum of the other holders."""
 
     @property
     def used_bytes(self) -> int:
-        """What connections hold."""
+        """All bytes that connections hold."""
         return self.held_bytes + self._unread_bytes + CONNECTION_BYTES * len(self._connections)
 
     def sample(self) -> None:
-        """Look at what is not read, and at what others hold."""
+        """Measure unread output and the other holders."""
         self.others_bytes = sum(each() for each in self.others)
         self._unread_bytes = sum(each.transport.get_write_buffer_size() for each in self.stalled)

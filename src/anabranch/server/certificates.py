@@ -1,7 +1,7 @@
-"""This region's certificates: read again when their files change, warned of before they end.
+"""This region's certificates: read again when the files change, with a warning before they expire.
 
-Who renews certificates writes new files and need tell nobody. Files that cannot be used, half
-written ones too, change nothing: connections go on with what was read last.
+A program that renews certificates only has to write new files. Files that cannot be used, half
+written ones included, change nothing: connections use the certificates that were read last.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ LOOK_EVERY_MS: Final = 1000.0
 DAY_S: Final = 86400
 
 WARN_DAYS: Final = (30, 7, 1, 0)
-"""Somebody is told when so many days are left."""
+"""A warning is logged when so many days are left."""
 
 
 class Certificates:
-    """Both sides of TLS with other regions, as the files are at present."""
+    """The TLS contexts of both sides, from the present files."""
 
     def __init__(self, settings: Settings, report: Callable[..., None]) -> None:
-        """Read the files; ConfigError if they cannot be used. ``report`` tells the operator."""
+        """Read the files; ConfigError if they cannot be used. ``report`` logs an event."""
         self._settings = settings
         self._report = report
         self._look_ms = 0.0
         self._files = files_of(settings)
-        self._warned: int | None = None  # of how many days left
+        self._warned: int | None = None  # the last warning, by days left
         self._told = ""
         self.tls = RegionTls(settings)
         self._judge()
 
     def load(self) -> None:
-        """Use what the files hold now; ConfigError if that is impossible, and nothing changes."""
+        """Use the present files; ConfigError if that is impossible, and nothing changes."""
         self._files = files_of(self._settings)
         self.tls = RegionTls(self._settings)
         self._warned = None
@@ -48,7 +48,7 @@ class Certificates:
         self._judge()
 
     def look(self, now_ms: float, wall_s: float) -> bool:
-        """Time has passed; whether other certificates are used from now on."""
+        """Check the files if it is time; returns whether other certificates are used now."""
         if now_ms < self._look_ms:
             return False
         self._look_ms = now_ms + LOOK_EVERY_MS
@@ -67,7 +67,7 @@ class Certificates:
         return True
 
     def _judge(self) -> None:
-        """Tell if a region with the same settings would not accept us."""
+        """Report if a region with the same settings would not accept the certificate."""
         fault = self.tls.fault()
         if fault and fault != self._told:
             self._told = fault

@@ -1,7 +1,7 @@
-"""Who may connect, and who must go: limits on connections.
+"""Limits on client connections: which are refused, and which are closed.
 
-``maxclients`` and protected mode at the door; ``auth-timeout``, ``timeout`` and
-``client-output-buffer-limit`` later.
+``maxclients`` and protected mode apply to new connections; ``auth-timeout``, ``timeout`` and
+``client-output-buffer-limit`` to existing ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Clients", "Connection", "OutputLimits", "Strangers", "idle", "refusal"]
 
 STRANGERS_PER_LOOK: Final = 1000
-"""Clients that are looked at in one go: less than a millisecond."""
+"""Clients that are checked at a time: less than a millisecond."""
 
 _TOO_MANY: Final = b"ERR max number of clients reached"
 
@@ -38,7 +38,7 @@ _PROTECTED: Final = (
 
 
 class Connection(Protocol):
-    """A client's connection, as far as limits and the end of the server concern it."""
+    """The part of a client's connection that limits and the stop of the server use."""
 
     session: Session
     transport: asyncio.Transport
@@ -47,7 +47,7 @@ class Connection(Protocol):
         """Close once the outbox is written."""
 
     def finish(self) -> None:
-        """Read no more, and close once what was read is answered."""
+        """Stop reading, and close once all received requests are answered."""
 
     def limits_changed(self) -> None:
         """Take over changed limits on requests."""
@@ -56,7 +56,7 @@ class Connection(Protocol):
 def refusal(
     settings: Settings, session: Session, connected: int, *, open_door: bool
 ) -> bytes | None:
-    """Why a new client must not stay, as an error reply, or None.
+    """The error reply for a new client that is refused, or None.
 
     ``open_door``: the default user needs no password.
     """
@@ -68,7 +68,7 @@ def refusal(
 
 
 def idle(connections: Iterable[Connection], now_ms: int, timeout_s: int) -> list[Connection]:
-    """Clients silent for longer than ``timeout``; who waits or listens is not idle."""
+    """Clients that are silent for longer than ``timeout``, except blocked and subscribed ones."""
     return [
         each
         for each in connections
@@ -81,21 +81,21 @@ def idle(connections: Iterable[Connection], now_ms: int, timeout_s: int) -> list
 
 
 class Strangers:
-    """Clients that have to log in and have not, in the order in which they came."""
+    """Clients that must still authenticate, in the order of their connections."""
 
     def __init__(self) -> None:
         self._since_ms: dict[Connection, int] = {}
 
     def came(self, connection: Connection, now_ms: int) -> None:
-        """Somebody has come."""
+        """Add a new client."""
         self._since_ms[connection] = now_ms
 
     def forget(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Remove a client that has disconnected."""
         self._since_ms.pop(connection, None)
 
     def overdue(self, now_ms: int, timeout_s: int) -> list[Connection]:
-        """Those who must go; whoever logged in is not looked at again."""
+        """Clients whose time is over; authenticated clients are dropped from the list."""
         found = []
         for connection, since_ms in list(islice(self._since_ms.items(), STRANGERS_PER_LOOK)):
             if connection.session.user is None:
@@ -107,7 +107,7 @@ class Strangers:
 
 
 class OutputLimits:
-    """Watches clients that do not read what they are sent."""
+    """Observes clients that do not read their replies."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -133,7 +133,7 @@ class OutputLimits:
         return [each for each in list(self._soft_since_ms) if self.exceeded(each, now_ms)]
 
     def forget(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Remove a client that has disconnected."""
         self._soft_since_ms.pop(connection, None)
 
 
@@ -151,7 +151,7 @@ class Clients:
         self._strangers = Strangers()
 
     def opened(self, connection: Connection) -> bytes | None:
-        """A client came; returns the error with which it must go again, if so."""
+        """Add a client; returns the error reply if it is refused."""
         region = self._node.region
         session = connection.session
         error = refusal(
@@ -171,7 +171,7 @@ class Clients:
         return None
 
     def closed(self, connection: Connection) -> None:
-        """A client is gone."""
+        """Remove a client."""
         self._limits.forget(connection)
         self._strangers.forget(connection)
         self.connections.discard(connection)
@@ -193,7 +193,7 @@ class Clients:
         return exceeded
 
     def log_query_limit(self, connection: Connection, unfinished_bytes: int) -> None:
-        """A client is closed for what it began and did not finish: a request, or a transaction."""
+        """Log that a client is closed because of an unfinished request or transaction."""
         emit_sparingly(
             "warning",
             "client.query_limit",
@@ -203,7 +203,7 @@ class Clients:
         )
 
     def close_overdue(self) -> None:
-        """Close who is idle, has not logged in, or does not read, for too long."""
+        """Close clients that are idle, unauthenticated, or not reading, for too long."""
         settings = self.settings
         now_ms = self._now_ms()
         if settings.timeout:

@@ -18,5 +18,5 @@ class RealClock:
     """Nanoseconds of a clock that only goes forward."""
 
     def sleep(self, seconds: float) -> None:
-        """Stand still, and the whole server with it."""
+        """Block the whole process for this time."""
         time.sleep(seconds)

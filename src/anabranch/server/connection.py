@@ -1,8 +1,8 @@
 """One client: bytes to the parser, requests to the region, replies in one write.
 
-A callback protocol, not streams: the hot path is ``data_received``. There is no logic here but
-flow control: a client that does not read its replies is not read from, one that lets pushed
-messages pile up beyond its output buffer limit is closed.
+A callback protocol, not streams: the hot path is ``data_received``. The only logic here is flow
+control: the server stops reading from a client that does not read its replies, and closes a client
+whose unread pushed messages exceed its output buffer limit.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ["ClientConnection"]
 _LARGE_REPLY_BYTES = 4096
 
 BACKLOG_MAX = 10_000
-"""Requests kept behind a blocked one before we stop reading the client."""
+"""Requests kept behind a blocked one before the server stops reading from the client."""
 
 BACKLOG_BYTES_MAX = 16 * 1024 * 1024
-"""The same in bytes: more than any pipeline needs, less than many clients could do harm with."""
+"""The same in bytes: enough for any pipeline, and harmless with many clients."""
 
 
 PIECE_BYTES = 32 * 1024
-"""Parsed and run at a time: a read of 256 KiB may hold more requests than fit into a slice."""
+"""Bytes parsed at a time: a read of 256 KiB may hold more requests than fit into a slice."""
 
 SHORT_BYTES = 4 * 1024
 """A read of no more than this is not measured, unless it has inline requests."""
@@ -44,14 +44,14 @@ CAREFUL_PIECE_BYTES = 1024
 """The same for requests that the careful parser reads, at a fiftieth of the speed."""
 
 HELD_REPLY_BYTES_MAX = 16 * 1024 * 1024
-"""Replies that wait for the disk before we stop reading the client that will get them."""
+"""Held reply bytes above which the server stops reading from the client."""
 
 _REQUEST = ord("*")
 _NO_REQUESTS = RequestParser()
-"""Of connections that are gone."""
+"""The transport of connections that have ended."""
 
 CLOSING_S = 10.0
-"""A connection that is to be closed waits so long for replies that wait for the disk."""
+"""How long a connection that is being closed waits for held replies."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -94,10 +94,10 @@ class ClientConnection(asyncio.Protocol):
         self._unread = b""  # received, and not yet parsed
         self._has_turn_later = False  # see go_on
         self._held_bytes = 0  # of requests in the backlog
-        self._held_replies: deque[list[bytes]] = deque()  # wait until it is safe to give them
+        self._held_replies: deque[list[bytes]] = deque()  # held until they are safe
         self._held_reply_bytes = 0
-        self._counted_bytes = 0  # what the server's buffers know that is held here
-        self._is_holding = False  # something is held here, or was when it was counted last
+        self._counted_bytes = 0  # the bytes reported to the server's buffers
+        self._is_holding = False  # bytes are held here, or were at the last count
         self._finishing = False  # nothing more is read, see finish
         self._reading = True
         self.session: Session
@@ -108,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio callbacks --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register with the server, which may refuse us."""
+        """Register with the server, which may refuse the client."""
         self.transport = cast("asyncio.Transport", transport)
         self._place.become(Kind.CLIENT)
         self.session = self._region.open_session(
@@ -126,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Run what arrived, as far as the slice of time goes, and write the replies."""
+        """Run the requests that arrived, within the slice of time, and write the replies."""
         session = self.session
         if session.closing:
             return
@@ -157,11 +157,11 @@ class ClientConnection(asyncio.Protocol):
         if session.backlog or self._unread:
             self._see_what_is_left()
         self._node.end_turn()
-        if is_large:  # what little the others take is not worth another reading of the clock
+        if is_large:  # the others take too little time to read the clock again
             scheduler.end(began_ns)
 
     def _take_pieces(self) -> None:
-        """Go on with what arrived until the slice is over or as much is kept as is allowed."""
+        """Process received bytes until the slice is over or too many requests are kept."""
         is_over = self._region.scheduler.is_over
         session = self.session
         at, unread = 0, self._unread
@@ -174,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
         self._unread = b"" if session.closing or self._parser.error is not None else unread[at:]
 
     def _piece_end(self, unread: bytes, at: int) -> int:
-        """Where a piece ends that begins there: between two requests, if that can be seen."""
+        """The end of a piece from an offset: between two requests, if a boundary is visible."""
         parser = self._parser
         if not parser.buffered and (parser.is_careful or unread[at] != _REQUEST):
             return at + CAREFUL_PIECE_BYTES
@@ -211,7 +211,7 @@ class ClientConnection(asyncio.Protocol):
                 session.closing = True
 
     def go_on(self) -> bool:
-        """Do what did not fit into the slices so far; whether something is left.
+        """Process what did not fit into the slices so far; returns whether anything is left.
 
         A :data:`anabranch.scheduling.Work`.
         """
@@ -228,16 +228,16 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether something was received that is not answered."""
+        """Whether received requests are not answered yet."""
         return bool(self.session.backlog or self._unread)
 
     def go_on_later(self) -> None:
-        """Have a slice in a turn to come."""
+        """Request a slice in a later turn."""
         self._has_turn_later = True
         self._region.scheduler.add(self.go_on)
 
     def _see_what_is_left(self) -> None:
-        """Have another slice if there is more to do; stop reading if more may not come."""
+        """Request another slice if work is left; stop reading if too much is kept."""
         session = self.session
         if session.closing or self._has_turn_later:
             return
@@ -249,17 +249,17 @@ class ClientConnection(asyncio.Protocol):
             self._pause_reading()
 
     def _is_full(self) -> bool:
-        """Whether so much waits behind a request that no more is read from the client."""
+        """Whether so much waits behind a request that the server stops reading."""
         return self._held_bytes > BACKLOG_BYTES_MAX or len(self.session.backlog) > BACKLOG_MAX
 
     def pause_writing(self) -> None:
-        """The client does not read: stop reading from it, and working for it."""
+        """The client does not read its replies: stop reading and executing its requests."""
         self.session.stalled = True
         self._clients.buffers.stalled.add(self)
         self._pause_reading()
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """The client has read its replies."""
         session = self.session
         session.stalled = False
         self._clients.buffers.stalled.discard(self)
@@ -269,20 +269,20 @@ class ClientConnection(asyncio.Protocol):
             self._resume_reading()
 
     def eof_received(self) -> bool:
-        """The client sends no more: close once what it has sent is answered.
+        """The client sends no more: close once its requests are answered.
 
-        Not what blocks or what CLIENT PAUSE holds back: that is dropped, as in Redis. Whether the
-        transport stays open.
+        Requests that block, or that CLIENT PAUSE holds back, are dropped as in Redis. Returns
+        whether the transport stays open.
         """
         if self.session in self._region.dispatcher.postponed:
             return False
         if self._held_replies and self._node.durability.trouble is not None:
-            return False  # it may have gone for good, and nobody knows how long this takes
+            return False  # the client may have disconnected, and the wait may be long
         self.finish()
         return True
 
     def _tls_ended(self) -> None:
-        """The same over TLS. What came before the end has not been handed over yet."""
+        """The same over TLS. Bytes before the end were not passed on yet."""
         asyncio.get_running_loop().call_soon(self._finish_tls)
 
     def _finish_tls(self) -> None:
@@ -290,15 +290,15 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone, by its will or ours."""
+        """The connection has ended, by either side."""
         session = self.session
         self._place.leave()
         if self._has_turn_later:
             self._region.scheduler.remove(self.go_on)
         self._region.close_session(session)
         self._clients.closed(self)
-        # What it held goes now. Session and connection name each other: without this it would all
-        # wait for the cycle collector, which comes rarely.
+        # Free the memory now. Session and connection refer to each other: without this the memory
+        # would be freed by the cycle collector, which runs rarely.
         session.connection = None
         if self._tls is not None:
             self._tls.on_end = None
@@ -316,13 +316,13 @@ class ClientConnection(asyncio.Protocol):
     # -- for the server -----------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what the session has for the client; close it if that was the last word."""
+        """Write the outbox of the session; close the connection if the session has ended."""
         session = self.session
         outbox = session.outbox
         if self._parser.error is not None and not session.backlog and not session.closing:
             if self._parser.error:
                 outbox.append(error(self._parser.error))
-            else:  # a browser's request: it gets no word from us, not even for its first line
+            else:  # the request of a browser: it gets no reply, not even to its first line
                 outbox.clear()
             session.closing = True
         if outbox:
@@ -353,7 +353,7 @@ class ClientConnection(asyncio.Protocol):
             self._count()
 
     def _count(self) -> None:
-        """Let the server know how much is held here."""
+        """Report to the server how many bytes are held here."""
         held_bytes = (
             self._buffered_bytes
             + len(self._unread)
@@ -367,7 +367,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_holding = held_bytes > 0
 
     def _go_on_reading(self) -> None:
-        """Unless there is a reason why not."""
+        """Read from the client again, unless a reason to pause remains."""
         session = self.session
         if (
             not session.stalled
@@ -383,7 +383,7 @@ class ClientConnection(asyncio.Protocol):
             data = parts[0] if len(parts) == 1 else b"".join(parts)
             self._region.stats.net_output_bytes += len(data)
             self.transport.write(data)
-        else:  # not joining saves a copy; with small pieces that costs more than it saves
+        else:  # writing large pieces separately saves a copy; for small ones joining is cheaper
             self._region.stats.net_output_bytes += sum(map(len, parts))
             self.transport.writelines(parts)
 
@@ -400,17 +400,17 @@ class ClientConnection(asyncio.Protocol):
             self._count()
             self._write(parts)
             if self.session.closing:
-                if not self.session.outbox:  # else the flush that writes it closes
+                if not self.session.outbox:  # otherwise the flush that writes the outbox closes
                     self.close()
             elif not self._reading:
                 self._go_on_reading()
 
     def cut_off(self) -> None:
-        """Disconnect without another word."""
+        """Disconnect without writing the outbox."""
         self.transport.abort()
 
     def finish(self) -> None:
-        """Close once the requests that have come are answered, but for those that block."""
+        """Close once all received requests are answered, except blocked ones."""
         if self.has_more and not self.session.blocked:
             self._finishing = True
             self._pause_reading()
@@ -418,7 +418,7 @@ class ClientConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close once everything is written. That does not wait for the disk for ever."""
+        """Close once everything is written; the wait for the disk is limited."""
         self.session.closing = True
         if not self._held_replies:
             self.transport.close()

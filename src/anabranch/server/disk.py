@@ -19,12 +19,12 @@ __all__ = ["DataDirectory", "Directory", "lock_directory"]
 
 _LOCK: Final = "lock"
 _PID_BYTES: Final = 32
-"""No process ID and end of line is longer."""
+"""The greatest length of a process ID with end of line."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _File:
-    """A file that is written without a buffer of ours, at its end or in place."""
+    """A file that is written without a buffer in Python, at its end or in place."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path = str(path)
@@ -117,7 +117,7 @@ class Directory:
 
 
 class DataDirectory:
-    """A :class:`anabranch.node.driver.Place`: what the settings name, locked while it is used."""
+    """A :class:`anabranch.node.driver.Place`: the directory of the settings, locked while used."""
 
     def __init__(
         self, settings: Settings, open_directory: Callable[[Path], Directory] = Directory
@@ -170,7 +170,7 @@ def _sync_names(directory: Path) -> None:
 
 
 def lock_directory(path: Path) -> IO[bytes]:
-    """Make the directory, and have it for ourselves until the file returned is closed.
+    """Make the directory, and lock it until the returned file is closed.
 
     Raises :class:`ConfigError` if another server has it, or if it cannot be written.
     """

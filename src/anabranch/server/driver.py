@@ -1,4 +1,4 @@
-"""Time from the event loop, and threads for what must not be waited for."""
+"""Timers of the event loop, and threads for work that must not block it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Connections to other regions: frames on TCP, with or without TLS, and faults on demand.
 
 A frame is a length (4 bytes, little-endian, of what follows), a type (1 byte) and a payload. The
-replicator makes and reads frames; here they are cut out of a stream of bytes, and, for trying
-things out, held back, slowed down or lost with the connection.
+replicator makes and reads frames. This module finds frames in a stream of bytes and, on demand of
+tests (``AB.LINK``), delays them, slows them down or ends the connection.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ __all__ = ["Fault", "Gossip"]
 _LENGTH: Final = struct.Struct("<I")
 DIAL_TIMEOUT_S: Final = 5.0
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""A peer that takes nothing is cut off when so much waits for it; it has to ask again then."""
+"""The unsent bytes above which a slow peer is disconnected; it must request them again."""
 BACKLOG: Final = 128
 TELL_AGAIN_S: Final = 60.0
-"""A handshake that fails again in the same way is told so often."""
+"""The interval between two reports of the same failure of a handshake."""
 TELL_ANY_S: Final = 1.0
-"""And one of any address so often: whoever has many addresses must not fill the log."""
+"""The interval for all addresses together: many addresses must not fill the log."""
 ADDRESSES_MAX: Final = 1000
-"""So many are remembered as refused."""
+"""Count of refused addresses that are remembered."""
 MUCH_BYTES: Final = 4096
-"""More than this waits in the queue when others have used up the turn."""
+"""The most bytes that are taken when the time of the turn is used up."""
 TLS_BEGINS: Final = b"\x16\x03"
 """The first bytes of a client that speaks TLS."""
 
 
 class Fault:
-    """What is done to one peer's traffic, in both directions."""
+    """Faults that an operator applies to one peer's traffic, in both directions."""
 
     def __init__(self) -> None:
         self.paused = False
         self.delay_ms = 0.0
         self.jitter_ms = 0.0
-        self.loss = 0.0  # how likely a frame ends the connection
+        self.loss = 0.0  # the probability that a frame ends the connection
         self.rate = 0.0  # bytes a second; 0 is no limit
         self.cut_at_ms: float | None = None  # since when it is paused
 
     @property
     def is_none(self) -> bool:
-        """Nothing is done."""
+        """Whether there is no fault."""
         return not (self.paused or self.delay_ms or self.jitter_ms or self.loss or self.rate)
 
 
@@ -82,13 +82,13 @@ class _Link(asyncio.Protocol):
         self.dialled = dialled
         self.transport: asyncio.Transport
         self._buffer = bytearray()
-        self._free_at = 0.0  # when the line has carried what was sent, where a rate is set
+        self._free_at = 0.0  # when the sent bytes have passed, where a rate is set
         self._arrives_at = 0.0
-        # Frames of a slow link, a timer for each; one that is lost, and all behind it, is None.
+        # Frames of a slow link, each with a timer; None for a lost frame and all later ones.
         self._under_way: deque[bytes | None] = deque()
         self._is_losing = False
         self._held: list[bytes] = []  # frames of a paused link
-        self._is_silent = True  # nothing has come
+        self._is_silent = True  # nothing was received
         self._has_turn_later = False  # see read_on
         self.expires: int | None = None
         """When the certificate ends that the other side showed, in seconds since 1970."""
@@ -113,7 +113,7 @@ class _Link(asyncio.Protocol):
         gossip.replicator.link_up(self.number, gossip.now_ms(), self.dialled, names)
 
     def _check_handshake_done(self) -> None:
-        """Whoever is not known by now has to go: places for strangers are few."""
+        """Close a connection whose handshake is not complete: such places are few."""
         if self._gossip.replicator.is_up(self.number):
             self._is_known()
             return
@@ -125,7 +125,7 @@ class _Link(asyncio.Protocol):
         self.transport.abort()
 
     def _is_known(self) -> None:
-        """It is a region: from now on it takes a place of those kept for them."""
+        """The handshake is complete: the connection takes a place reserved for regions."""
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
             self._handshake_timer = None
@@ -149,7 +149,7 @@ class _Link(asyncio.Protocol):
         self._begin_reading()
 
     def _begin_reading(self) -> None:
-        """Take frames for a slice of time, and the others in turns to come."""
+        """Process frames for a slice of time, and the rest in later turns."""
         if not self._has_turn_later:
             scheduler = self._gossip.scheduler
             waits = scheduler.is_used_up and len(self._buffer) > MUCH_BYTES
@@ -161,7 +161,7 @@ class _Link(asyncio.Protocol):
             scheduler.end(began_ns)
 
     def read_on(self) -> bool:
-        """Take the frames that did not fit into the slices so far; whether some are left.
+        """Process frames that did not fit into the slices so far; returns whether some are left.
 
         A :data:`anabranch.scheduling.Work`.
         """
@@ -171,7 +171,7 @@ class _Link(asyncio.Protocol):
         return self._has_turn_later
 
     def _read(self) -> bool:
-        """Take the frames that have come; whether some are left when the slice of time is over."""
+        """Process received frames; returns whether some are left at the end of the slice."""
         gossip = self._gossip
         is_over = gossip.scheduler.is_over
         at = 0
@@ -210,7 +210,7 @@ class _Link(asyncio.Protocol):
         return fault is not None and fault.paused
 
     def go_on(self) -> None:
-        """A fault has ended, maybe."""
+        """Send delayed frames if a fault has ended."""
         if not self._is_paused():
             held, self._held = self._held, []
             for frame in held:
@@ -258,13 +258,13 @@ class _Link(asyncio.Protocol):
         self.transport.write(frame)
 
     def close(self) -> None:
-        self._is_silent = False  # whatever it says now, it is not heard
+        self._is_silent = False  # frames that arrive now are ignored
         self._gossip.links.pop(self.number, None)
         self.transport.close()
 
 
 def _why_not(problem: OSError) -> str:
-    """Why there is no connection, for people."""
+    """Why there is no connection, as a text for operators."""
     if isinstance(problem, TimeoutError):
         return f"no answer within {DIAL_TIMEOUT_S:g} s"
     if isinstance(problem, ssl.SSLError):
@@ -285,9 +285,9 @@ class Gossip:
         handshake_s: Callable[[], float] = lambda: DIAL_TIMEOUT_S,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """``handshake_s``: how long the other side has for TLS, and again for the handshake.
+        """``handshake_s``: the deadline of TLS, and again of the handshake.
 
-        Without a ``scheduler`` frames are taken as they come, whatever time that takes.
+        Without a ``scheduler`` frames are processed as they arrive, without slices.
         """
         self.loop = loop
         self.scheduler = Scheduler(time.monotonic_ns) if scheduler is None else scheduler
@@ -302,11 +302,11 @@ class Gossip:
             on_failure=lambda address, problem: self.handshake_failed((address, 0), problem),
         )
         self.tls = tls
-        """For connections to come; None is without."""
+        """TLS of later connections; None for none."""
         self.on_tls_refused: Callable[[str, str], None] = lambda address, reason: None
         """Called with an address and why there is no connection with it."""
-        self._told_at = -TELL_ANY_S  # when it was told last of any address
-        self._refused: dict[str, tuple[str, float]] = {}  # by address: what was told, and when
+        self._told_at = -TELL_ANY_S  # the last report of any address
+        self._refused: dict[str, tuple[str, float]] = {}  # by address: the last report and its time
         self.replicator: Replicator
         self.links: dict[int, _Link] = {}
         self.faults: dict[int, Fault] = {}  # by region
@@ -321,7 +321,7 @@ class Gossip:
         return self._next
 
     def now_ms(self) -> float:
-        """A clock that never jumps; that of uvloop would have whole milliseconds."""
+        """A monotonic clock; that of uvloop has only whole milliseconds."""
         return time.monotonic() * 1000
 
     async def open(self, replicator: Replicator, bind: str, port: int) -> None:
@@ -330,11 +330,11 @@ class Gossip:
         self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
 
     def move(self, bind: str, port: int) -> None:
-        """Listen at other addresses from now on; connections stay.
+        """Listen at other addresses; connections stay.
 
-        On ConfigError nothing is listened to: put the settings back and move again.
+        After a ConfigError nothing listens: restore the settings and call this again.
         """
-        self._acceptor.close()  # first: what listens now may stand in the way of the new ones
+        self._acceptor.close()  # first, because the present sockets may occupy the new addresses
         self._acceptor.open(bind_all(bind, port, BACKLOG, "--gossip-port"))
 
     def shut_down(self) -> None:
@@ -387,7 +387,7 @@ class Gossip:
     # -- TLS ----------------------------------------------------------------------------------
 
     def left_at_once(self, address: tuple[str, int], problem: Exception | None) -> None:
-        """A region that we dialled has said nothing.
+        """A region that was dialled has sent nothing.
 
         In TLS 1.3 the side that dialled has finished before the other one has seen its certificate.
         """
@@ -397,12 +397,12 @@ class Gossip:
             self.refused(address, "it closed the connection: its log tells what is wrong with us")
 
     def handshake_failed(self, address: tuple[str, int] | None, problem: OSError) -> None:
-        """No certificates were exchanged, or one is not accepted."""
+        """A TLS handshake has failed."""
         if self.tls is not None:
             self.refused(address, sentence(problem))
 
     def refused(self, address: tuple[str, int] | None, reason: str) -> None:
-        """Tell of it, unless the same was told of this address a short while ago."""
+        """Report a failure, unless the same was reported of this address a short while ago."""
         shown = "?" if address is None else address[0]
         told, at = self._refused.get(shown, ("", 0.0))
         now = self.loop.time()
@@ -414,7 +414,7 @@ class Gossip:
             self.on_tls_refused(shown, reason)
 
     def expiries(self) -> dict[int, int]:
-        """When certificates end, in seconds since 1970, by the region that has shown it."""
+        """When certificates expire, in seconds since 1970, by region."""
         found = {}
         for number, link in self.links.items():
             region = self.replicator.region_of(number)
@@ -425,14 +425,14 @@ class Gossip:
     # -- faults -------------------------------------------------------------------------------
 
     def fault_of(self, link: int) -> Fault | None:
-        """What is done to the traffic of a link."""
+        """The fault that is applied to a link."""
         if not self.faults:
             return None
         region = self.replicator.region_of(link)
         return None if region is None else self.faults.get(region)
 
     def _is_cut(self, host: str, port: int) -> bool:
-        """Whether nothing gets through to the region at an address."""
+        """Whether the link to the region at an address is paused."""
         region = self.replicator.region_at((host, port)) if self.faults else None
         return region is not None and self.faults.get(region, NO_FAULT).paused
 
@@ -442,11 +442,11 @@ class Gossip:
         return None if at_ms is None else self.now_ms() - at_ms
 
     def fault(self, region: int) -> Fault:
-        """The same of a region, to be changed; call :meth:`released` afterwards."""
+        """The fault of a region, to be changed; call :meth:`released` afterwards."""
         return self.faults.setdefault(region, Fault())
 
     def released(self) -> None:
-        """Faults have changed: let go of what is not held back any more."""
+        """Faults have changed: send frames that are not delayed any more."""
         for fault in self.faults.values():
             fault.cut_at_ms = (fault.cut_at_ms or self.now_ms()) if fault.paused else None
         self.faults = {region: each for region, each in self.faults.items() if not each.is_none}

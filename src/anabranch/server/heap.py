@@ -1,8 +1,8 @@
-"""Memory that was freed and that the C library keeps is given back to the system, at rest.
+"""Returns freed memory of the C library to the system while the server rests.
 
-Python's own arenas are returned by Python. What is larger than 512 bytes comes from the C library,
-which returns only what lies at the end of its heap, unless it is asked to look for more. That takes
-some 50 ms for a gigabyte, so it is done when nothing else is, and rarely if it takes long.
+Python returns its own arenas. Blocks of more than 512 bytes come from the C library, which returns
+only the end of its heap unless ``malloc_trim`` is called. A call takes about 50 ms for a gigabyte,
+so it is made while the server rests, and rarely if it takes long.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["Heap"]
 
 _LOOK_EVERY_S: Final = 5.0
 _REST_SHARE: Final = 0.05
-"""Less of a core than this is rest."""
+"""The server rests while it uses less than this share of a core."""
 _WORTH_CPU_S: Final = 0.2
-"""After less work than this there is nothing to give back."""
+"""After less work than this, no call is made."""
 _COST_SHARE: Final = 0.001
-"""It takes no more of the time than this."""
+"""The greatest share of the time that the calls may take."""
 
 
 def _libc_trim() -> Callable[[int], int] | None:
-    """``malloc_trim`` of the GNU C library; other libraries have nothing like it."""
+    """``malloc_trim`` of the GNU C library; other libraries do not have it."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -33,7 +33,7 @@ def _libc_trim() -> Callable[[int], int] | None:
 
 
 class Heap:
-    """Watches how much the process does, and gives back when it rests."""
+    """Observes the CPU time of the process, and returns memory while it rests."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Heap:
         self._not_before_s = 0.0
 
     def tick(self) -> None:
-        """Look now and then whether it is time."""
+        """Return memory if the server rests and it is time."""
         now_s = self._now_s()
         before_s, before_cpu_s = self._looked
         if now_s - before_s < _LOOK_EVERY_S:
@@ -67,7 +67,7 @@ class Heap:
             self.give_back()
 
     def give_back(self) -> None:
-        """Give back what there is, at once."""
+        """Return memory at once."""
         if self._trim is None:
             return
         began_s = self._now_s()

@@ -1,4 +1,4 @@
-"""What the process can do for a command: the real ``Host``."""
+"""The ``Host`` of a server: what the process does for commands."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _OF_REGIONS = frozenset(
     "digest-interval gossip-announce gossip-hold-bytes gossip-secret gossip-window join "
     "max-clock-skew-ms region-cache-bytes region-expire-after".split()
 )
-"""What the part of the cluster takes over."""
+"""Settings that concern the links between regions."""
 
 
 class Parts(Protocol):
-    """The parts of the process in which wishes are granted."""
+    """The parts of the process that serve the ``Host``."""
 
     settings: Settings
     config_file: Path | None
@@ -62,7 +62,7 @@ class Parts(Protocol):
 
 
 class ServerHost:
-    """Wishes of the core, granted by one server."""
+    """The ``Host`` of one server."""
 
     def __init__(self, server: Parts, chance: random.Random) -> None:
         self._server = server
@@ -78,13 +78,13 @@ class ServerHost:
 
     @property
     def regions(self) -> Regions | None:
-        """The other regions; None on a server of its own."""
+        """The other regions; None without regions."""
         return self._server.regions
 
     # -- chance, time, logs -------------------------------------------------------------------
 
     def random_bytes(self, count: int) -> bytes:
-        """That nobody can foresee, unless a test has chosen the seed."""
+        """Unpredictable bytes, unless a test has set the seed."""
         return self._random.randbytes(count)
 
     def random_below(self, bound: int) -> int:
@@ -98,7 +98,7 @@ class ServerHost:
         return self._machine
 
     def sleep(self, seconds: float) -> None:
-        """Stand still, and all clients with us."""
+        """Block the whole process for this time."""
         self._server.clock.sleep(seconds)
 
     def log(self, level: str, event: str, **fields: object) -> None:
@@ -107,7 +107,7 @@ class ServerHost:
         if self._server.settings.hide_user_data_from_log and "error" in fields:
             fields["error"] = type(exc).__name__
         mistake = exc if isinstance(exc, BaseException) else None
-        if mistake is not None:  # of one kind there may be as many as there are requests
+        if mistake is not None:  # one kind may occur once for each request
             about = f"{fields.get('command', '')} {type(mistake).__name__}"
             emit_sparingly(level, event, about=about, exc=mistake, **fields)
         else:
@@ -121,7 +121,7 @@ class ServerHost:
         self._server.node.region.channels.pending[session] = None
 
     def shutdown(self, *, save: bool | None, now: bool, force: bool) -> None:
-        """Begin an orderly stop; one that has to save and cannot raises CommandError."""
+        """Begin an orderly stop; CommandError if it must save and cannot."""
         persistence = self._server.node.persistence
         try:
             if persistence.must_save(asked=save):
@@ -152,7 +152,7 @@ class ServerHost:
         self._server.heap.give_back()
 
     def rewrite_config(self, users: list[list[bytes]]) -> None:
-        """Put the present settings into the file of the start."""
+        """Write the present settings into the configuration file."""
         path = self._server.config_file
         if path is None:
             raise ConfigError("The server is running without a config file")
@@ -175,7 +175,7 @@ class ServerHost:
             ) from None
 
     def write_acl_file(self, text: str) -> None:
-        """Replace the ``aclfile``, whole or not at all."""
+        """Replace the ``aclfile`` atomically."""
         try:
             _replace(Path(self._server.settings.aclfile), text)
         except OSError as problem:
@@ -188,7 +188,7 @@ class ServerHost:
     # -- settings -----------------------------------------------------------------------------
 
     def apply_setting(self, name: str) -> None:
-        """Make a changed setting true outside the core; ConfigError if it cannot be."""
+        """Apply a changed setting outside the core; ConfigError if that is impossible."""
         server = self._server
         settings = server.settings
         if name in {"loglevel", "log-format", "log-timestamp-format"}:
@@ -272,7 +272,7 @@ class ServerHost:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file so that readers, and a crash, see either the old text or the new one."""
+    """Write a file atomically: readers, and a crash, see the old text or the new one."""
     handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -1,7 +1,7 @@
 """Sockets to listen on: TCP, TLS, Unix; opened at the start, moved by CONFIG SET.
 
-Sockets are bound before anything is told to the event loop, so a port that is taken is found out
-while there is still somebody to tell.
+All sockets are bound before the event loop gets them, so that a port in use is found while the
+caller can still be told.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _FORGIVEN: Final = {
     errno.EPROTONOSUPPORT,
     errno.ENOPROTOOPT,
 }
-"""What "-address" in ``bind`` overlooks: the machine does not have it."""
+"""Errors that "-address" in ``bind`` ignores: the machine does not have the address."""
 
 _KEEP_IDLE_MAX: Final = 32_767
-"""Seconds; Linux takes no more."""
+"""Seconds; the limit of Linux."""
 
 _CHOICES_MAX: Final = 50
 """Free ports to try until one is free on every address of ``bind``."""
@@ -48,7 +48,7 @@ _CHOSEN_PORT_MAX: Final = 65535 - 10_000
 
 
 class Listeners:
-    """All listening sockets of a server, by what they are for: "tcp", "tls", "unix"."""
+    """All listening sockets of a server, by their kind: "tcp", "tls", "unix"."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Listeners:
         self.addresses: list[str] = []  # for the ready line
 
     async def open(self) -> None:
-        """Open what the settings ask for; ConfigError names what cannot be had."""
+        """Open the sockets of the settings; ConfigError names the one that is impossible."""
         settings = self._settings
         wanted: list[tuple[str, list[socket.socket]]] = []
         try:
@@ -98,19 +98,19 @@ class Listeners:
             self._listen(kind, sockets)
 
     def move(self, kind: str, port: int) -> None:
-        """Listen on another port or on other addresses from now on; connections stay.
+        """Listen on another port or on other addresses; connections stay.
 
-        On ConfigError nothing of this kind is listened to: put the settings back and move again.
+        After a ConfigError no socket of this kind listens: restore the settings and call again.
         """
         settings = self._settings
         if kind == "tls" and port and self._tls is None:
             self._tls = client_facing(settings)
-        self.close(kind)  # first, since the present sockets may stand in the way of the new ones
+        self.close(kind)  # first, because the present sockets may occupy the new addresses
         if port:
             self._listen(kind, bind_all(settings.bind, port, settings.tcp_backlog))
 
     def keep_alive_changed(self) -> None:
-        """``tcp-keepalive`` was set: it is for connections to come."""
+        """``tcp-keepalive`` was set: it applies to later connections."""
         for acceptor in self._acceptors.values():
             for each in acceptor.sockets:
                 _keep_alive(each, self._settings.tcp_keepalive)
@@ -121,7 +121,7 @@ class Listeners:
         self._acceptors[kind].open(sockets)
 
     def reload_tls(self) -> None:
-        """Take over changed certificates for connections to come."""
+        """Take over changed certificates for later connections."""
         if self._tls is None:
             return
         try:
@@ -135,7 +135,7 @@ class Listeners:
         for each in self._acceptors if kind is None else [kind]:
             self._acceptors[each].close()
             if each == "unix" and self._unix_path:
-                with suppress(OSError):  # somebody removed it already
+                with suppress(OSError):  # another process has removed it
                     os.unlink(self._unix_path)
                 self._unix_path = ""
 
@@ -260,9 +260,9 @@ def _address(sock: socket.socket, kind: str) -> str:
 
 
 def _keep_alive(sock: socket.socket, seconds: int) -> None:
-    """Let the kernel find out about peers that vanished; 0 is off.
+    """Let the kernel detect peers that have vanished; 0 is off.
 
-    What is set for a listening socket holds for the connections that it accepts from then on.
+    The option of a listening socket applies to connections that it accepts later.
     """
     if sock.family == socket.AF_UNIX:
         return

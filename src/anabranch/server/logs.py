@@ -1,8 +1,8 @@
 """The operator's log: an event name and fields per line, in four formats.
 
 ``legacy`` looks like Redis's log, ``logfmt`` and ``json`` are for machines, ``auto`` is readable
-on a terminal and JSON elsewhere. Built on ``logging``, so whoever embeds the server may attach
-handlers of their own to the logger ``anabranch``.
+on a terminal and JSON elsewhere. It uses ``logging``, so a program that embeds the server may
+attach its own handlers to the logger ``anabranch``.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ _NAMES: Final = {"debug": 10, "verbose": 15, "info": 20, "warning": 30, "error":
 _COLOURS: Final = {10: "2", 15: "2", 20: "32", 30: "33", 40: "31"}
 
 SPARING_S: Final = 1.0
-"""Between two lines about the same trouble."""
+"""The least time between two lines of the same event."""
 
-_told: Final[dict[tuple[str, str], tuple[float, int]]] = {}  # when, and how often not since
+_told: Final[
+    dict[tuple[str, str], tuple[float, int]]
+] = {}  # the last line, and how many were left out since
 
 logging.addLevelName(15, "VERBOSE")
 
 
 def emit(level: str, event: str, /, *, exc: BaseException | None = None, **fields: object) -> None:
-    """Write one line: what happened, and the particulars."""
+    """Write one line: an event and its fields."""
     number = _NAMES[level]
     if LOGGER.isEnabledFor(number):
         LOGGER.log(number, event, extra={"fields": fields}, exc_info=exc)
@@ -61,10 +63,10 @@ def emit_sparingly(
     exc: BaseException | None = None,
     **fields: object,
 ) -> None:
-    """The same for trouble that others can cause at will: one line a second for each event.
+    """The same for events that clients can cause at will: one line a second for each event.
 
-    The next line tells how many were left out. ``about`` tells troubles of one name apart; it
-    must not be what strangers choose.
+    The next line reports how many were left out. ``about`` distinguishes events of one name; it
+    must not be a value that clients choose.
     """
     now = time.monotonic()
     told_at, left_out = _told.get((event, about), (-SPARING_S, 0))
@@ -92,7 +94,7 @@ def _event(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value in ``key=value``: quoted when it would fall apart."""
+    """A value in ``key=value``, quoted where necessary."""
     text = str(value)
     if not text or any(char in text for char in ' "=\n\r\t\\'):
         return json.dumps(text, ensure_ascii=False)
@@ -104,14 +106,14 @@ def _pairs(fields: dict[str, Any]) -> str:
 
 
 class _Formatter(logging.Formatter):
-    """What all formats share: the time, and tracebacks."""
+    """The common part of all formats: time and tracebacks."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
 
     def time(self, record: logging.LogRecord, *, human: bool) -> str:
-        """By ``log-timestamp-format``; Redis's form only where people read."""
+        """The time by ``log-timestamp-format``; Redis's form only in formats for reading."""
         style = self.settings.log_timestamp_format
         if style == "milliseconds":
             return str(int(record.created * 1000))
@@ -121,7 +123,7 @@ class _Formatter(logging.Formatter):
         return moment.isoformat(timespec="milliseconds")
 
     def trace(self, record: logging.LogRecord) -> str:
-        """The traceback; without the message where user data must stay out."""
+        """The traceback; without the message where it may contain user data."""
         if not record.exc_info:
             return ""
         if not self.settings.hide_user_data_from_log:
@@ -210,7 +212,7 @@ def _formatter(settings: Settings, stream: TextIO | None) -> logging.Formatter:
 
 
 class _Syslog(logging.Handler):
-    """The system's own log; without a time, which it has itself."""
+    """The log of the system, which adds the time itself."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -227,7 +229,7 @@ class _Syslog(logging.Handler):
 
 
 def open_logs(settings: Settings) -> None:
-    """Attach handlers as the settings say; those of an earlier call go."""
+    """Attach the handlers of the settings; those of an earlier call are removed."""
     close_logs()
     handler: logging.StreamHandler[Any]
     if settings.logfile:
@@ -241,7 +243,7 @@ def open_logs(settings: Settings) -> None:
                 f"cannot write logfile '{settings.logfile}': {problem.strerror}"
             ) from None
     else:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # names may be no UTF-8
+        if isinstance(sys.stdout, io.TextIOWrapper):  # names may be invalid UTF-8
             sys.stdout.reconfigure(errors="backslashreplace")
         handler = logging.StreamHandler(sys.stdout)
     LOGGER.addHandler(handler)

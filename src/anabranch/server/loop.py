@@ -1,4 +1,4 @@
-"""uvloop where it can be had, asyncio elsewhere."""
+"""uvloop where it is installed, asyncio elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["loop_factory"]
 
 
 def loop_factory() -> tuple[Callable[[], asyncio.AbstractEventLoop], str]:
-    """What makes the event loop, and its name for INFO."""
+    """The factory of the event loop, and its name for INFO."""
     try:
         # Costs 40 ms, so only where a server really starts.
         import uvloop  # noqa: PLC0415

@@ -2,7 +2,7 @@
 
 Allocator: replies of a hundred kilobytes are made and freed thousands of times a second. By
 default glibc maps such blocks from the kernel and hands the top of the heap back whenever it can,
-so each reply pays for its pages again: XRANGE COUNT 1000 in pipelines cost 210 µs of CPU instead
+so each reply pays again for its pages: XRANGE COUNT 1000 in pipelines cost 210 µs of CPU instead
 of 77. So freed memory is kept, and given back when the server rests (``heap.py``).
 
 Collector: entries, pending lists and sessions are no cyclic garbage, but there can be millions of
@@ -43,7 +43,7 @@ def keep_freed_memory() -> bool:
 
 
 def calm_collector() -> None:
-    """Set the present heap aside and look for cyclic garbage only now and then."""
+    """Exclude the present heap from collections, and collect rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 1000)

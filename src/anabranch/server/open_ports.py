@@ -1,4 +1,4 @@
-"""Ports at which whoever reaches them may do everything: the operator is told."""
+"""Warns about ports that give full access to everyone who can reach them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def is_compiled() -> bool:
 
 
 def rss_bytes() -> int:
-    """Memory of the process that is in RAM now."""
+    """The present resident memory of the process."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
@@ -48,13 +48,13 @@ def rss_bytes() -> int:
 
 
 def peak_rss_bytes() -> int:
-    """The most it ever was."""
+    """The greatest resident memory so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def process_facts() -> dict[str, Any]:
-    """What does not depend on the server's settings; see ``Host.process_info``."""
+    """Facts that do not depend on the settings; see ``Host.process_info``."""
     mine = resource.getrusage(resource.RUSAGE_SELF)
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     system = platform.uname()
@@ -112,7 +112,7 @@ def enter_directory(path: str) -> None:
 
 
 def write_pid_file(path: str) -> None:
-    """Leave the process ID for scripts."""
+    """Write the process ID into a file."""
     try:
         Path(path).write_text(f"{os.getpid()}\n", "ascii")
     except OSError as problem:
@@ -120,13 +120,13 @@ def write_pid_file(path: str) -> None:
 
 
 def remove_pid_file(path: str) -> None:
-    """The process is about to end."""
+    """Remove the file of the process ID."""
     if path:
         Path(path).unlink(missing_ok=True)
 
 
 def notify_systemd(supervised: str, state: str, environment: Mapping[str, str]) -> bool:
-    """Tell a supervising systemd, if it asked; returns whether it did."""
+    """Notify systemd if it supervises this process; returns whether it does."""
     path = environment.get("NOTIFY_SOCKET", "")
     if supervised not in {"systemd", "auto"} or not path:
         return False

@@ -1,4 +1,4 @@
-"""This region among others: the sockets and certificates of a server around the exchange."""
+"""The sockets and certificates of a server for the exchange with other regions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Regions(Exchange):
         self.gossip: Gossip
 
     async def start(self) -> None:
-        """Listen for other regions, and look for them."""
+        """Listen for other regions, and dial them."""
         settings = self._settings
         if settings.tls_replication:
             self._certificates = Certificates(settings, self.report_event)
@@ -75,7 +75,7 @@ class Regions(Exchange):
             self.gossip.shut_down()
 
     def listen_anew(self) -> None:
-        """``gossip-bind`` is another one; ConfigError if that is impossible."""
+        """``gossip-bind`` was set; ConfigError if that is impossible."""
         self.gossip.move(self._settings.gossip_bind, self.gossip_port)
 
     # -- certificates -------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Regions(Exchange):
         return self._region.clock.now_us() / 1_000_000
 
     def reload_certificates(self) -> None:
-        """Take over changed settings for connections to come; ConfigError if they are wrong."""
+        """Take over changed settings for later connections; ConfigError if they are wrong."""
         if self._certificates is not None:
             self._certificates.load()
             self.gossip.tls = self._certificates.tls
@@ -97,7 +97,7 @@ class Regions(Exchange):
         self.report_event("tls_refused", address=address, reason=reason)
 
     def expiries(self) -> dict[int, int]:
-        """When known certificates end, in seconds since 1970, by region; ours too."""
+        """When known certificates expire, in seconds since 1970, by region, own ones included."""
         found = self.gossip.expiries()
         if self._tls is not None and self._tls.expires is not None:
             found[self.replica.region] = self._tls.expires
@@ -116,13 +116,13 @@ class Regions(Exchange):
 
     @property
     def faults(self) -> Mapping[int, Fault]:
-        """What is done to links on purpose, by region."""
+        """The faults that an operator applies to links, by region."""
         return self.gossip.faults
 
     def fault(self, region: int) -> Fault:
-        """The same for a region, to be changed."""
+        """The fault of one region, to be changed."""
         return self.gossip.fault(region)
 
     def faults_changed(self) -> None:
-        """Let go of what is not held back any more."""
+        """Send frames that are not delayed any more."""
         self.gossip.released()

@@ -1,8 +1,8 @@
-"""How a server stops: signals, the order of an orderly stop, and an end without any order.
+"""How a server stops: signals, the steps of an orderly stop, and an immediate end.
 
-The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write out what is due, close
-connections once their clients have taken their last replies, at most ``shutdown-timeout`` long,
-and sync the log.
+The first SIGTERM or SIGINT (or SHUTDOWN) begins it: stop accepting, write pending data, close
+connections once their clients have read their last replies (at most ``shutdown-timeout``), and sync
+the log.
 A second signal ends the process at once.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["abandon", "install_signal_handlers", "orderly_stop"]
 
 
 class Running(Protocol):
-    """What ends when a server stops."""
+    """The parts of a server that are stopped."""
 
     settings: Settings
     node: Node
@@ -42,7 +42,7 @@ class Running(Protocol):
         """Begin to stop; a second request changes nothing."""
 
     def stop_timers(self) -> None:
-        """No background work any more."""
+        """Stop background work."""
 
 
 def install_signal_handlers(server: Running, pid_file: str) -> None:
@@ -60,7 +60,7 @@ def install_signal_handlers(server: Running, pid_file: str) -> None:
     def begin(name: str) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-            # Not through the loop: it must work although the loop is busy.
+            # Without the loop, so that it works while the loop is busy.
             signal.signal(number, at_once)
         server.request_stop(name)
 
@@ -92,10 +92,7 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
 
 
 def abandon(server: Running) -> None:
-    """End as a process ends that is killed: nothing more is written, and nobody is told.
-
-    What was written stays, in the files and with the clients.
-    """
+    """End as after a kill: nothing more is written, neither to files nor to clients."""
     server.listeners.close()
     server.http.close()
     server.stop_timers()

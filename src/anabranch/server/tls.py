@@ -1,8 +1,8 @@
 """TLS by the ``tls-*`` directives, towards clients and between regions.
 
-Clients meet the server's side only. Regions dial each other, so one needs both sides, and each
-shows a certificate that the other checks. Which region a certificate is for is told by its common
-name or one of its DNS names; addresses change and are not looked at.
+Towards clients there is only the side of the server. Regions dial each other, so each needs both
+sides, and each shows a certificate that the other checks. The common name or one of the DNS names
+of the certificate must be the name of the region; addresses may change and are not checked.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name."""
 
 _ROUNDS: Final = 10
-"""More than a handshake has."""
+"""More bytes than a handshake has."""
 
 
 class HalfClosingTls(ssl.SSLObject):
     """One connection that can be written to when the other side has sent its last byte.
 
     An event loop closes both directions as soon as it reads the other side's end (close_notify), so
-    replies that are not written by then are lost. It does not see the end of these: ``on_end`` is
-    called, and whoever gets the call has to close the connection.
+    replies that are not written by then are lost. This class hides that end from the event loop: it
+    calls ``on_end`` instead, and the callee has to close the connection.
     """
 
     on_end: Callable[[], None] | None = None
-    """Not called before it is set, and once only."""
+    """Called once; set by the owner of the connection."""
     _has_ended = False
 
     def read(self, len: int = 1024, buffer: bytearray | None = None) -> bytes:  # type: ignore[override]  # noqa: A002 - the name of the base
-        """See the base; at the end as if nothing had come yet."""
+        """See the base class; at the end as if nothing had been received yet."""
         data = super().read(len, buffer)
         if not data and self.on_end is not None:
             if not self._has_ended:
@@ -59,7 +59,7 @@ class HalfClosingTls(ssl.SSLObject):
 
 
 def client_facing(settings: Settings) -> ssl.SSLContext:
-    """The side of the server towards clients; ConfigError names the directive that is wrong."""
+    """The context for clients; ConfigError names the directive that is wrong."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = HalfClosingTls
     _show(context, *_own(settings))
@@ -93,10 +93,10 @@ class RegionTls:
             _limit(context, settings)
         ends = [expiry_of(*files[:3]) for files in shown.values()]
         self.expires = min((each for each in ends if each is not None), default=None)
-        """When the first of our certificates ends, in seconds since 1970; None is unknown."""
+        """When the first own certificate expires, in seconds since 1970; None: unknown."""
 
     def fault(self) -> str:
-        """Why a region with the same settings would not accept us; empty if it would."""
+        """Why a region with the same settings would refuse the certificate; empty if not."""
         try:
             _meet(self.accepting, self.dialling)
         except ssl.SSLError as problem:
@@ -105,7 +105,7 @@ class RegionTls:
 
 
 def files_of(settings: Settings) -> dict[str, tuple[int, int]]:
-    """Time of change and size of each file that :class:`RegionTls` reads; none of what is not."""
+    """Modification time and size of each file that :class:`RegionTls` reads and that exists."""
     found = {}
     for path in (
         settings.tls_cert_file,
@@ -123,7 +123,7 @@ def files_of(settings: Settings) -> dict[str, tuple[int, int]]:
 
 
 def _own(settings: Settings) -> tuple[str, str, str, str]:
-    """Certificate, key, password, and how to call them."""
+    """Certificate, key and password, with the names of their directives."""
     return (
         settings.tls_cert_file,
         settings.tls_key_file,
@@ -133,7 +133,7 @@ def _own(settings: Settings) -> tuple[str, str, str, str]:
 
 
 def _own_when_dialling(settings: Settings) -> tuple[str, str, str, str]:
-    """The same where we are the client: as in Redis another one, if it is set."""
+    """The same for the dialling side: as in Redis a separate one, if it is set."""
     if not settings.tls_client_cert_file:
         return _own(settings)
     return (
@@ -186,7 +186,7 @@ def _limit(context: ssl.SSLContext, settings: Settings) -> None:
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
-    """Whom a checked certificate is for: its common name and its DNS names."""
+    """The names in a checked certificate: its common name and its DNS names."""
     subject = [pair for group in certificate.get("subject", ()) for pair in group]
     return frozenset(
         [value for kind, value in subject if kind == "commonName"]
@@ -195,15 +195,15 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
 
 
 def expires_in(certificate: Mapping[str, Any]) -> int | None:
-    """When a checked certificate ends, in seconds since 1970."""
+    """When a checked certificate expires, in seconds since 1970."""
     end = certificate.get("notAfter")
     return None if end is None else ssl.cert_time_to_seconds(end)
 
 
 def expiry_of(certificate: str, key: str, password: str) -> int | None:
-    """When the certificate in a file ends, also if that is over; None if it cannot be told.
+    """When the certificate in a file expires, or has expired; None if unknown.
 
-    Python tells of a certificate only what it has checked: so it is checked against itself.
+    Python shows the contents of checked certificates only, so it is checked against itself.
     """
     showing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -219,7 +219,7 @@ def expiry_of(certificate: str, key: str, password: str) -> int | None:
 
 
 def _meet(accepting: ssl.SSLContext, dialling: ssl.SSLContext) -> Mapping[str, Any]:
-    """What the dialling side sees of the other's certificate; raises :class:`ssl.SSLError`."""
+    """Check a certificate as the dialling side does; raises :class:`ssl.SSLError`."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = accepting.wrap_bio(up, down, server_side=True)
     client = dialling.wrap_bio(down, up)
@@ -233,7 +233,7 @@ def _meet(accepting: ssl.SSLContext, dialling: ssl.SSLContext) -> Mapping[str, A
 
 
 def sentence(problem: OSError) -> str:
-    """What went wrong in a handshake, for people."""
+    """Why a handshake has failed, as a text for operators."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         return f"the certificate is not accepted: {problem.verify_message}"
     if not isinstance(problem, ssl.SSLError):
