@@ -59,11 +59,12 @@ demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 test: setup redis ## all tests, fast ones first
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
-check: setup ## linter, format, types, import rules
+check: setup ## linter, format, types, import rules, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell *.md mkdocs.yml .github docs docker benchmarks examples src tests
 
 fmt: setup ## format the code, mend what the linter can
 	$(BIN)/ruff check --fix-only --quiet .

@@ -49,6 +49,23 @@ def test_positions_mean_the_same_entries_everywhere() -> None:
         assert exported(eu, "s", name, 0, row[2]) == exported(us, "s", name, 0, row[2])
 
 
+def test_a_position_is_the_incarnation_and_the_entries_before() -> None:
+    mesh = Mesh(2)
+    eu, us = mesh.nodes[1], mesh.nodes[2]
+    seen = 0
+    for _ in range(3):
+        eu.do("XADD", "s", "*", "f", "v")
+        _, second = eu.do("XADD", "s", "*", "f", "v"), eu.do("XADD", "s", "*", "f", "v")
+        eu.do("XDEL", "s", second)
+        mesh.settle()
+        incarnation, first, after = offsets(us, "s")["1"][:3]
+        assert (first, after) == (incarnation, incarnation + 3)
+        assert incarnation >= max(seen, 1), "above every earlier position, and never 0"
+        seen = after
+        us.do("DEL", "s")
+        mesh.settle()
+
+
 def test_what_a_reader_has_not_seen_yet_has_higher_positions_of_its_region() -> None:
     mesh = Mesh(2)
     eu, us = mesh.nodes[1], mesh.nodes[2]

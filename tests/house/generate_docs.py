@@ -49,10 +49,10 @@ def commands_page() -> str:
     parts = [
         _NOTICE.format(source="the command table (`src/anabranch/commands/table/`)"),
         "# Commands\n\n",
-        "Every command of this server. Replies follow Redis 8.10; differences are in\n"
-        "[compatibility.md](compatibility.md). *Since* is the Redis version that introduced the\n"
-        "command (XIDMP and `AB.*` exist only here). `COMMAND INFO` and `COMMAND DOCS` return the\n"
-        "same facts.\n\n",
+        "After this page you know every command of this server. Replies follow Redis 8.10;\n"
+        "differences are in [compatibility.md](compatibility.md). *Since* is the Redis version\n"
+        "that introduced the command (XIDMP and `AB.*` exist only here). `COMMAND INFO` and\n"
+        "`COMMAND DOCS` return the same facts.\n\n",
     ]
     groups: dict[str, list[Command]] = {}
     for command in COMMANDS:
@@ -115,6 +115,7 @@ def settings_page() -> str:
     parts = [
         _NOTICE.format(source="the settings table (`src/anabranch/config/settings.py`)"),
         "# Settings\n\n",
+        "After this page you can set every directive, and know what it allows.\n\n"
         "Each directive may be in a configuration file, in the environment (`timeout` as\n"
         "`ANABRANCH_TIMEOUT`, dashes as underscores) and on the command line (`--timeout 60`; a\n"
         "switch needs no value there: `--cluster-create`).\n"

@@ -47,6 +47,16 @@ def test_links_resolve(page: str) -> None:
             assert anchor in anchors(path.read_text("utf-8")), f"{page} links to {target}"
 
 
+@pytest.mark.parametrize(
+    "page", [name for name in pages() if re.fullmatch(r"docs/[^/]+|docker/README.md", name)]
+)
+def test_a_page_starts_with_what_the_reader_can_do_after_it(page: str) -> None:
+    _, heading, rest = pages()[page].partition("# ")
+    assert heading, page
+    opening = rest.partition("\n")[2].lstrip()
+    assert opening.startswith("After this page you "), f"{page} starts with: {opening[:60]}"
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached = set()
     waiting = [REPOSITORY / "README.md"]
