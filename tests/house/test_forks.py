@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.servers import REPOSITORY
 
-FORKS_MAX = 40
+FORKS_MAX = 30
 """May only shrink. What only one mode may do belongs into the row of the command, setting or
 effect."""
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import msgspec
 import pytest
 
-from anabranch.commands.stream import add as stream_add
+from anabranch.commands.execution import id_rules
 from anabranch.effects import adopting, apply_producers, kinds, streams
 from anabranch.effects.apply import EFFECTS
 from anabranch.keyspace.conflicts import Conflicts
@@ -277,7 +277,7 @@ def one_sequence_class(patch: Patch) -> None:
 
 def ids_by_the_clock(patch: Patch) -> None:
     made = regional_id.automatic_id
-    patch.setattr(stream_add, "automatic_id", lambda own, now_ms, last: made(own, now_ms, 0))
+    patch.setattr(id_rules, "automatic_id", lambda own, now_ms, last: made(own, now_ms, 0))
 
 
 def epochs_share_ids(patch: Patch) -> None:

@@ -9,14 +9,12 @@ another region.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.effects import kinds
 from anabranch.effects.apply import apply, numbers_of
-from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX
 from anabranch.effects.events import Event, events_of
-from anabranch.effects.prepare import prepare
-from anabranch.effects.streams import begun_stream
+from anabranch.effects.prepare import mode_of
 from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from anabranch.metrics.stats import Stats
 
 __all__ = ["Applier", "Author", "Publisher"]
-
-_ANY_SIZE: Final = 1 << 62
 
 
 class Author(Protocol):
@@ -71,49 +67,44 @@ class Applier:
         self.encode_ahead: Callable[[kinds.AddRun], None] = _nothing  # what is recorded later
         self.rewriting: Rewriting | None = None  # what is prepared of the next decision
         self.before: Callable[[kinds.Effect], None] | None = None  # for a snapshot in progress
-        # Of what is added at once: other regions take no longer batches.
-        self.added_bytes_max = SENT_ENTRIES_BYTES_MAX if self.replica.is_regional else _ANY_SIZE
+        self.mode = mode_of(self.replica)
+        self._prepare = self.mode.prepare
+        self.added_bytes_max = self.mode.added_bytes_max
         self._stats = stats
 
     def emit(self, effect: kinds.Effect) -> None:
         """Apply a change that was decided here, record it, and publish its keyspace events."""
         replica = self.replica
-        if replica.is_regional:
+        is_numbered = replica.is_regional
+        if is_numbered:
             replica.begin_own()
-            events = self._events(effect)
-            for each in prepare(self, effect):
-                if each.local:
-                    self._apply(each)
-                else:
-                    replica.begin_own()
-                    self._apply(each)
-                    replica.finish(numbers_of(each))
-                    self.author.written = replica.own, replica.vector[replica.own]
-                if self.record is not None:
-                    self.record(each)
-        else:
-            events = self._events(effect)
-            self._apply(effect)
+        events = events_of(self.keyspace, effect) if self.publisher.flags else ()
+        prepare = self._prepare.get(type(effect))
+        for each in (effect,) if prepare is None else prepare(self, effect):
+            if self.before is not None:
+                self.before(each)
+            if is_numbered and not each.local:
+                replica.begin_own()
+                apply(self.keyspace, each)
+                replica.finish(numbers_of(each))
+                self.author.written = replica.own, replica.vector[replica.own]
+            else:
+                apply(self.keyspace, each)
             if self.record is not None:
-                self.record(effect)
+                self.record(each)
         if events:
             self.publisher.publish(events)
 
     def apply_remote(self, effect: kinds.Effect) -> None:
         """Apply a change that another region decided, and publish its keyspace events."""
-        events = self._events(effect) if self.settings.notify_remote_effects else ()
-        self._apply(effect)
-        if events:
-            self.publisher.publish(events)
-
-    def _events(self, effect: kinds.Effect) -> Sequence[Event]:
-        """What to publish of a change; that depends on what was there before it."""
-        return events_of(self.keyspace, effect) if self.publisher.flags else ()
-
-    def _apply(self, effect: kinds.Effect) -> None:
+        events: Sequence[Event] = ()
+        if self.settings.notify_remote_effects and self.publisher.flags:
+            events = events_of(self.keyspace, effect)
         if self.before is not None:
             self.before(effect)
         apply(self.keyspace, effect)
+        if events:
+            self.publisher.publish(events)
 
     # -- changes that follow from other things ------------------------------------------------
 
@@ -129,25 +120,7 @@ class Applier:
 
         With several regions the first addition does that; until then nobody can see the stream.
         """
-        if self.replica.is_regional:
-            known = database.remembered.get(key)
-            if known is not None and not known.is_forgettable:
-                # What others set for the key that was deleted here does not concern the new one.
-                self.emit(kinds.Delete(database.index, key, True))
-            return begun_stream(self.keyspace, database.index, key)
-        settings = self.settings
-        self.emit(
-            kinds.CreateStream(
-                database.index,
-                key,
-                settings.stream_idmp_duration,
-                settings.stream_idmp_maxsize,
-                self.keyspace.incarnations.next,
-            )
-        )
-        stream = database.values[key]
-        assert type(stream) is Stream
-        return stream
+        return self.mode.create_stream(self, database, key)
 
 
 def _nothing(_: kinds.AddRun) -> None:

@@ -164,7 +164,8 @@ def acknowledge(keyspace: Keyspace, effect: kinds.Acknowledge) -> None:
             for replica_id, entry in group.pending_of(entry_id):
                 conflicts.record_processed(where, replica_id, (entry.number,))
     group.acknowledge(effect.ids)
-    group.drop_dots(effect.dots)
+    if effect.dots:
+        group.drop_dots(effect.dots)
 
 
 def acknowledge_runs(keyspace: Keyspace, effect: kinds.AcknowledgeRuns) -> None:

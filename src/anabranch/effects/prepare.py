@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from anabranch.effects import kinds
 from anabranch.effects.adopting import groups_again
-from anabranch.effects.codec import SENT_IDS_MAX
+from anabranch.effects.codec import SENT_ENTRIES_BYTES_MAX, SENT_IDS_MAX
 from anabranch.effects.restoring import value_of
 from anabranch.effects.rewriting import Rewriting
-from anabranch.effects.streams import known_stream
+from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
@@ -31,10 +31,11 @@ from anabranch.stream.stream import Stream
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
+    from anabranch.keyspace.database import Database
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.keyspace.replica import Replica
 
-__all__ = ["prepare", "rewriting"]
+__all__ = ["Mode", "mode_of", "rewriting"]
 
 _STREAMS_ONLY = (
     "ERR Active-Active keeps streams only: this command would make a value of another type"
@@ -52,12 +53,30 @@ class Writer(Protocol):
     record: Callable[[kinds.Effect], None] | None
     encode_ahead: Callable[[kinds.AddRun], None]
     rewriting: Rewriting | None
+    mode: Mode
+
+    def emit(self, effect: kinds.Effect) -> None:
+        """Apply a change that was decided here."""
 
 
-def prepare(writer: Writer, effect: kinds.Effect) -> Iterable[kinds.Effect]:
-    """The effects that express, for all regions, what a command has decided."""
-    function = _PREPARE.get(type(effect))
-    return (effect,) if function is None else function(writer, effect)
+_Prepare = dict[type[kinds.Effect], Callable[[Writer, Any], Iterable[kinds.Effect]]]
+
+
+class Mode(NamedTuple):
+    """What a decision comes to in a region alone, or among several."""
+
+    prepare: _Prepare
+    """By kind, the effects that express a decision; others express it themselves."""
+    create_stream: Callable[[Writer, Database, bytes], Stream]
+    added_bytes_max: int
+    """Of entries that are added at once."""
+    rewrites: bool
+    """RENAME, COPY, MOVE and RESTORE add the entries again, and bind no value as it is."""
+
+
+def mode_of(replica: Replica) -> Mode:
+    """The mode of a region."""
+    return _AMONG if replica.is_regional else _ALONE
 
 
 @contextmanager
@@ -67,7 +86,7 @@ def rewriting(writer: Writer, source: Value, db: int, key: bytes) -> Iterator[St
     The decision is to be emitted at once when the steps are done. Nothing is prepared where a value
     is bound to another key as it is.
     """
-    if not writer.replica.is_regional or type(source) is not Stream:
+    if not writer.mode.rewrites or type(source) is not Stream:
         yield _no_steps()
         return
     prepared = Rewriting(writer, source, db, key)
@@ -322,6 +341,44 @@ def _written_again(
         yield from groups_again(db, key, source, made, renumbering)
 
 
+# -- streams ----------------------------------------------------------------------------------
+
+
+def _create_alone(writer: Writer, database: Database, key: bytes) -> Stream:
+    settings = writer.settings
+    limits = settings.stream_idmp_duration, settings.stream_idmp_maxsize
+    incarnation = writer.keyspace.incarnations.next
+    writer.emit(kinds.CreateStream(database.index, key, *limits, incarnation))
+    stream = database.values[key]
+    assert type(stream) is Stream
+    return stream
+
+
+def _create_among(writer: Writer, database: Database, key: bytes) -> Stream:
+    known = database.remembered.get(key)
+    if known is not None and not known.is_forgettable:
+        # What others set for the key that was deleted here does not concern the new one.
+        writer.emit(kinds.Delete(database.index, key, True))
+    return begun_stream(writer.keyspace, database.index, key)
+
+
+# -- a region alone ---------------------------------------------------------------------------
+
+
+def _start(writer: Writer, effect: kinds.CreateGroup) -> Iterable[kinds.Effect]:
+    """``$`` is the last ID."""
+    if effect.start is None:
+        effect.start = stream_of(writer.keyspace, effect.db, effect.key).last_id
+    return (effect,)
+
+
+def _restart(writer: Writer, effect: kinds.SetGroup) -> Iterable[kinds.Effect]:
+    """The same."""
+    if effect.last_id is None:
+        effect.last_id = stream_of(writer.keyspace, effect.db, effect.key).last_id
+    return (effect,)
+
+
 # -- what does not occur ----------------------------------------------------------------------
 
 
@@ -333,7 +390,17 @@ def _refuse(writer: Writer, effect: kinds.Effect) -> Iterator[kinds.Effect]:
     raise CommandError(_STREAMS_ONLY)
 
 
-_PREPARE: dict[type[kinds.Effect], Callable[[Writer, Any], Iterator[kinds.Effect]]] = {
+_ALONE = Mode(
+    prepare={
+        kinds.CreateGroup: _start,
+        kinds.SetGroup: _restart,
+    },
+    create_stream=_create_alone,
+    added_bytes_max=1 << 62,
+    rewrites=False,
+)
+
+_PREPARE: _Prepare = {
     kinds.Add: _add,
     kinds.AddRun: _add,
     kinds.Remove: _remove,
@@ -355,3 +422,10 @@ _PREPARE: dict[type[kinds.Effect], Callable[[Writer, Any], Iterator[kinds.Effect
     kinds.Push: _refuse,
     kinds.AddMembers: _refuse,
 }
+
+_AMONG = Mode(
+    prepare=_PREPARE,
+    create_stream=_create_among,
+    added_bytes_max=SENT_ENTRIES_BYTES_MAX,
+    rewrites=True,
+)

@@ -49,8 +49,6 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
 
     Never more than was added, although XSETID may have lowered that: lag is not negative.
     """
-    if group.creations:
-        return None
     read = group.entries_read
     cursor = group.last_delivered_id
     first = stream.first_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch.commands.execution.automatic_ids import AutomaticIds
+from anabranch.commands.execution.id_rules import IdRules, RegionalIdRules
 from anabranch.commands.execution.session import Session
 from anabranch.commands.execution.waits import Waits
 from anabranch.commands.request import texts
@@ -58,7 +58,9 @@ class Context:
         self.clock = clock
         self.server = server
         self.waits = Waits()
-        self.ids = AutomaticIds()
+        self.ids = IdRules()
+        if self.replica.is_regional:
+            self.ids = RegionalIdRules(self.replica, settings)
         self._nobody = nobody
         self.session = nobody
         self.db: Database

@@ -34,7 +34,6 @@ from anabranch.stream.group import LOCAL_REGION
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.regional_id import MODULUS, automatic_id
 from anabranch.stream.rows import Rows
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
@@ -366,7 +365,7 @@ def _add(
     if stream is None:
         stream = ctx.create_stream(key)
     count = sum(map(len, rows))
-    ids = _new_ids(ctx, stream, count)
+    ids = ctx.ids.consecutive(stream.last_id, count)
     if ids[-1] > MAX_ID:
         raise CommandError(_EXHAUSTED)
     limits = _limits(ctx)
@@ -388,17 +387,6 @@ def _add(
     if rule.maxlen is not None or rule.minid is not None:
         trim_stream(ctx, key, rule)
     return ctx.reply([1, count, crc, text(ids[0]), text(ids[-1])])
-
-
-def _new_ids(ctx: Context, stream: Stream, count: int) -> range:
-    """Consecutive IDs; where several regions write, consecutive ones of this region."""
-    if not ctx.replica.is_regional:
-        first = max(ctx.ids.first, stream.last_id + 1)
-        return range(first, first + count)
-    if ctx.ids.refusal:
-        raise CommandError(ctx.ids.refusal)
-    first = automatic_id(ctx.replica.own, ctx.now_ms, stream.last_id)
-    return range(first, first + count * MODULUS, MODULUS)
 
 
 def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, TrimRule]:

@@ -19,10 +19,9 @@ from anabranch.effects.apply_stream import append_entry, log_at
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk, null
 from anabranch.stream.content_id import content_id
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
 from anabranch.stream.references import Policy
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.regional_id import automatic_id, sequence_in
 from anabranch.stream.stream import Stream
 from anabranch.stream.trimming import TrimRule
 
@@ -31,11 +30,8 @@ __all__ = ["xadd"]
 ENTRY_BYTES_MAX = 1 << 30
 """Redis's limit on the payload of one entry."""
 
-_NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
 _ZERO_ID = "ERR The ID specified in XADD must be greater than 0-0"
-_EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
 _TOO_LARGE = "ERR Elements are too large to be stored"
-_FULL_ID = "ERR Full IDs are not accepted while xadd-id-uniqueness-mode is strict; use * or <ms>"
 _IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times"
 _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs"
 
@@ -95,14 +91,8 @@ def _add_options(ctx: Context, args: list[bytes]) -> _AddOptions:
                 options.ms = id_argument(raw[:-2]) >> SEQ_BITS
                 if b"-" in raw[:-2]:
                     raise CommandError(texts.INVALID_ID)
-            elif not ctx.replica.is_regional or ctx.settings.xadd_id_uniqueness_mode == "liberal":
-                options.given_id = id_argument(raw)
-            elif b"-" not in raw:
-                options.ms = id_argument(raw) >> SEQ_BITS
             else:
-                options.given_id = id_argument(raw)
-                if ctx.settings.xadd_id_uniqueness_mode == "strict":
-                    raise CommandError(_FULL_ID)
+                options.given_id, options.ms = ctx.ids.given(raw)
             break
     if options.pid and (options.given_id is not None or options.ms is not None):
         raise CommandError(_IDMP_NOT_AUTO)
@@ -127,41 +117,6 @@ def _idmp_option(options: _AddOptions, word: bytes, args: list[bytes], index: in
     if not options.iid:
         raise CommandError("ERR syntax error, IDMP requires a non-empty idempotent ID")
     return index + 3
-
-
-def _next_id(options: _AddOptions, last: int, now_ms: int) -> int:
-    """The ID of a new entry above ``last``, by the rules of the form that was given."""
-    if last == MAX_ID:
-        raise CommandError(_EXHAUSTED)
-    if options.given_id is not None:
-        new = options.given_id
-    elif options.ms is None:
-        return max(now_ms << SEQ_BITS, last + 1)
-    elif options.ms != last >> SEQ_BITS:
-        new = options.ms << SEQ_BITS
-    elif last & MAX_SEQ == MAX_SEQ:
-        raise CommandError(_NOT_ABOVE)
-    else:
-        new = last + 1
-    if new <= last:
-        raise CommandError(_NOT_ABOVE)
-    return new
-
-
-def _next_regional_id(ctx: Context, options: _AddOptions, last: int) -> int:
-    """The same where several regions write, see :mod:`anabranch.stream.regional_id`."""
-    replica = ctx.replica
-    if options.given_id is None and options.ms is None:
-        if ctx.ids.refusal:
-            raise CommandError(ctx.ids.refusal)
-        return automatic_id(replica.own, ctx.now_ms, last)
-    if options.given_id is not None or ctx.settings.xadd_id_uniqueness_mode == "liberal":
-        return _next_id(options, last, ctx.now_ms)
-    assert options.ms is not None
-    new = sequence_in(replica.own, options.ms, last)
-    if options.ms < last >> SEQ_BITS or new >> SEQ_BITS != options.ms:
-        raise CommandError(_NOT_ABOVE)
-    return new
 
 
 def _id_head(ms: int, seq_digits: int) -> bytes:
@@ -210,7 +165,6 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
     now_ms = ctx.now_ms
     ids = ctx.ids
     effects = ctx.effects
-    replica = effects.replica
     database = ctx.db
     stream = database.values.get(key)
     options = None
@@ -221,15 +175,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         if database.deadlines or type(stream) is not Stream:
             stream = ctx.stream(key)
         last = 0 if stream is None else stream.last_id
-        entry_id = ids.first
-        if replica.is_regional:
-            if ids.refusal:
-                raise CommandError(ids.refusal)
-            entry_id = automatic_id(replica.own, now_ms, last)
-        elif entry_id <= last:
-            entry_id = last + 1
-            if last == MAX_ID:
-                raise CommandError(_EXHAUSTED)
+        entry_id = ids.automatic(last)
     else:
         options = _add_options(ctx, args)
         words = args[options.fields_at - 3 :]
@@ -243,10 +189,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
             if answer is not None:
                 return answer
         last = 0 if stream is None else stream.last_id
-        if replica.is_regional:
-            entry_id = _next_regional_id(ctx, options, last)
-        else:
-            entry_id = _next_id(options, last, now_ms)
+        entry_id = ids.next(options.given_id, options.ms, last)
     seq = entry_id - ids.first
     if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
         ms = now_ms
@@ -299,7 +242,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         ctx.emit(kinds.Add(database.index, key, entry_id, fragment, weight, opens))
     else:
         number, position = 0, -1
-        if replica.is_regional:
+        if effects.replica.is_regional:
             number, position, log = _numbered(ctx, key, stream)
         append_entry(
             ctx.keyspace, database, key, stream, log, entry_id, fragment, weight, opens, number

@@ -81,8 +81,7 @@ def create(ctx: Context, args: list[bytes]) -> bytes:
         raise _wrong_form(args)
     start: int | None
     if raw == b"$":
-        # With several regions: whatever this one has not seen, even if its ID is lower.
-        start = None if ctx.replica.is_regional else 0 if stream is None else stream.last_id
+        start = None  # with several regions: whatever this one has not seen, whatever its ID
     else:
         start = id_argument(raw)
     if stream is not None and name in stream.groups:
@@ -109,7 +108,7 @@ def set_id(ctx: Context, args: list[bytes]) -> bytes:
     raw = args[4]
     last_id: int | None
     if raw == b"$":
-        last_id = None if ctx.replica.is_regional else stream.last_id
+        last_id = None
     elif raw in (b"-", b"+"):
         last_id = MIN_ID if raw == b"-" else MAX_ID
     else:

@@ -264,13 +264,14 @@ def _deliver(
     by_region: dict[int, list[int]] = {}
     ordered: list[int] = []
     numbers: dict[int, list[int]] = {}
+    counts = bool(group.creations)  # its progress is held by numbers, and its entries counted
     for region, (block, low, span_high) in stream.spans_for(group, limit):
         high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)
             ordered += ids
-            if ctx.replica.is_regional:
+            if counts:
                 numbers.setdefault(region, []).extend(block.numbers_of(low, high))
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
@@ -280,7 +281,7 @@ def _deliver(
             break
     if ordered:
         assert request.group is not None
-        entries_read = entries_read_after(stream, group, ordered)
+        entries_read = None if counts else entries_read_after(stream, group, ordered)
         for region, ids in by_region.items():
             ctx.emit(
                 kinds.Deliver(

@@ -193,8 +193,7 @@ def xsetid(ctx: Context, args: list[bytes]) -> bytes:
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
     _check_last_id(stream, last_id, entries_added)
-    if ctx.replica.is_regional:
-        _check_rising(stream, last_id, entries_added, max_deleted or 0)
+    ctx.ids.check_counters(stream, last_id, entries_added, max_deleted or 0)
     ctx.emit(kinds.SetLastId(ctx.db.index, args[1], last_id, entries_added, max_deleted or None))
     ctx.changes += 1
     return OK
@@ -214,24 +213,6 @@ def _check_last_id(stream: Stream, last_id: int, entries_added: int | None) -> N
     if entries_added is not None and entries_added < stream.length:
         raise CommandError(
             "ERR The entries_added specified in XSETID is smaller than the target stream length"
-        )
-
-
-def _check_rising(
-    stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
-) -> None:
-    """Where several regions write, counters only rise."""
-    if last_id < stream.last_id:
-        raise CommandError(
-            "ERR The ID specified in XSETID is smaller than the target stream top item"
-        )
-    if entries_added is not None and entries_added < stream.entries_added:
-        raise CommandError(
-            "ERR The entries_added specified in XSETID is smaller than the current entries_added"
-        )
-    if 0 < max_deleted < stream.max_deleted_id:
-        raise CommandError(
-            "ERR The max_deleted_entry_id specified in XSETID is smaller than the current one"
         )
 
 

@@ -1,0 +1,133 @@
+"""Which IDs new entries get: Redis's rules in a region alone, stricter ones among several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.commands.request.arguments import id_argument
+from anabranch.errors import CommandError
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in
+
+if TYPE_CHECKING:
+    from anabranch.config.settings import Settings
+    from anabranch.keyspace.replica import Replica
+    from anabranch.stream.stream import Stream
+
+__all__ = ["IdRules", "RegionalIdRules"]
+
+_NOT_ABOVE = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+_EXHAUSTED = "ERR The stream has exhausted the last possible ID, unable to add more items"
+_FULL_ID = "ERR Full IDs are not accepted while xadd-id-uniqueness-mode is strict; use * or <ms>"
+_BELOW_LAST = "ERR The ID specified in XSETID is smaller than the target stream top item"
+_BELOW_ADDED = "ERR The entries_added specified in XSETID is smaller than the current entries_added"
+_BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller than the current one"
+
+
+class IdRules:
+    """Redis's rules. Whoever sets the time keeps the millisecond of new IDs."""
+
+    __slots__ = ("first", "heads", "heads_ms", "refusal")
+
+    def __init__(self) -> None:
+        self.first = 0  # the first ID of this millisecond
+        self.refusal = ""  # why the clock makes no IDs; empty as a rule
+        # XADD keeps how IDs of a millisecond begin in a reply, by the length of what follows.
+        self.heads_ms = -1
+        self.heads: list[bytes | None] = []
+
+    def automatic(self, last: int) -> int:
+        """The ID for ``*`` above ``last``."""
+        if self.first > last:
+            return self.first
+        if last == MAX_ID:
+            raise CommandError(_EXHAUSTED)
+        return last + 1
+
+    def consecutive(self, last: int, count: int) -> range:
+        """So many IDs for ``*``."""
+        first = max(self.first, last + 1)
+        return range(first, first + count)
+
+    def given(self, raw: bytes) -> tuple[int | None, int | None]:
+        """An ID that a client gave: ``(ID, None)``, or ``(None, milliseconds)`` for ``ms-*``."""
+        return id_argument(raw), None
+
+    def next(self, given_id: int | None, ms: int | None, last: int) -> int:
+        """The ID of a new entry above ``last``; without an ID and milliseconds it is automatic."""
+        if last == MAX_ID:
+            raise CommandError(_EXHAUSTED)
+        if given_id is not None:
+            new = given_id
+        elif ms is None:
+            return self.automatic(last)
+        elif ms != last >> SEQ_BITS:
+            new = ms << SEQ_BITS
+        elif last & MAX_SEQ == MAX_SEQ:
+            raise CommandError(_NOT_ABOVE)
+        else:
+            new = last + 1
+        if new <= last:
+            raise CommandError(_NOT_ABOVE)
+        return new
+
+    def check_counters(
+        self, stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
+    ) -> None:
+        """Refuse what XSETID must not set; 0 is no ID."""
+
+
+class RegionalIdRules(IdRules):
+    """Those where several regions write, see :mod:`anabranch.stream.regional_id`."""
+
+    __slots__ = ("_replica", "_settings")
+
+    def __init__(self, replica: Replica, settings: Settings) -> None:
+        super().__init__()
+        self._replica = replica
+        self._settings = settings
+
+    def automatic(self, last: int) -> int:
+        """The same; the sequence number is one of this region's."""
+        if self.refusal:
+            raise CommandError(self.refusal)
+        return automatic_id(self._replica.own, self.first >> SEQ_BITS, last)
+
+    def consecutive(self, last: int, count: int) -> range:
+        """The same."""
+        first = self.automatic(last)
+        return range(first, first + count * MODULUS, MODULUS)
+
+    def given(self, raw: bytes) -> tuple[int | None, int | None]:
+        """The same; what a client may give depends on the setting."""
+        mode = self._settings.xadd_id_uniqueness_mode
+        found = id_argument(raw)
+        if mode == "liberal":
+            return found, None
+        if b"-" not in raw:
+            return None, found >> SEQ_BITS
+        if mode == "strict":
+            raise CommandError(_FULL_ID)
+        return found, None
+
+    def next(self, given_id: int | None, ms: int | None, last: int) -> int:
+        """The same; a sequence number that is made here is one of this region's."""
+        if given_id is None and ms is None:
+            return self.automatic(last)
+        if ms is None or self._settings.xadd_id_uniqueness_mode == "liberal":
+            return super().next(given_id, ms, last)
+        new = sequence_in(self._replica.own, ms, last)
+        if ms < last >> SEQ_BITS or new >> SEQ_BITS != ms:
+            raise CommandError(_NOT_ABOVE)
+        return new
+
+    def check_counters(
+        self, stream: Stream, last_id: int, entries_added: int | None, max_deleted: int
+    ) -> None:
+        """Counters only rise."""
+        if last_id < stream.last_id:
+            raise CommandError(_BELOW_LAST)
+        if entries_added is not None and entries_added < stream.entries_added:
+            raise CommandError(_BELOW_ADDED)
+        if 0 < max_deleted < stream.max_deleted_id:
+            raise CommandError(_BELOW_DELETED)
