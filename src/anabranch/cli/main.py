@@ -18,6 +18,11 @@ _SUBCOMMANDS = {
     "serve": "Run the server.",
     "demo": "See several regions diverge and converge, with live traffic.",
     "cluster": "Run several regions on this machine; cut, kill and heal them.",
+    "top": "Show regions and the busiest streams, live.",
+    "tail": "Follow entries of all regions; none are left out.",
+    "groups": "Show consumer groups: lag, pending entries, age of the oldest.",
+    "pending": "Show, release or move pending entries of a group.",
+    "load": "Make traffic of a given shape and measure it.",
     "region": "Salvage the data that only a removed region had.",
     "config": "Show the settings that a start would have, and their sources.",
     "health": "Check that a server answers; exit with 0 or 1.",
@@ -29,7 +34,14 @@ _SUBCOMMANDS = {
     "spark": "Pipelines on Apache Spark, and a check of the installation.",
     "version": "Show versions.",
 }
-_MODULES = {"import": "import_"}
+_MODULES = {
+    "import": "import_",
+    "top": "live.top",
+    "tail": "live.tail",
+    "groups": "live.groups",
+    "pending": "live.pending",
+    "load": "live.load",
+}
 """Modules that cannot be called like their sub-command."""
 
 

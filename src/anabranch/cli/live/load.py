@@ -1,0 +1,272 @@
+"""``anabranch load``: traffic of a given shape, with its rate, latencies and duplicates."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any, Final
+
+import click
+
+from anabranch.cli.address import Address
+from anabranch.cli.live.shared import json_option, on_server, print_json, running
+from anabranch.cli.transfer.client import connect
+
+__all__ = ["command"]
+
+LINE_S: Final = 1.0
+GROUP: Final = "load"
+BLOCK_MS: Final = 500
+BATCH: Final = 100
+STOP_S: Final = 15.0
+SAMPLES_MAX: Final = 1_000_000
+
+
+@click.command(
+    help="""Add entries at a rate, and report what it took: entries a second, latencies, duplicates.
+
+Each producer is a connection that waits for each answer, as most clients do. With --retries some
+messages are sent twice under the same idempotent ID; the second one must be answered with the entry
+that is there. Consumers read and acknowledge for the group 'load'.
+
+\b
+Examples:
+  anabranch load --rate 1000 --seconds 10
+  anabranch load orders --producers 4 --size 500 --retries 5 --consumers 2
+""",
+)
+@click.argument("stream", metavar="KEY", default="load")
+@click.option("--rate", type=click.FloatRange(0), default=100.0, show_default=True,
+              help="Entries a second, of all producers; 0 is as fast as they can.")  # fmt: skip
+@click.option("--producers", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--consumers", type=click.IntRange(0, 64), default=0, show_default=True)
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True,
+              help="Bytes of the payload of an entry.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True)
+@click.option("--retries", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+              help="Percentage of messages that are sent twice.")  # fmt: skip
+@click.option("--maxlen", type=click.IntRange(1), help="Trim the stream to about so many entries.")
+@json_option("Print one JSON object at the end.")
+@on_server
+def command(
+    stream: str,
+    rate: float,
+    producers: int,
+    consumers: int,
+    size: int,
+    seconds: float,
+    retries: float,
+    maxlen: int | None,
+    as_json: bool,
+    db: int | None,
+    **options: Any,
+) -> None:
+    """Start threads, print a line a second, sum up."""
+    address = Address.of_options(**options)
+    with running(db, options) as client:
+        client.ping()
+        if consumers:
+            _create_group(client, stream)
+        tally = _Tally()
+        ends = threading.Event()
+        number = address.db or 0 if db is None else db
+        words = ["MAXLEN", "~", str(maxlen)] if maxlen else []
+        threads: list[_Thread] = [
+            _Producer(
+                connect(address, number),
+                tally,
+                ends,
+                stream,
+                words,
+                size,
+                producers / rate if rate else 0.0,
+                retries / 100,
+            )
+            for _ in range(producers)
+        ]
+        threads += [
+            _Consumer(connect(address, number), tally, ends, stream, f"load-{index}")
+            for index in range(1, consumers + 1)
+        ]
+        began = time.monotonic()
+        try:
+            for thread in threads:
+                thread.start()
+            _watch(tally, threads, began + seconds, as_json=as_json)
+        finally:
+            ends.set()
+            spent_s = time.monotonic() - began
+            for thread in threads:
+                thread.join(STOP_S)
+        problem = next((each.problem for each in threads if each.problem is not None), None)
+        if problem is not None:
+            raise problem
+        facts = tally.facts(spent_s)
+    if as_json:
+        print_json(facts)
+    else:
+        print(
+            f"{facts['sent']:,} entries in {facts['seconds']:.1f} s, {facts['per_second']:,.0f} a "
+            f"second; latency p50 {facts['p50_ms']:.2f} ms, p95 {facts['p95_ms']:.2f} ms, "
+            f"p99 {facts['p99_ms']:.2f} ms, max {facts['max_ms']:.2f} ms"
+        )
+        print(
+            f"{facts['retried']:,} sent again, {facts['duplicates']:,} of them added twice; "
+            f"{facts['consumed']:,} consumed"
+        )
+    if facts["duplicates"]:
+        raise SystemExit(1)
+
+
+def _create_group(client: Any, key: str) -> None:
+    import redis  # noqa: PLC0415 - only its exception
+
+    try:
+        client.xgroup_create(key, GROUP, id="$", mkstream=True)
+    except redis.ResponseError as problem:
+        if not str(problem).startswith("BUSYGROUP"):
+            raise
+
+
+def _watch(tally: _Tally, threads: list[_Thread], until_s: float, *, as_json: bool) -> None:
+    """A line a second, until the time is over or somebody has failed."""
+    sent, at = 0, time.monotonic()
+    while (left := until_s - time.monotonic()) > 0:
+        time.sleep(min(LINE_S, left))
+        if any(each.problem is not None for each in threads):
+            return
+        now, count = time.monotonic(), tally.counts["sent"]
+        if not as_json and now - at >= LINE_S / 2:
+            print(f"{(count - sent) / (now - at):,.0f} entries a second", flush=True)
+        sent, at = count, now
+
+
+class _Tally:
+    """What all threads have done; each addition is one operation of the interpreter."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.latencies_ms: list[float] = []
+        self._lock = threading.Lock()
+
+    def add(self, latency_ms: float, *, retried: bool, doubled: bool) -> None:
+        """One message was answered."""
+        with self._lock:
+            self.counts["sent"] += 1
+            self.counts["retried"] += retried
+            self.counts["duplicates"] += doubled
+            if len(self.latencies_ms) < SAMPLES_MAX:
+                self.latencies_ms.append(latency_ms)
+
+    def consume(self, count: int) -> None:
+        """So many entries were acknowledged."""
+        with self._lock:
+            self.counts["consumed"] += count
+
+    def facts(self, seconds: float) -> dict[str, Any]:
+        """The sum."""
+        ordered = sorted(self.latencies_ms) or [0.0]
+
+        def share(part: float) -> float:
+            return round(ordered[min(len(ordered) - 1, int(part * len(ordered)))], 3)
+
+        return {
+            "sent": self.counts["sent"],
+            "seconds": round(seconds, 3),
+            "per_second": round(self.counts["sent"] / seconds, 1),
+            "p50_ms": share(0.5),
+            "p95_ms": share(0.95),
+            "p99_ms": share(0.99),
+            "max_ms": share(1.0),
+            "retried": self.counts["retried"],
+            "duplicates": self.counts["duplicates"],
+            "consumed": self.counts["consumed"],
+        }
+
+
+class _Thread(threading.Thread):
+    """Works until it is told to end, or fails."""
+
+    def __init__(self, client: Any, tally: _Tally, ends: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.client = client
+        self.tally = tally
+        self.ends = ends
+        self.problem: Exception | None = None
+
+    def run(self) -> None:
+        """See :attr:`problem`."""
+        try:
+            while not self.ends.is_set():
+                self.work()
+        except Exception as problem:
+            self.problem = problem
+        finally:
+            self.client.close()
+
+    def work(self) -> None:
+        """One piece."""
+        raise NotImplementedError
+
+
+class _Producer(_Thread):
+    """Adds entries, one after the other."""
+
+    def __init__(
+        self,
+        client: Any,
+        tally: _Tally,
+        ends: threading.Event,
+        key: str,
+        words: list[str],
+        size: int,
+        pause_s: float,
+        retry_share: float,
+    ) -> None:
+        super().__init__(client, tally, ends)
+        self._begin = ["XADD", key, *words]
+        self._payload = random.Random(size).randbytes(size).hex()[:size]  # noqa: S311
+        self._pause_s = pause_s
+        self._retry_share = retry_share
+        self._chance = random.Random()  # noqa: S311 - which messages are sent twice
+        self._name = f"load-{time.time_ns()}-{id(self)}"
+        self._number = 0
+        self._next_s = time.monotonic()
+
+    def work(self) -> None:
+        """Wait for its time, add, maybe again."""
+        if self._pause_s:
+            self._next_s = max(self._next_s + self._pause_s, time.monotonic() - 1.0)
+            if self.ends.wait(max(0.0, self._next_s - time.monotonic())):
+                return
+        self._number += 1
+        idempotent = ["IDMP", self._name, str(self._number)] if self._retry_share else []
+        words = [*self._begin, *idempotent, "*", "number", self._number, "payload", self._payload]
+        began = time.perf_counter()
+        entry_id = self.client.execute_command(*words)
+        latency_ms = (time.perf_counter() - began) * 1000
+        again = self._chance.random() < self._retry_share
+        doubled = again and self.client.execute_command(*words) != entry_id
+        self.tally.add(latency_ms, retried=again, doubled=doubled)
+
+
+class _Consumer(_Thread):
+    """Reads and acknowledges."""
+
+    def __init__(
+        self, client: Any, tally: _Tally, ends: threading.Event, key: str, name: str
+    ) -> None:
+        super().__init__(client, tally, ends)
+        self._key = key
+        self._name = name
+
+    def work(self) -> None:
+        """One read."""
+        reply = self.client.xreadgroup(
+            GROUP, self._name, {self._key: ">"}, count=BATCH, block=BLOCK_MS
+        )
+        ids = [entry_id for _, rows in reply for entry_id, _ in rows]
+        if ids:
+            self.tally.consume(int(self.client.xack(self._key, GROUP, *ids)))

@@ -1,0 +1,138 @@
+"""``anabranch pending``: entries that were delivered and not acknowledged; release or bury them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from anabranch.cli.live.shared import (
+    age,
+    json_option,
+    on_server,
+    print_json,
+    print_table,
+    running,
+    shown,
+)
+
+__all__ = ["command"]
+
+
+@click.command(
+    help="""Show the pending entries of a group: consumer, idle time, number of deliveries.
+
+--release gives the shown entries back to the group (XNACK FAIL), so that another consumer gets
+them. --dead-letter adds each to another stream, with key, ID, group, consumer and deliveries of its
+origin, and acknowledges it; an entry that was added before is not added again.
+
+\b
+Examples:
+  anabranch pending orders billing --min-idle 60
+  anabranch pending orders billing --min-deliveries 5 --dead-letter orders.dead
+""",
+)
+@click.argument("stream", metavar="KEY")
+@click.argument("group")
+@click.option("--consumer", help="Only entries of this consumer.")
+@click.option("--count", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@click.option(
+    "--min-idle", type=click.FloatRange(0), default=0.0, help="Only those idle for so many seconds."
+)
+@click.option(
+    "--min-deliveries", type=click.IntRange(0), default=0, help="Only those delivered so often."
+)
+@click.option("--release", is_flag=True, help="Give these entries back to the group.")
+@click.option("--dead-letter", "target", metavar="KEY", help="Move these entries to a stream.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option("Print one JSON object; needs --yes to change something.")
+@on_server
+def command(
+    stream: str,
+    group: str,
+    consumer: str | None,
+    count: int,
+    min_idle: float,
+    min_deliveries: int,
+    release: bool,
+    target: str | None,
+    yes: bool,
+    as_json: bool,
+    db: int | None,
+    **options: Any,
+) -> None:
+    """Look, ask, act."""
+    if release and target:
+        raise click.UsageError("give one of --release and --dead-letter")
+    if as_json and (release or target) and not yes:
+        raise click.UsageError("--json does not ask: give --yes")
+    with running(db, options) as client:
+        found = client.xpending_range(
+            stream, group, "-", "+", count, consumer, idle=int(min_idle * 1000) or None
+        )
+        rows = [row for row in found if row["times_delivered"] >= min_deliveries]
+        facts: dict[str, Any] = {"pending": [_facts(row) for row in rows]}
+        if not as_json:
+            _print(rows)
+        act = "release" if release else f"move to {target}" if target else ""
+        what = "this entry" if len(rows) == 1 else f"these {len(rows)} entries"
+        if act and rows and (yes or click.confirm(f"{act}: {what}?", err=True)):
+            done = (
+                _release(client, stream, group, rows)
+                if target is None
+                else _bury(client, stream, group, rows, target)
+            )
+            facts["moved" if target else "released"] = done
+            if not as_json:
+                print(f"{done} {'moved' if target else 'released'}")
+    if as_json:
+        print_json(facts)
+
+
+def _facts(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row["message_id"].decode(),
+        "consumer": shown(row["consumer"]),
+        "idle_ms": row["time_since_delivered"],
+        "deliveries": row["times_delivered"],
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    print_table(
+        ["ID", "consumer", "idle", "deliveries"],
+        [
+            [each["id"], each["consumer"] or "-", age(each["idle_ms"]), str(each["deliveries"])]
+            for each in map(_facts, rows)
+        ],
+    )
+
+
+def _release(client: Any, key: str, group: str, rows: list[dict[str, Any]]) -> int:
+    ids = [row["message_id"] for row in rows]
+    return int(client.execute_command("XNACK", key, group, "FAIL", "IDS", len(ids), *ids))
+
+
+def _bury(client: Any, key: str, group: str, rows: list[dict[str, Any]], target: str) -> int:
+    """Each with its acknowledgement in one transaction."""
+    moved = 0
+    for row in rows:
+        entry_id: bytes = row["message_id"]
+        entries = client.execute_command("XRANGE", key, entry_id, entry_id)
+        fields = entries[0][1] if entries else []
+        origin = {
+            "origin-key": key,
+            "origin-id": entry_id,
+            "origin-group": group,
+            "origin-consumer": row["consumer"],
+            "origin-deliveries": row["times_delivered"],
+        }
+        pairs = [word for pair in origin.items() for word in pair]
+        with client.pipeline(transaction=True) as transaction:
+            transaction.execute_command(
+                *("XADD", target, "IDMP", f"dead-letter:{key}:{group}", entry_id, "*"),
+                *(*fields, *pairs),
+            )
+            transaction.xack(key, group, entry_id)
+            moved += transaction.execute()[1]
+    return moved

@@ -1,0 +1,139 @@
+"""What the live commands share: a connection, failures, names and colours of regions, texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+import redis
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from anabranch.cli.address import Address, server_options
+from anabranch.cli.transfer.client import connect, message
+
+__all__ = [
+    "Regions", "age", "fields_of", "json_option", "on_server", "print_json", "print_table",
+    "running", "shown", "streams_of",
+]  # fmt: skip
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+COLOURS: Final = ("bright_blue", "dark_orange", "green", "magenta", "yellow", "cyan")
+REGION_NUMBERS: Final = 256
+"""The sequence number of an ID that a server makes, modulo this, is the number of its region."""
+
+STREAMS_MAX: Final = 1000
+"""So many streams are looked at when none are named."""
+
+
+def on_server(command: _Command) -> _Command:
+    """The options that name the server, and the database."""
+    with_db = click.option("-n", "db", type=click.IntRange(0), help="Database.")(command)
+    return server_options(timeout=10.0)(with_db)
+
+
+def json_option(help_text: str) -> Callable[[_Command], _Command]:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+@contextmanager
+def running(db: int | None, options: dict[str, Any]) -> Iterator[Any]:
+    """A client of the server; a failure is one line and exit code 1, Ctrl-C is the way to end."""
+    address = Address.of_options(**options)
+    client = connect(address, address.db or 0 if db is None else db)
+    for name in ("XRANGE", "XREVRANGE"):  # as they come: a dict would lose fields of equal names
+        client.set_response_callback(name, lambda reply, **_: reply)
+    try:
+        yield client
+    except (redis.RedisError, OSError) as problem:
+        print(f"anabranch: {address}: {message(problem)}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(0) from None
+    finally:
+        client.close()
+
+
+class Regions:
+    """Names and colours of the regions of a cluster; a server on its own has none."""
+
+    def __init__(self, client: Any) -> None:
+        self.names: dict[int, str] = {}
+        try:
+            rows = client.execute_command("AB.REGION", "LIST")
+        except redis.ResponseError:
+            return
+        for row in rows:
+            facts = fields_of(row)
+            self.names[facts[b"region"]] = shown(facts[b"name"]) or f"region{facts[b'region']}"
+
+    def of(self, entry_id: bytes) -> str:
+        """The region that made an ID; empty if that cannot be seen."""
+        _, _, sequence = entry_id.partition(b"-")
+        return self.names.get(int(sequence) % REGION_NUMBERS, "")
+
+    def colour(self, name: str) -> str:
+        """Of a region, the same in every command."""
+        names = [self.names[number] for number in sorted(self.names)]
+        return COLOURS[names.index(name) % len(COLOURS)] if name in names else "default"
+
+
+def fields_of(row: list[Any]) -> dict[bytes, Any]:
+    """A map as RESP2 sends it."""
+    return dict(zip(row[::2], row[1::2], strict=True))
+
+
+def shown(raw: bytes) -> str:
+    """Bytes of a client as text for a terminal: nothing in it controls the terminal."""
+    text = raw.decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def age(ms: float | None) -> str:
+    """``0.4 s``, ``12 s``, ``3 min``, ``5 h``; a dash if it is not known."""
+    if ms is None:
+        return "-"
+    seconds = ms / 1000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def streams_of(client: Any) -> tuple[list[bytes], bool]:
+    """Keys of streams, at most :data:`STREAMS_MAX`; whether there may be more."""
+    keys: list[bytes] = []
+    cursor = 0
+    while True:
+        cursor, page = client.scan(cursor, count=1000, _type="stream")
+        keys += page
+        if not cursor or len(keys) >= STREAMS_MAX:
+            return sorted(keys)[:STREAMS_MAX], bool(cursor) or len(keys) > STREAMS_MAX
+
+
+def print_table(headings: list[str], rows: list[list[str]]) -> None:
+    """A table on a terminal; elsewhere lines with tabs between, the headings first."""
+    console = Console()
+    if not console.is_terminal:
+        for row in [headings, *rows]:
+            print("\t".join(row))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def print_json(facts: object) -> None:
+    """One line."""
+    print(json.dumps(facts), flush=True)

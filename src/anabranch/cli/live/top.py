@@ -1,0 +1,257 @@
+"""``anabranch top``: a live table of regions and streams; the terminal twin of the page."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from anabranch.cli.live.groups import groups_of
+from anabranch.cli.live.shared import (
+    Regions,
+    age,
+    fields_of,
+    json_option,
+    on_server,
+    print_json,
+    running,
+    shown,
+    streams_of,
+)
+
+__all__ = ["command"]
+
+PIPELINE: Final = 200
+
+
+@click.command(
+    help="""Show regions, links and the busiest streams, again and again; q or Ctrl-C ends.
+
+Off a terminal the command prints plain lines. It looks at up to 1,000 streams, and at the groups of
+those that it shows.""",
+)
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True)
+@click.option("--count", type=click.IntRange(1), help="End after so many looks.")
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@json_option("Print one JSON object for each look.")
+@on_server
+def command(
+    interval: float, count: int | None, limit: int, as_json: bool, db: int | None, **options: Any
+) -> None:
+    """Look, show, wait."""
+    console = Console()
+    with running(db, options) as client:
+        looks = _looks(client, limit)
+        if console.is_terminal and not as_json:
+            _live(console, looks, interval, count)
+            return
+        while count is None or count > 0:
+            look = next(looks)
+            if as_json:
+                print_json(look.facts())
+            else:
+                print("\n".join(look.lines()), flush=True)
+            count = None if count is None else count - 1
+            if count != 0:
+                time.sleep(interval)
+
+
+@dataclass(slots=True)
+class _Look:
+    """Everything at one moment."""
+
+    server: str
+    memory: str
+    clients: int
+    commands_per_s: int
+    peers: list[dict[str, Any]] = field(default_factory=list)
+    streams: list[dict[str, Any]] = field(default_factory=list)
+    looked_at: str = ""
+    colours: dict[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "server": self.server,
+            "memory": self.memory,
+            "clients": self.clients,
+            "commands_per_second": self.commands_per_s,
+            "peers": self.peers,
+            "streams": self.streams,
+        }
+
+    def heading(self) -> str:
+        """One line on the server."""
+        return (
+            f"{self.server}: {self.commands_per_s:,} commands/s, {self.clients} clients, "
+            f"{self.memory} in use, {self.looked_at}"
+        )
+
+    def lines(self) -> list[str]:
+        """For files and pipes."""
+        return [
+            self.heading(),
+            *(f"region {' '.join(row)}" for row in map(_peer_cells, self.peers)),
+            *(f"stream {' '.join(_stream_cells(row))}" for row in self.streams),
+        ]
+
+    def tables(self) -> Group:
+        """For a terminal."""
+        parts: list[Any] = [f"[bold]{escape(self.heading())}[/]"]
+        if self.peers:
+            table = Table("region", "state", "behind us", "ahead of us", "round trip", box=None)
+            for peer in self.peers:
+                name, *cells = map(escape, _peer_cells(peer))
+                colour = self.colours.get(peer["name"], "default")
+                table.add_row(f"[{colour}]{name}[/]", *cells)
+            parts += ["", table]
+        table = Table(
+            "stream", "entries", "added/s", "groups", "lag", "pending", "oldest", box=None
+        )
+        for row in self.streams:
+            table.add_row(*map(escape, _stream_cells(row)))
+        return Group(*parts, "", table)
+
+
+def _peer_cells(peer: dict[str, Any]) -> list[str]:
+    trip = peer["round_trip_us"]
+    return [
+        peer["name"],
+        f"{peer['state']} {age(peer['cut_ms'])}" if peer["state"] == "cut" else peer["state"],
+        _effects(peer["lag_effects"]),
+        _effects(peer["receive_lag_effects"]),
+        "-" if trip is None else f"{trip / 1000:.1f} ms",
+    ]
+
+
+def _effects(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+def _stream_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        *(row["key"], f"{row['length']:,}", f"{row['added_per_second']:.1f}", str(row["groups"])),
+        *(f"{row['lag']:,}", f"{row['pending']:,}", age(row["oldest_idle_ms"])),
+    ]
+
+
+def _looks(client: Any, limit: int) -> Iterator[_Look]:
+    """Looks without end; rates are those since the one before."""
+    regions = Regions(client)
+    colours = {name: regions.colour(name) for name in regions.names.values()}
+    before: dict[bytes, int] = {}
+    before_s = 0.0
+    while True:
+        keys, has_more = streams_of(client)
+        now_s = time.monotonic()
+        added, lengths = _counters(client, keys)
+        rates = {
+            key: (count - before[key]) / (now_s - before_s) if key in before else 0.0
+            for key, count in added.items()
+        }
+        busiest = sorted(added, key=lambda key: (-rates[key], -lengths[key], key))[:limit]
+        info = client.info()
+        name = info.get("region_name") or "server"
+        look = _Look(
+            f"{name} (port {info['tcp_port']})",
+            str(info["used_memory_human"]),
+            int(info["connected_clients"]),
+            int(info["instantaneous_ops_per_sec"]),
+            looked_at=f"{len(keys):,} streams{' of more' if has_more else ''}",
+            colours=colours,
+        )
+        if regions.names:
+            look.peers = [_peer(fields_of(row)) for row in client.execute_command("AB.PEERS")]
+        look.streams = [_stream(client, key, lengths[key], rates[key]) for key in busiest]
+        before, before_s = added, now_s
+        yield look
+
+
+def _counters(client: Any, keys: list[bytes]) -> tuple[dict[bytes, int], dict[bytes, int]]:
+    """Entries ever added, and entries now, of each stream that is still there."""
+    added: dict[bytes, int] = {}
+    lengths: dict[bytes, int] = {}
+    for at in range(0, len(keys), PIPELINE):
+        some = keys[at : at + PIPELINE]
+        with client.pipeline(transaction=False) as pipeline:
+            for key in some:
+                pipeline.xinfo_stream(key)
+            replies = pipeline.execute(raise_on_error=False)
+        for key, facts in zip(some, replies, strict=True):
+            if isinstance(facts, dict):
+                added[key], lengths[key] = facts["entries-added"], facts["length"]
+    return added, lengths
+
+
+def _peer(facts: dict[bytes, Any]) -> dict[str, Any]:
+    return {
+        "name": shown(facts[b"name"]),
+        "state": facts[b"state"].decode(),
+        "cut_ms": facts[b"cut-ms"],
+        "lag_effects": facts[b"lag-effects"],
+        "receive_lag_effects": facts[b"receive-lag-effects"],
+        "round_trip_us": facts[b"round-trip-us"],
+    }
+
+
+def _stream(client: Any, key: bytes, length: int, rate: float) -> dict[str, Any]:
+    groups = groups_of(client, key)
+    idle = [row["oldest_idle_ms"] for row in groups if row["oldest_idle_ms"] is not None]
+    return {
+        "key": shown(key),
+        "length": length,
+        "added_per_second": round(rate, 1),
+        "groups": len(groups),
+        "lag": max((row["lag"] for row in groups), default=0),
+        "pending": sum(row["pending"] for row in groups),
+        "oldest_idle_ms": max(idle, default=None),
+    }
+
+
+def _live(console: Console, looks: Iterator[_Look], interval: float, count: int | None) -> None:
+    with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+        while count is None or count > 0:
+            live.update(next(looks).tables(), refresh=True)
+            count = None if count is None else count - 1
+            if count != 0 and _quits(interval):
+                return
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys are read one by one, without return."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios  # noqa: PLC0415 - only where there is a terminal
+    import tty  # noqa: PLC0415
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _quits(seconds: float) -> bool:
+    """Wait; whether q was pressed."""
+    if not sys.stdin.isatty():
+        time.sleep(seconds)
+        return False
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([sys.stdin], [], [], left)
+        if ready and sys.stdin.read(1) in {"q", "Q", ""}:
+            return True
+    return False

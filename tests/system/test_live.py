@@ -1,0 +1,157 @@
+"""``anabranch tail``, ``top``, ``groups``, ``pending`` and ``load``, on a terminal and off it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from click.testing import CliRunner, Result
+
+from anabranch.cli.main import command
+from anabranch.testing import Cluster, Server
+from tests.support.inspection import wait_until
+from tests.support.terminal import Terminal
+
+PROGRAM = (sys.executable, "-m", "anabranch")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster("eu", "us") as cluster:
+        yield cluster
+
+
+def client_of(region: Server) -> redis.Redis:
+    return redis.Redis(port=region.port, decode_responses=True, protocol=2)
+
+
+def run(region: Server, *words: str) -> Result:
+    result = CliRunner().invoke(command, [*words, "-p", str(region.port)])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def facts(region: Server, *words: str) -> Any:
+    return json.loads(run(region, *words, "--json").stdout)
+
+
+def test_tail_shows_late_entries_of_other_regions(cluster: Cluster) -> None:
+    with client_of(cluster.eu) as eu, client_of(cluster.us) as us:
+        first = us.xadd("tailed", {"n": "1", "hostile": "\x1b[2J\n"})
+        cluster.settle()
+        words = [*PROGRAM, "tail", "tailed", "--from", "-5", "-p", str(cluster.us.port)]
+        with Terminal(words) as terminal:
+            terminal.expect(rf"us tailed {first} n=1 hostile=\\x1b\[2J\\n", seconds=30)
+            cluster.isolate("eu")
+            late = eu.xadd("tailed", {"n": "2"})
+            newer = us.xadd("tailed", {"n": "3"})
+            terminal.expect(rf"us tailed {newer} n=3")
+            cluster.heal()
+            terminal.expect(rf"eu tailed {late} n=2")
+            assert terminal.text.count(str(late)) == 1
+            colours = dict(
+                re.findall(r"\x1b\[1;([\d;]+)m(eu|us) ", terminal._raw.decode("utf-8", "replace"))
+            )
+            assert sorted(colours.values()) == ["eu", "us"], "each has a colour of its own"
+            terminal.interrupt()
+            assert terminal.end() == 0
+    cluster.settle()
+    lines = run(cluster.eu, "tail", "tailed", "--from", "0", "--count", "3", "--json").stdout
+    rows = [json.loads(line) for line in lines.splitlines()]
+    assert [(row["region"], row["fields"][0]) for row in sorted(rows, key=lambda r: r["id"])] == [
+        ("us", ["n", "1"]),
+        ("eu", ["n", "2"]),
+        ("us", ["n", "3"]),
+    ]
+
+
+def test_tail_goes_on_when_the_server_is_back(cluster: Cluster) -> None:
+    with Terminal([*PROGRAM, "tail", "again", "-p", str(cluster.us.port)]) as terminal:
+        with client_of(cluster.us) as us:
+            wait_until(lambda: us.info("clients")["blocked_clients"] == 1, "tail waits")
+            us.client_kill_filter(skipme=True)
+            terminal.expect("trying again", seconds=30)
+            entry_id = us.xadd("again", {"f": "v"})
+        terminal.expect(rf"again {entry_id} f=v")
+
+
+def test_groups_and_pending_show_release_and_bury(cluster: Cluster) -> None:
+    with client_of(cluster.eu) as eu:
+        ids = [str(eu.xadd("jobs", {"n": str(number)})) for number in range(5)]
+        eu.xgroup_create("jobs", "work", id="0")
+        eu.xreadgroup("work", "w1", {"jobs": ">"}, count=3)
+        (row,) = facts(cluster.eu, "groups", "jobs")["groups"]
+        assert (row["lag"], row["pending"], row["consumers"]) == (2, 3, 1)
+        assert row["oldest_idle_ms"] >= 0
+        lines = run(cluster.eu, "groups").stdout.splitlines()
+        assert lines[0].split("\t")[:3] == ["key", "group", "consumers"]
+        assert any(line.startswith("jobs\twork\t1\t2\t3\t") for line in lines)
+
+        found = facts(cluster.eu, "pending", "jobs", "work")["pending"]
+        assert [(each["id"], each["consumer"], each["deliveries"]) for each in found] == [
+            (entry_id, "w1", 1) for entry_id in ids[:3]
+        ]
+        result = CliRunner().invoke(
+            command,
+            ["pending", "jobs", "work", "--release", "--count", "1", "-p", str(cluster.eu.port)],
+            input="n\n",
+        )
+        assert "release: this entry?" in result.stderr
+        assert facts(cluster.eu, "pending", "jobs", "work")["pending"] == [
+            {**each, "idle_ms": pytest.approx(each["idle_ms"], abs=60_000)} for each in found
+        ]
+        words = ("pending", "jobs", "work", "--count", "1", "--yes")
+        assert facts(cluster.eu, *words, "--release")["released"] == 1
+        assert facts(cluster.eu, *words, "--dead-letter", "dead")["moved"] == 1
+        ((_, fields),) = eu.xrange("dead")
+        assert fields["n"] == "0"
+        assert (fields["origin-key"], fields["origin-id"]) == ("jobs", ids[0])
+        left = facts(cluster.eu, "pending", "jobs", "work")["pending"]
+        assert [each["id"] for each in left] == ids[1:3]
+
+
+def test_load_measures_and_finds_no_duplicates(cluster: Cluster) -> None:
+    told = facts(
+        cluster.eu,
+        *("load", "loaded", "--seconds", "0.5", "--rate", "200", "--producers", "2"),
+        *("--retries", "50", "--consumers", "1"),
+    )
+    with client_of(cluster.eu) as eu:
+        assert told["sent"] == eu.xlen("loaded") > 0
+        assert told["retried"] > 0
+        assert told["duplicates"] == 0
+        assert 0 < told["p50_ms"] <= told["p99_ms"] <= told["max_ms"]
+        assert eu.xinfo_groups("loaded")[0]["name"] == "load"
+
+
+def test_top_on_a_terminal_and_off_it(cluster: Cluster) -> None:
+    with client_of(cluster.eu) as eu:
+        eu.xadd("topped", {"f": "v"})
+        cluster.settle()
+        words = [*PROGRAM, "top", "-p", str(cluster.eu.port), "--interval", "0.2"]
+        with Terminal(words) as terminal:
+            terminal.expect(r"eu \(port \d+\): [\d,]+ commands/s", seconds=30)
+            terminal.expect(r"us +in_sync")
+            terminal.expect(r"topped +1 ")
+            terminal.press("q")
+            assert terminal.end() == 0
+        lines = run(cluster.eu, "top", "--count", "1").stdout.splitlines()
+        assert any(re.match(r"region us in_sync 0 0 ", line) for line in lines), lines
+        assert any(re.match(r"stream topped 1 0\.0 0 0 0 -$", line) for line in lines), lines
+        look = facts(cluster.eu, "top", "--count", "1", "--limit", "200")
+        assert {row["name"]: row["state"] for row in look["peers"]} == {"us": "in_sync"}
+        assert "topped" in [row["key"] for row in look["streams"]]
+
+
+@pytest.mark.parametrize("name", ["tail", "top", "groups", "load"])
+def test_nobody_there_is_one_line(name: str, unused_tcp_port: int) -> None:
+    words = [name, *(["k"] if name == "tail" else []), "-p", str(unused_tcp_port)]
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"anabranch: 127.0.0.1:{unused_tcp_port}: ")
+    assert len(result.stderr.splitlines()) == 1
