@@ -43,7 +43,7 @@ _CHANGES = {
 
 
 class Asked(Protocol):
-    """What matters of a request beside its words."""
+    """The properties of a request beside its words."""
 
     session: Session
     settings: Settings
@@ -74,7 +74,7 @@ class AclRegistry:
     # -- coming in ----------------------------------------------------------------------------
 
     def initial_user(self) -> User | None:
-        """Who a new connection is: the default user if it needs no password, else nobody."""
+        """The user of a new connection: the default user if it needs no password, else None."""
         user = self.users[DEFAULT_USER]
         return user if user.enabled and user.nopass else None
 
@@ -91,7 +91,7 @@ class AclRegistry:
         self._log(asked, "auth", args[0], name, args[0].lower().decode("latin-1"))
 
     def set_default_password(self, password: str) -> None:
-        """What ``requirepass`` does; an empty password opens the default user to everybody."""
+        """What ``requirepass`` does; an empty password removes the need for one."""
         secret = password.encode("utf-8", "surrogateescape")
         self.setuser(DEFAULT_USER, (b"resetpass", b">" + secret) if secret else (b"nopass",))
 
@@ -251,7 +251,7 @@ class AclRegistry:
 
 
 def _reason(problem: RuleError) -> str:
-    """What is wrong with a line, without showing what may be a password."""
+    """The error in a line, without text that may be a password."""
     reason = str(problem)
     if reason == UNKNOWN_COMMAND:
         return f"Error in applying operation '{_shown(problem.rule)}': {reason}"

@@ -1,4 +1,4 @@
-"""CLIENT: what a connection says of itself, and what an operator does to connections.
+"""CLIENT: properties of the own connection, and control of other connections.
 
 ``client_list.py`` turns a connection into text, ``client_kill.py`` chooses whom to close.
 """

@@ -1,4 +1,4 @@
-"""The connection's own commands: greeting, authentication, protocol, database, farewell.
+"""Commands about the connection: HELLO, AUTH, SELECT, PING, QUIT and similar.
 
 Also the cluster commands, which a server without cluster answers with one sentence: cluster-aware
 clients fall back on reading it.
@@ -161,7 +161,7 @@ def _hello_options(args: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes
 
 
 def reset(ctx: Context, _args: list[bytes]) -> bytes:
-    """RESET: as if the connection had just been made, except for what its library said."""
+    """RESET: the state of a new connection, except for the name and version of the library."""
     session = ctx.session
     end_transaction(ctx.keyspace, session)
     ctx.server.channels.forget(session)

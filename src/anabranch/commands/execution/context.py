@@ -1,7 +1,7 @@
-"""What a command function is handed: the session, the keyspace, the time, and ways to act.
+"""The argument of every command function: session, keyspace, time, and ways to act.
 
-One context per region, re-pointed at each request. Commands read state through the ``lookup``
-family, which hides keys past their deadline, and change it through ``emit`` only
+There is one context per region, set to the session of each request. Commands read state through the
+``lookup`` family, which hides keys past their deadline, and change it through ``emit`` only
 (:meth:`anabranch.effects.applier.Applier.emit`).
 """
 
@@ -49,7 +49,7 @@ class Context:
         server: Services,
         nobody: Session,
     ) -> None:
-        """``nobody`` is the session until somebody asks for something."""
+        """``nobody`` is the session before the first request."""
         self.effects = effects
         self.emit = effects.emit
         self.keyspace = effects.keyspace
@@ -77,7 +77,7 @@ class Context:
 
     @property
     def replica(self) -> Replica:
-        """What this region knows of all regions."""
+        """The knowledge of this region of all regions."""
         return self.keyspace.replica
 
     def enter(self, session: Session, now_ms: int) -> None:
@@ -88,12 +88,12 @@ class Context:
             self.set_time(now_ms)
 
     def leave(self, session: Session) -> None:
-        """The connection is gone: do not keep its session until the next one comes."""
+        """The connection has ended: do not keep its session until the next request."""
         if self.session is session:
             self.session = self.effects.author = self._nobody
 
     def set_time(self, now_ms: int) -> None:
-        """The time of day for what follows."""
+        """Set the time for the following commands."""
         self.now_ms = self.effects.now_ms = now_ms
         self.ids.first = now_ms << SEQ_BITS
 
@@ -123,7 +123,7 @@ class Context:
         return value
 
     def miss(self, key: bytes) -> None:
-        """A read command did not find its key."""
+        """Count that a read command did not find its key."""
         self.stats.keyspace_misses += 1
         self.server.events.miss(self.db.index, key)
 
@@ -173,7 +173,7 @@ class Context:
                 waiters.recheck_at(self.waiter, recheck_ms)
             return
         if deadline_ms and self.clock.now_us() % 1000:
-            deadline_ms += 1  # the present was rounded down, and nobody is let go too early
+            deadline_ms += 1  # the present time is rounded down, and no wait may end too early
         session = self.session
         index = self.db.index
         waiter = Waiter(
@@ -190,7 +190,7 @@ class Context:
         waiters.add(waiter)
 
     def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
-        """Have work done that may take long, while others are served; what a function returns.
+        """Run long work in slices, while others are served; a function returns the result.
 
         The generator yields after each short step and returns the reply. Its own connection waits.
         See :mod:`anabranch.region.slicing`.
@@ -202,7 +202,7 @@ class Context:
         return None if parts is None else b"".join(parts)
 
     def count_memory(self) -> None:
-        """Measure what changed of late, for who asks how much is used."""
+        """Measure changed values, before a command shows the memory in use."""
         self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)
 
     def reply(self, value: Any) -> bytes:

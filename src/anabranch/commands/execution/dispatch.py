@@ -1,8 +1,8 @@
-"""The one door for requests: find, gate, call, account.
+"""Runs requests: find the command, check, call, account.
 
 ``find`` maps the raw name to an :class:`Entry`. While a session is *plain* and the server
-*unguarded* (nobody monitors, nothing is paused, no memory limit) a request goes straight to its
-function; otherwise :meth:`Dispatcher.guarded` walks the gates in Redis's order: authentication,
+*unguarded* (no MONITOR, no pause, no memory limit) a request goes directly to its
+function; otherwise :meth:`Dispatcher.guarded` makes the checks in Redis's order: authentication,
 ACL, memory, subscriber mode, pause, MULTI queueing.
 """
 
@@ -38,11 +38,11 @@ _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth 
 
 
 class RequestRefused(CommandError):
-    """A request turned away before its command ran: it counts as rejected, not as a call."""
+    """A request that is refused before its command runs: counts as rejected, not as a call."""
 
 
 class Entry(CommandStats):
-    """A command of this server: its row, its function, its figures."""
+    """A command of this server: its row, its function, its statistics."""
 
     __slots__ = ("command", "function", "high", "is_tame", "low", "subcommands")
 
@@ -60,7 +60,7 @@ class Entry(CommandStats):
 
 
 class Dispatcher:
-    """The command table of one server, with its figures."""
+    """The command table of one server, with its statistics."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Dispatcher:
         self._settings = settings
         self._stats = stats
         self.entries: dict[bytes, Entry] = {}
-        self.guarded_by: set[str] = set()  # reasons why nobody may skip the gates
+        self.guarded_by: set[str] = set()  # reasons why no session may skip the checks
         self.monitors: dict[Session, None] = {}
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
-        self._write_refusals: dict[str, str] = {}  # what writing commands are told, and why
-        self.withheld: Withheld | None = None  # what cannot be read, while the disk is in trouble
+        self._write_refusals: dict[str, str] = {}  # the error for writing commands, by reason
+        self.withheld: Withheld | None = None  # refuses reads while the disk does not accept writes
         for command in commands:
             self._add(command)
 
@@ -148,9 +148,9 @@ class Dispatcher:
     # -- gating -------------------------------------------------------------------------------
 
     def guarded(self, ctx: Asked, entry: Entry, args: list[bytes]) -> bytes | None:
-        """Run a request through every gate; same result as the command function's.
+        """Run a request with all checks; returns the result of the command function.
 
-        ``ctx`` is what command functions are handed.
+        ``ctx`` is the argument of command functions.
 
         Raises :class:`CommandError` like it; ``entry.rejected`` counts refusals before the call.
         """
@@ -190,7 +190,7 @@ class Dispatcher:
         )
 
     def admit(self, ctx: Asked, command: Command, args: list[bytes]) -> None:
-        """Raise what stands against running a request now; a blocked one is asked for each time."""
+        """Raise the reason why a request may not run now; for a blocked one, at each attempt."""
         session = ctx.session
         if session.user is None:
             if not command.is_noauth:
@@ -223,7 +223,7 @@ class Dispatcher:
     def memory_exceeded(self) -> bool:
         """Whether commands that add data are refused.
 
-        A region keeps a share of its memory for what the others may add until they hear of it.
+        A region reserves memory for entries that others add before they know of the limit.
         """
         settings = self._settings
         limit = settings.maxmemory
@@ -233,7 +233,7 @@ class Dispatcher:
 
     @property
     def write_refusal(self) -> str | None:
-        """What writing commands are told; None if they are welcome."""
+        """The error for writing commands; None if they are allowed."""
         return next(iter(self._write_refusals.values()), None)
 
     def refuse_writes(self, reason: str, text: str) -> None:
@@ -242,14 +242,14 @@ class Dispatcher:
         self.guarded_by.add(reason)
 
     def allow_writes(self, reason: str) -> None:
-        """This is no reason any more."""
+        """Remove this reason to refuse writes."""
         self._write_refusals.pop(reason, None)
         self.guarded_by.discard(reason)
 
     def refused(
         self, session: Session, entry: Entry | None, refusal: CommandError
     ) -> RequestRefused:
-        """Account for a request that will not be run; returns what the client is told.
+        """Account for a request that is refused; returns the error reply.
 
         An open MULTI cannot run any more; an EXEC that is refused itself ends it at once.
         """
@@ -264,7 +264,7 @@ class Dispatcher:
         return RequestRefused(refusal.text)
 
     def unpause(self) -> None:
-        """End a CLIENT PAUSE: run what it held back."""
+        """End a CLIENT PAUSE: run the requests that it held back."""
         self.pause_until_ms = 0
         self.guarded_by.discard("pause")
         for session in self.postponed:
@@ -272,12 +272,12 @@ class Dispatcher:
         self.postponed.clear()
 
     def monitor(self, session: Session) -> None:
-        """Show a connection every request from now on."""
+        """Add a MONITOR connection."""
         self.monitors[session] = None
         self.guarded_by.add("monitor")
 
     def stop_monitoring(self, session: Session) -> None:
-        """Show a connection no request any more; nothing happens if it was shown none."""
+        """Remove a MONITOR connection, if it is one."""
         self.monitors.pop(session, None)
         if not self.monitors:
             self.guarded_by.discard("monitor")

@@ -1,7 +1,7 @@
-"""The few wishes of commands that reach outside the pure core.
+"""The interfaces by which commands reach outside the pure core.
 
-The server gives real ones, tests and the simulator their own. Everything here is decided by the
-shell, so that no command imports clocks, files or sockets.
+The server implements them with real clocks, files and sockets, tests and the simulator with virtual
+ones. So no command imports clocks, files or sockets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Clock", "Host", "LinkFault", "Regions"]
 
 
 class Clock(Protocol):
-    """Time, read by nobody else."""
+    """The only source of time."""
 
     def now_us(self) -> int:
         """Wall-clock time in microseconds since 1970."""
@@ -31,41 +31,41 @@ class Clock(Protocol):
 
 
 class Persistence(Protocol):
-    """What is kept outside memory. Methods raise :class:`CommandError` with the reply."""
+    """Log and snapshots. Methods raise :class:`CommandError` with the reply."""
 
     @property
     def is_logging(self) -> bool:
         """Whether every change goes into a log (``appendonly yes``)."""
 
     def mark(self) -> int:
-        """A position in the log behind everything that has happened so far."""
+        """The position in the log behind all effects so far."""
 
     def synced(self) -> int:
-        """Everything with a mark up to this one is on the disk."""
+        """The position up to which the log is on the disk."""
 
     def save(self) -> None:
-        """Write everything now, while all clients wait (SAVE)."""
+        """Write a snapshot now, while all clients wait (SAVE)."""
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
-        """Begin to write everything (BGSAVE, or BGREWRITEAOF): False if it begins later."""
+        """Begin a snapshot (BGSAVE, or BGREWRITEAOF); False if it begins later."""
 
     def reload(self, *, save: bool) -> None:
-        """Forget everything and recover it, after saving it if ``save`` (DEBUG RELOAD)."""
+        """Drop all data and recover it, after a snapshot if ``save`` (DEBUG RELOAD)."""
 
     def facts(self) -> dict[str, int | float | str]:
         """Fields of INFO persistence that the core does not know."""
 
 
 class LinkFault(Protocol):
-    """What is done on purpose to the traffic with another region, both ways."""
+    """The faults applied to the traffic with another region, in both directions."""
 
     paused: bool
-    """Nothing gets through."""
+    """Whether nothing is transferred."""
     delay_ms: float
     jitter_ms: float
-    """At most so much comes on top of the delay, by chance."""
+    """The greatest random addition to the delay."""
     loss: float
-    """How likely a frame is to be lost, and the connection with it; 0 to 1."""
+    """The probability that a frame, and so the connection, is lost; 0 to 1."""
     rate: float
     """Bytes a second; 0 is no limit."""
 
@@ -74,19 +74,19 @@ class Regions(Protocol):
     """The other regions, as this one sees them."""
 
     def peers(self) -> list[PeerFigures]:
-        """Every other region, those removed lately too, by number."""
+        """Every other region, recently removed ones included, by number."""
 
     def facts(self) -> dict[str, int | float | str]:
         """Figures of this region, by their names in INFO."""
 
     def feature_levels(self) -> dict[int, int]:
-        """What each member understands, this region included, as far as it has told."""
+        """The feature level of each member, this region included, as far as it is known."""
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
         """The members, maybe this one, whose disks may lack some of these effects."""
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
-        """How many other regions have applied an effect of ours, and how many have it on disk."""
+        """How many other regions have applied an own effect, and how many have it on disk."""
 
     def remove_member(self, region: int, *, force: bool) -> None:
         """Remove a region from the cluster, ``force`` if it cannot be reached: CommandError."""
@@ -94,25 +94,25 @@ class Regions(Protocol):
     def verify(self, region: int, places: list[Place]) -> Verdict:
         """Compare keys (database and name), or all if none are named, with a region.
 
-        CommandError if it cannot be reached. Who waits for the outcome notes it in
-        :attr:`Waits.inquiries`.
+        CommandError if it cannot be reached. :attr:`Waits.inquiries` keeps the connections that
+        wait for the result.
         """
 
     def repair(self, region: int, place: Place) -> Inquiry:
-        """Take over a key from a region; likewise."""
+        """Take over a key from a region; errors and waiting as for :meth:`verify`."""
 
     def expiries(self) -> Mapping[int, int]:
         """When certificates end, in seconds since 1970, by region, as far as they are known."""
 
     @property
     def faults(self) -> Mapping[int, LinkFault]:
-        """What is done to links, by region; most have none."""
+        """The faults of links, by region; most have none."""
 
     def fault(self, region: int) -> LinkFault:
-        """What is done to the link with a region; call :meth:`faults_changed` after a change."""
+        """The fault of the link to a region; call :meth:`faults_changed` after a change."""
 
     def faults_changed(self) -> None:
-        """Let go of what is not held back any more."""
+        """Send frames that are not delayed any more."""
 
 
 class Host(Protocol):
@@ -120,11 +120,11 @@ class Host(Protocol):
 
     @property
     def persistence(self) -> Persistence:
-        """What is kept outside memory."""
+        """Log and snapshots."""
 
     @property
     def regions(self) -> Regions | None:
-        """The other regions of an Active-Active cluster; None on a server of its own."""
+        """The other regions of an Active-Active cluster; None without regions."""
 
     def random_bytes(self, count: int) -> bytes:
         """Unpredictable bytes (ACL GENPASS, run IDs)."""
@@ -136,7 +136,7 @@ class Host(Protocol):
         """What runs scripts, the same at each call. CommandError if it is not installed."""
 
     def sleep(self, seconds: float) -> None:
-        """Stand still (DEBUG SLEEP)."""
+        """Block the whole process (DEBUG SLEEP)."""
 
     def log(self, level: str, event: str, **fields: object) -> None:
         """Write an operator's log line."""
@@ -151,7 +151,7 @@ class Host(Protocol):
         """Facts for INFO: pid, memory, CPU times, versions, paths (see server/process.py)."""
 
     def give_back_memory(self) -> None:
-        """Return to the system what was freed (MEMORY PURGE)."""
+        """Return freed memory to the system (MEMORY PURGE)."""
 
     def rewrite_config(self, users: list[list[bytes]]) -> None:
         """Write changed settings back to the configuration file (CONFIG REWRITE)."""

@@ -16,7 +16,7 @@ __all__ = ["end_transaction", "forget_watches", "queue"]
 
 
 def forget_watches(keyspace: Keyspace, session: Session) -> None:
-    """Watch no key any more, and forget what has happened to those watched so far."""
+    """Stop watching keys, and forget whether they have changed."""
     for index, key in session.watched:
         watchers = keyspace.databases[index].watchers
         watching = watchers[key]
@@ -28,7 +28,7 @@ def forget_watches(keyspace: Keyspace, session: Session) -> None:
 
 
 def end_transaction(keyspace: Keyspace, session: Session) -> None:
-    """Leave MULTI with all that belongs to it."""
+    """End MULTI, and drop its queue."""
     session.transaction = None
     session.transaction_bytes = 0
     session.transaction_error = None

@@ -1,7 +1,7 @@
-"""What of a request may be shown: secrets never leave through MONITOR or the slow log.
+"""Removes secrets from requests that MONITOR, the slow log or the log show.
 
-Passwords are hidden always; with ``hide-user-data-from-log`` so is every argument that could be
-somebody's data, and only the names of command and sub-command remain.
+Passwords are hidden always; with ``hide-user-data-from-log`` so is every argument that may be
+user data, and only the names of command and sub-command remain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server has beside its data: for the commands that administrate it."""
+"""The services of a server for administrative commands."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Blocked(Protocol):
 
 
 class Runner(Protocol):
-    """Who runs requests."""
+    """Runs requests."""
 
     def begin_slices(
         self, session: Session, args: list[bytes], steps: Steps[list[bytes]]
     ) -> list[bytes] | None:
         """Do what fits into the slice that the connection has; the reply, or None if more is left.
 
-        What is left is done later, and answered then. Raises what the command raises.
+        The rest is done, and answered, later. Raises what the command raises.
         """
 
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
@@ -67,6 +67,6 @@ class Services:
     blocked: Blocked
     runner: Runner
     scripts: Scripts
-    """What EVALSHA finds."""
+    """The scripts that EVALSHA finds."""
     active_expire: bool = True
     """Whether keys past their deadline are looked for (DEBUG SET-ACTIVE-EXPIRE)."""

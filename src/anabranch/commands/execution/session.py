@@ -15,21 +15,21 @@ __all__ = ["Session", "Sliced"]
 
 
 class Sliced(Protocol):
-    """A request that takes several slices of time and is under way."""
+    """A request that takes several slices of time and is running."""
 
     def resume(self) -> None:
-        """Go on after a pause; nothing happens if it does already."""
+        """Continue after a pause; does nothing if it is running."""
 
     def cancel(self) -> None:
-        """Nobody wants the reply any more."""
+        """Cancel it: the reply is not needed any more."""
 
 
 class Session:
-    """What the server remembers of one client.
+    """The state of one client on the server.
 
-    Replies and pushes are appended to ``outbox``; whoever drives the region writes them out.
+    Replies and pushes are appended to ``outbox``; the driver of the region writes them.
     ``plain`` is true while nothing special applies (authenticated, unrestricted user, no MULTI,
-    no RESP2 subscription, replies on): the dispatcher then skips all gates. Call
+    no RESP2 subscription, replies on): the dispatcher then skips all checks. Call
     :meth:`refresh` after changing anything it depends on.
     """
 

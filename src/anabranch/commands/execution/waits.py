@@ -1,4 +1,4 @@
-"""Blocked commands that wait for something else than a key."""
+"""Blocked commands that do not wait for a key."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Waits"]
 
 
 class Waits:
-    """Who waits, by what they wait for; a wait that ends leaves by itself."""
+    """The waiters, by their condition; a waiter is removed when its wait ends."""
 
     __slots__ = ("inquiries", "safety", "vectors")
 
     def __init__(self) -> None:
         # until more of the log is on the disk, here or in other regions, or applied there
         self.safety: WeakKeyDictionary[Waiter, None] = WeakKeyDictionary()
-        # until something is found out that takes more than one message
+        # until an inquiry that takes several messages is done
         self.inquiries: WeakKeyDictionary[Waiter, Inquiry] = WeakKeyDictionary()
-        # until our vector covers theirs
+        # until the own version vector covers theirs
         self.vectors: WeakKeyDictionary[Waiter, Mapping[int, int]] = WeakKeyDictionary()

@@ -1,7 +1,7 @@
-"""Reads that are refused because a crash would take back what they would tell.
+"""Refuses reads that would show changes which a crash could undo.
 
-While the disk does not take what was done, commands that read a key which was changed by it get an
-error; all other keys are served. See docs/persistence.md and decision 11.
+While the disk does not accept writes, commands that read a key with changes that are not safe get
+an error; all other keys are served. See docs/persistence.md and decision 11.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Withheld"]
 
 _OF_ALL_KEYS: Final = frozenset({"debug", "memory|stats"})
-"""They tell of all keys, beside those that the table says read and that name no key."""
+"""Commands that show all keys, in addition to reading commands that name no key."""
 
 _OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
 """Their replies report how many effects this region has applied of each replica ID."""
@@ -42,12 +42,12 @@ class Withheld:
         self._refusal = ""
         self._until = ""
         self.events: list[Event] = []
-        """Keyspace events of such keys, to be published when it can be told of them."""
+        """Keyspace events of withheld keys, published when their changes are safe."""
         self.refused = 0
-        """Reads so far."""
+        """Count of refused reads."""
 
     def say(self, refusal: str, until: str) -> None:
-        """The reason now: what writing commands are answered, and when it can be read again."""
+        """Set the reason: the error of writing commands, and when reads are possible again."""
         self._refusal = refusal
         self._until = until
 
@@ -63,7 +63,7 @@ class Withheld:
         reads_all = name in _OF_ALL_KEYS or (
             "readonly" in command.flags
             and (has_keys(command) or "keyspace" in command.categories)
-            and name != "ab.info"  # which tells figures of the process, as INFO does
+            and name != "ab.info"  # shows figures of the process, as INFO does
         )
         if write_set.any_key and reads_all and not keys:
             self._refuse(b"Changes of keys are")
@@ -75,7 +75,7 @@ class Withheld:
             self._refuse(b"Changes of the list of regions are")
 
     def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
-        """Refuse to tell of keys if it must not be told of one of them."""
+        """Refuse a read of keys if one of them is withheld."""
         write_set = self.write_set()
         for db, key in places:
             if write_set.includes(db, key):
@@ -88,12 +88,12 @@ class Withheld:
         raise CommandError(b"".join(parts))
 
     def hides_some_of(self, db: int) -> bool:
-        """Whether there may be keys in a database that it cannot be told of."""
+        """Whether a database may have withheld keys."""
         write_set = self.write_set()
         return write_set.includes_all_of(db) or any(each == db for each, _ in write_set.keys)
 
     def keys_left(self, database: Database) -> tuple[int, int]:
-        """How many keys of a database it can be told of, and how many of them have a deadline."""
+        """How many keys of a database are not withheld, and how many of these have a deadline."""
         write_set = self.write_set()
         if write_set.includes_all_of(database.index):
             return 0, 0

@@ -1,8 +1,8 @@
 """AB.OFFSETS, AB.EXPORT, AB.IMPORT, AB.LEDGER: streams by position, many entries at a time.
 
-For readers that take a stream as a table (the Spark source) and writers that bring whole batches
-exactly once (its sink). Reading ships blocks as they are kept, with their arrays, so it copies
-memory and looks at no entry. The forms of the payloads are in docs/bulk.md.
+For readers that use a stream as a table (the Spark source), and for writers that add whole batches
+exactly once (the Spark sink). An export consists of whole blocks with their arrays, so it copies
+memory and reads no single entry. docs/bulk.md has the formats of the payloads.
 
 A position counts the entries that a region ever added to a key, from the stream's incarnation on.
 """
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 __all__ = ["export", "import_", "ledger", "offsets"]
 
 EXPORT_BYTES_DEFAULT: Final = 1 << 20
-"""What one AB.EXPORT copies: a millisecond or so in which nobody else is served."""
+"""The most bytes that one AB.EXPORT copies at once: about a millisecond."""
 
 EXPORT_BYTES_MAX: Final = 8 << 20
-"""More is not copied at once, whatever MAXBYTES asks for: compressed it takes some 20 ms."""
+"""The limit of MAXBYTES: compressing that much takes about 20 ms."""
 
 IMPORT_ROWS_MAX: Final = 10_000
-"""Rows of one AB.IMPORT. They are checked in slices and added in one moment of some 5 ms."""
+"""The most rows of one AB.IMPORT: checked in slices, added at once in about 5 ms."""
 
 _PACKING: Final = 3
 """Bytes of blocks that are not sealed count this many times, because packing them takes longer."""
@@ -154,7 +154,7 @@ def _region_row(stream: Stream, region: int) -> list[object]:
 def _bound(
     streams: Sequence[Stream | None], rows: Sequence[list[list[Any]] | None], limit: Limit
 ) -> None:
-    """Add to each row how far a reader gets, and what is there for it."""
+    """Add to each row how far a reader may read, and how many entries it finds."""
     logs = [
         {}
         if stream is None
@@ -197,7 +197,9 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     base = stream.incarnation
     pack = _CHUNK.pack
     parts: list[bytes | array[int]] = [b"", b""]
-    size = arrays = packing = chunks = 0  # bytes of fragments, of what is beside them, to be packed
+    size = arrays = packing = chunks = (
+        0  # bytes of fragments, of arrays, of arrays that must be packed
+    )
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
@@ -212,7 +214,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                 and stop - first == len(ends := block.ends)
                 and block.positions is None
                 and not _SWAP
-            ):  # all of a block as it is, which is nearly all of what is read: no calls for that
+            ):  # a whole block, which is the usual case: without calls
                 data = block.data
                 width = ends.itemsize
                 size += len(data)
@@ -246,7 +248,7 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _export_options(args: list[bytes]) -> tuple[int, int]:
-    """How many bytes, and the number of the codec."""
+    """The limit in bytes, and the number of the codec."""
     bytes_max, codec = EXPORT_BYTES_DEFAULT, _NONE
     for at in range(5, len(args), 2):
         word = args[at].upper()
@@ -263,8 +265,8 @@ def _export_options(args: list[bytes]) -> tuple[int, int]:
 
 
 def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
-    """Header, arrays and fragments of one stretch, as the block keeps them."""
-    block.seal()  # what is read once will be read again; leaves an open block as it is
+    """Header, arrays and fragments of one run of entries, in the form of the block."""
+    block.seal()  # seals the block, which is probably read again; an open block stays open
     ids = block.ids
     if isinstance(ids, PackedIds):
         form, base_ms = _PACKED, ids.base_ms
@@ -321,7 +323,7 @@ class _Producer:
         self.crc = crc
 
     def fits(self, known: Accepted) -> bool:
-        """Whether what is in is what it goes on from."""
+        """Whether the batch continues the record of the producer."""
         return self.expected == known.rows and self.crc in (None, known.crc)
 
 
@@ -351,7 +353,7 @@ def _add(
     rows: list[Rows],
     data: bytes,
 ) -> bytes:
-    """Add rows, unless they are not what the producer brings next."""
+    """Add rows, unless they are not the next ones of the producer."""
     stream = ctx.stream(key)
     known = None
     if producer is not None:
@@ -393,7 +395,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
     producer = None
     rule = TrimRule()
     at = 2
-    last = len(args) - 1  # the payload, whatever it looks like
+    last = len(args) - 1  # the payload, even if it looks like an option
     while at < last:
         word = args[at].upper()
         if word == b"PRODUCER" and producer is None and at + 5 < last:
@@ -419,7 +421,7 @@ def _import_options(ctx: Context, args: list[bytes]) -> tuple[_Producer | None, 
 
 
 def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
-    """The record of a producer, seen from the batch it brings."""
+    """The record of a producer, compared with the batch that it sends."""
     record = None if stream is None else stream.ledger.records.get(producer.pid)
     if record is None or record.batch < producer.batch:
         return Accepted(producer.batch, 0, 0, 0)
@@ -427,7 +429,7 @@ def _standing(stream: Stream | None, producer: _Producer) -> Accepted:
 
 
 def _limits(ctx: Context) -> tuple[int, int]:
-    """How many entries a node may have, and how heavy it may be."""
+    """The limits of a node: entries and weight."""
     settings = ctx.settings
     return settings.stream_node_max_entries or 1 << 62, settings.stream_node_max_bytes or 1 << 62
 

@@ -1,8 +1,8 @@
-"""FROM vector LIMIT n: how far a reader gets that takes so many entries at once.
+"""FROM vector LIMIT n: how far a reader may read that takes so many entries at once.
 
 The vector is JSON, ``[{"region": position, ...}, ...]`` with an object for each stream: everything
-below these positions was read. The live entries from there on are shared out among all regions of
-all streams, in proportion, so that none of them keeps a reader from the others.
+below these positions was read. The limit is shared among all regions of all streams in proportion
+to their live entries from there on, so that none of them keeps a reader from the others.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ Logs = Mapping[bytes, tuple[int, RegionLog]]
 
 
 class Reach(NamedTuple):
-    """How far a reader gets in one log, and what is there for it."""
+    """How far a reader may read in one log, and the entries that it finds."""
 
     until: int
-    """It reads up to below this position."""
+    """The position behind the last entry to read."""
     until_id: int
-    """Of the newest live entry below `until`; 0 if there is none."""
+    """The ID of the newest live entry below `until`; 0 if there is none."""
     left: int
     """Live entries from the reader's position on."""
     kept: int
-    """Those of them below the position up to which entries were trimmed."""
+    """Live entries below the position up to which others were trimmed."""
     before_id: int
-    """Of the newest live entry below the reader's position; 0 if there is none."""
+    """The ID of the newest live entry below the reader's position; 0 if there is none."""
 
 
 class Limit:
-    """A vector, and how many entries may lie between it and what it is answered with."""
+    """A vector, and how many entries may lie between it and the answer."""
 
     def __init__(self, vector: bytes, entries: int) -> None:
-        """Raises :class:`CommandError` for what is no vector, and for no entries."""
+        """Raises :class:`CommandError` for an invalid vector, and for a limit of 0."""
         try:
             self._cursors = _decode(vector)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -57,10 +57,10 @@ class Limit:
         self._entries = entries
 
     def reaches(self, streams: Sequence[Logs]) -> list[dict[bytes, Reach]]:
-        """For each stream and region how far a reader gets.
+        """For each stream and region how far a reader may read.
 
-        A reader begins at the first entry of a log that it does not know. In front of a reader
-        that is beyond the end of a log there is nothing.
+        In a log that the vector does not name, the reader begins at the first entry. A reader
+        beyond the end of a log finds no entries.
         """
         if len(streams) != len(self._cursors):
             raise CommandError(_NO_VECTOR)

@@ -1,4 +1,4 @@
-"""What AB.IMPORT makes of the rows that :mod:`anabranch.stream.rows` has checked."""
+"""Makes effects from rows of AB.IMPORT that :mod:`anabranch.stream.rows` has checked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CACHED_CUT_BYTES: Final = 100
 
 
 def content_of(payload: bytes) -> tuple[array[int], bytes]:
-    """Where each row of a payload ends, and the rows; :class:`CommandError` if it is none."""
+    """The ends of the rows of a payload, and the rows; :class:`CommandError` if malformed."""
     if len(payload) < _COUNT.size:
         raise CommandError(_INVALID)
     (count,) = _COUNT.unpack_from(payload)
@@ -48,9 +48,9 @@ def content_of(payload: bytes) -> tuple[array[int], bytes]:
 
 
 def rows_of(ends: array[int], data: bytes) -> Steps[list[Rows]]:
-    """The rows, some thousand together; :class:`CommandError` if they are not what a reader gets.
+    """The rows, about a thousand at a time; :class:`CommandError` if a row is malformed.
 
-    Where the rows end, ``ends``, has come from :func:`content_of`.
+    :func:`content_of` returned ``ends``, the ends of the rows.
     """
     found = []
     for low in range(0, len(ends), _ROWS_TOGETHER):
@@ -74,7 +74,7 @@ def added(
     newest: tuple[int, int],
     limits: tuple[int, int],
 ) -> kinds.AddRun:
-    """The effect that adds them, divided into nodes as XADD would.
+    """The effect that adds rows, divided into nodes in the same way as by XADD.
 
     ``newest`` is how many entries the newest node has had and its weight, ``limits`` how much
     of either a node may have.
@@ -88,7 +88,7 @@ def added(
 
 
 def _woven(rows: Rows, *before: Sequence[bytes]) -> bytes:
-    """Row by row what stands before the pieces, then pieces and cuts in turns, all in one."""
+    """The fragments of all rows, joined: for each row its head, then pieces and cuts in turn."""
     count = len(rows)
     columns = [*before]
     for pieces, cut in zip(rows.columns, rows.cuts[1:], strict=True):
@@ -100,12 +100,12 @@ def _woven(rows: Rows, *before: Sequence[bytes]) -> bytes:
 
 
 def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes], list[int]]:
-    """What stands before an entry's first piece, the cut at last; IDs ascend evenly.
+    """The head of each entry: what precedes its first piece. IDs ascend evenly.
 
-    In two parts, and how long what stands before the cut is.
+    Returns two parts, and the length of the part before the cut.
     """
     ms, low = ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ
-    if ids[-1] >> SEQ_BITS != ms:  # they go over into the next millisecond
+    if ids[-1] >> SEQ_BITS != ms:  # the sequence numbers continue in the next millisecond
         texts = list(map(text, ids))
         begins = [b"*2\r\n$%d\r\n" % len(each) for each in texts]
         sizes = [len(begin) + len(each) + 2 for begin, each in zip(begins, texts, strict=True)]
@@ -125,10 +125,10 @@ def _before_pieces(ids: range, cut: bytes) -> tuple[list[bytes], Sequence[bytes]
 
 @lru_cache(maxsize=8)
 def _number_lines(numbers: range, cut: bytes) -> list[bytes]:
-    """The second halves of IDs and what follows them.
+    """The second halves of IDs and the bytes that follow them.
 
-    Most runs begin with the first of a millisecond, and a stream's rows with the same name: they
-    recur.
+    They are cached: most runs begin with the first ID of a millisecond, and most rows of a stream
+    with the same field name.
     """
     return [b"%d\r\n%b" % (number, cut) for number in numbers]
 
@@ -140,11 +140,11 @@ def _opening(weights: list[int], newest: tuple[int, int], limits: tuple[int, int
     sums = list(accumulate(weights))
     count = len(sums)
     opens = []
-    # The first entry that would be one too many, or make the node too heavy.
+    # The first entry beyond the limits of the node.
     at = bisect_left(sums, bytes_max - filled, 0, min(max(entries_max - slots, 0), count))
     while at < count:
         opens.append(at)
         before = sums[at] - weights[at]
-        # The one that opens a node is in it, whatever it weighs.
+        # A node contains at least the entry that opens it.
         at = bisect_left(sums, bytes_max + before, at + 1, min(at + entries_max, count))
     return opens

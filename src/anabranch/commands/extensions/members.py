@@ -1,4 +1,4 @@
-"""Which region a command means."""
+"""Finds the region that a command names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALONE = (
 
 
 def cluster(ctx: Context) -> tuple[Replica, Regions]:
-    """What we know of all regions, and our links to them; CommandError if there are none."""
+    """The replica and the links of this region; CommandError if there are no regions."""
     regions = ctx.server.host.regions
     if regions is None:
         raise CommandError(_ALONE)
@@ -38,7 +38,7 @@ def member(replica: Replica, raw: bytes) -> int:
 
 
 def other(replica: Replica, raw: bytes) -> int:
-    """The same; not ourselves."""
+    """The same; CommandError for this region itself."""
     number = member(replica, raw)
     if number == replica.region:
         raise CommandError("ERR This is the region you are talking to: name another one")

@@ -1,4 +1,4 @@
-"""AB.PRODUCERS: what a stream remembers of each producer, and what was accepted more than once."""
+"""AB.PRODUCERS: the record of each producer of a stream, and conflicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def producers(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def _records(stream: Stream) -> dict[bytes, dict[Dot, Accepted]]:
-    """The ledger, with records beside each other that regions made without knowing of another."""
+    """The ledger, including concurrent records of several regions."""
     accepted = stream.shared.accepted
     return {
         pid: accepted.get(pid, {_ALONE: record}) for pid, record in stream.ledger.records.items()
@@ -66,7 +66,7 @@ def _producer(stream: Stream, pid: bytes, records: dict[Dot, Accepted]) -> Map:
 
 
 def _accepted(stream: Stream, dot: Dot, tag: Tag) -> list[Any]:
-    """One of several entries for the same idempotent ID: by whom, which, when, and is it there."""
+    """One of several entries of an idempotent ID: region, ID, time, and whether it exists."""
     replica_id, _ = dot
     log = stream.logs.get(replica_id)
     is_live = log is not None and log.find(tag.entry_id) is not None

@@ -1,4 +1,4 @@
-"""AB.INFO, AB.LAG, AB.DIGEST: where regions and groups stand, and whether regions agree."""
+"""AB.INFO, AB.LAG, AB.DIGEST: progress of regions and groups, and whether regions agree."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def info(ctx: Context, args: list[bytes]) -> bytes:
         return ctx.reply(_region(ctx))
     stream = ctx.read_stream(args[1])
     is_there = stream is not None
-    if stream is None:  # what is remembered of a deleted key
+    if stream is None:  # the remembered stream of a deleted key
         stream = ctx.db.remembered.get(args[1])
     if stream is None:
         raise CommandError(texts.NO_SUCH_KEY)
@@ -131,9 +131,9 @@ def _log(stream: Stream, replica_id: int) -> Map:
 
 
 def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
-    """ID and number of the newest entry, live or not, and the number up to which all was deleted.
+    """ID and number of the newest entry, live or not, and the floor.
 
-    Nothing was deleted below a floor of 0.
+    The floor is the number up to which all entries were deleted with the key; 0: none.
     """
     if stream.shared is not NOTHING_SHARED:
         return log.newest_id, log.newest_number, log.floor
@@ -142,7 +142,7 @@ def _ends(stream: Stream, log: RegionLog) -> tuple[int, int, int]:
 
 
 def _tombstone(dot: Dot, tombstone: Tombstone) -> list[Any]:
-    """Whose effect it is, and which groups it beats that it did not know of."""
+    """The dot of a tombstone, and the groups whose concurrent creations it beats."""
     if tombstone is ALL_GROUPS:
         what, group = "delete", b""
     elif tombstone is NO_GROUP:
@@ -234,7 +234,7 @@ def digest(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _digest(ctx: Context, args: list[bytes]) -> Steps[list[bytes]]:
-    """What full blocks say is found out before; all digests are of the moment of the last step."""
+    """Digests of full blocks are computed first; all digests are of the time of the last step."""
     for key in args[1:]:
         value = ctx.db.values.get(key)
         if isinstance(value, Stream):

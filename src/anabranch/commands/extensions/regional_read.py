@@ -1,12 +1,12 @@
-"""AB.READ, AB.COUNT, AB.TOKEN, AB.WAITFOR: reading where entries of other regions come late.
+"""AB.READ, AB.COUNT, AB.TOKEN, AB.WAITFOR: reading while entries of other regions arrive late.
 
-A reader that remembers one ID misses what arrives later with a lower one. AB.READ remembers how
-far it has read *each* replica ID instead: its cursor is a vector, and is good in every region. The
-same vector says what a region has applied, so a client can carry it (AB.TOKEN) to another region
-and wait there until that has caught up (AB.WAITFOR).
+A reader that remembers one ID misses entries that arrive later with a lower ID. The cursor of
+AB.READ is a version vector: how far the reader has read *each* replica ID. It is valid in every
+region. A token (AB.TOKEN) is the version vector of a region; a client can present it to another
+region and wait there until that region has applied the same effects (AB.WAITFOR).
 
-On a server of its own positions stand in for the numbers of effects (see ``stream/numbering.py``);
-a cursor is then good for its key only.
+On a server without regions positions replace the numbers of effects (see ``stream/numbering.py``);
+a cursor is then valid for its key only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ALIEN = "ERR This cursor or token is from a server {} regions, and means nothin
 
 
 def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
-    """The vector of a token that can be about us."""
+    """The version vector of a token, checked."""
     try:
         vector = read_token(raw)
     except ValueError:
@@ -53,7 +53,7 @@ def _vector(ctx: Context, raw: bytes, refusal: str) -> dict[int, int]:
 
 
 def _applied(ctx: Context, stream: Stream | None) -> Mapping[int, int]:
-    """What this region has seen of a stream by now, and maybe more."""
+    """The version vector that covers what this region has applied of a stream."""
     if stream is None or ctx.replica.vector:
         return ctx.replica.vector
     return {LOCAL_REGION: newest_position_number(stream)}
@@ -72,7 +72,7 @@ class _Part(NamedTuple):
 
 
 def read(ctx: Context, args: list[bytes]) -> bytes | None:
-    """AB.READ: entries of several streams that their cursors do not cover; may wait for them."""
+    """AB.READ: entries that the cursors of their streams do not cover; may wait for them."""
     request = parse_read(args, grouped=False, now_ms=ctx.now_ms)
     budget = ReplyBudget(request) if request.is_limited else None
     parts = []
@@ -99,7 +99,7 @@ def _take(
     limit: int,
     budget: ReplyBudget | None,
 ) -> _Part:
-    """What a cursor does not cover, within the limits, and the cursor that covers it too."""
+    """Entries that a cursor does not cover, within the limits, and the cursor behind them."""
     chunks = []
     count = 0
     reached = dict(seen)
@@ -115,7 +115,7 @@ def _take(
             reached[replica_id] = number_of(stream, block, stop - 1)
         if stop < high:
             break
-    else:  # that was all: whatever else has been applied here is not there any more
+    else:  # these are all entries: others that were applied here are deleted
         for replica_id, number in _applied(ctx, stream).items():
             reached[replica_id] = max(number, reached.get(replica_id, 0))
     return _Part(part.key, write_token(reached), chunks, count) if count else part
@@ -150,7 +150,7 @@ def count_(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def token(ctx: Context, _args: list[bytes]) -> bytes:
-    """AB.TOKEN: all that this region has applied."""
+    """AB.TOKEN: the version vector of this region."""
     return bulk(write_token(ctx.replica.vector))
 
 
@@ -158,7 +158,7 @@ def waitfor(ctx: Context, args: list[bytes]) -> bytes | None:
     """AB.WAITFOR token milliseconds."""
     wanted = _vector(ctx, args[1], _NO_TOKEN)
     timeout_ms = timeout_argument(args[2], ctx.now_ms)
-    # What a region alone has shown to anybody it has applied.
+    # A region alone has applied everything that it has shown.
     wanted = {origin: last for origin, last in wanted.items() if region_of(origin) != ALONE}
     if covers(ctx.replica.vector, wanted):
         return OK

@@ -1,7 +1,7 @@
 """AB.PEERS, AB.REGION, AB.LINK: the other regions of a cluster, and the links to them.
 
-How far regions are apart and why, who is a member, and faults on purpose, to see what an
-application does when regions lose each other.
+AB.PEERS shows how far regions are behind and why, AB.REGION the members. AB.LINK applies faults to
+links, to test an application while regions are disconnected.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _us(ms: float | None) -> int | None:
 
 
 def _shown(fault: LinkFault) -> str:
-    """What AB.LINK has done to a link, in its own words."""
+    """The faults of a link, in the words of AB.LINK."""
     words = []
     if fault.paused:
         words.append("pause")
@@ -122,7 +122,7 @@ def _shown(fault: LinkFault) -> str:
 
 
 def region_list(ctx: Context, _args: list[bytes]) -> bytes:
-    """AB.REGION LIST: members, then those that were removed."""
+    """AB.REGION LIST: members, then removed regions."""
     replica, regions = cluster(ctx)
     states = {peer.region: peer.state for peer in regions.peers()}
     states[replica.region] = "myself"
@@ -166,7 +166,7 @@ def region_remove(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def region_features(ctx: Context, _args: list[bytes]) -> bytes:
-    """AB.REGION FEATURES: what all understand, and who understands least."""
+    """AB.REGION FEATURES: the feature level of all, and the members with the lowest one."""
     replica, regions = cluster(ctx)
     levels = regions.feature_levels()
     low, high = min(levels.values()), max(levels.values())
@@ -239,4 +239,4 @@ _FAULTS: dict[bytes, tuple[Callable[..., None], int, int]] = {
     b"loss": (_loss, 1, 1),
     b"rate": (_rate, 1, 1),
 }
-"""What changes a fault, and the fewest and most numbers it takes."""
+"""By word: the function that changes a fault, and its least and greatest count of numbers."""

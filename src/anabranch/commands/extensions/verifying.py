@@ -1,6 +1,6 @@
-"""AB.VERIFY and AB.REGION REPAIR: whether another region holds the same, and making it so.
+"""AB.VERIFY compares keys with another region, AB.REGION REPAIR takes over a key.
 
-Both take a few messages between the regions; the connection waits for them.
+Both need a few messages between the regions; the connection waits for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["repair", "verify"]
 
 _SHOWN_MAX = 100
-"""Keys that are told one by one when all were compared."""
+"""The most differing keys that are listed when all keys were compared."""
 
 _I = TypeVar("_I", bound="Inquiry")
 
@@ -65,9 +65,9 @@ def repair(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _outcome(ctx: Context, args: list[bytes], begin: Callable[[], _I]) -> _I | None:
-    """What came of something that takes a while; None as long as the connection has to wait.
+    """The result of an inquiry; None as long as the connection has to wait.
 
-    CommandError if nothing came of it.
+    CommandError if the inquiry has failed.
     """
     if ctx.waiter is None:
         inquiry = begin()
@@ -86,5 +86,5 @@ def _outcome(ctx: Context, args: list[bytes], begin: Callable[[], _I]) -> _I | N
 
 
 def _never(_value: Value | None) -> bool:
-    """No key ends the wait."""
+    """A change of a key does not end the wait."""
     return False

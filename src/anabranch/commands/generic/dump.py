@@ -101,7 +101,7 @@ class _Options:
             if value < 0:
                 raise CommandError(_BAD_IDLETIME)
             self.idle_s = value
-        elif not 0 <= value <= _FREQ_MAX:  # checked, but nobody counts how often keys are used
+        elif not 0 <= value <= _FREQ_MAX:  # checked only: the use of keys is not counted
             raise CommandError(_BAD_FREQ)
 
 

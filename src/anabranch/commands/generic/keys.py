@@ -218,7 +218,7 @@ def move(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _inspected(ctx: Context, key: bytes) -> Value | None:
-    """A look-up that counts but neither touches nor tells of a missing key."""
+    """A look-up that counts, without changing idle time or publishing a miss event."""
     value = ctx.lookup(key)
     if value is None:
         ctx.stats.keyspace_misses += 1
@@ -228,7 +228,7 @@ def _inspected(ctx: Context, key: bytes) -> Value | None:
 
 
 def _encoding(value: Value) -> bytes:
-    """What Redis would call the way it keeps such a value."""
+    """The name of the encoding that Redis would use for such a value."""
     if isinstance(value, StringValue):
         if integer_or_none(value.data) is not None:
             return b"int"
@@ -270,7 +270,7 @@ def object_idletime(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def object_freq(ctx: Context, args: list[bytes]) -> bytes:
-    """Nothing is evicted, so nobody counts how often a key is used."""
+    """Refused: there is no eviction, so the use of keys is not counted."""
     if _inspected(ctx, args[2]) is None:
         return null(ctx.resp3)
     raise CommandError(_NO_LFU)

@@ -1,4 +1,4 @@
-"""Publish/subscribe: who listens to which channel or pattern, and keyspace notifications."""
+"""Publish/subscribe: subscribers of channels and patterns, and keyspace notifications."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Channels:
             self.publish(b"__keyevent@%d__:%b" % (db, event.encode()), key)
 
     def forget(self, session: Session) -> None:
-        """A connection is gone."""
+        """Remove a connection."""
         if session.subscriptions or session.shard_channels:
             for registry, names in (
                 (self.channels, session.channels),

@@ -14,7 +14,7 @@ __all__ = ["KeyspaceEvents"]
 
 
 class KeyspaceEvents:
-    """Publishes what changed; what must not be known of yet waits until it may be."""
+    """Publishes keyspace events; events of changes that are not safe wait until they are."""
 
     def __init__(self, channels: Channels, withheld: Callable[[], Withheld | None]) -> None:
         """``withheld`` returns what a crash would take back, while the disk is in trouble."""

@@ -42,12 +42,12 @@ class Kind:
         self.own = own
 
     def listeners(self, ctx: Context) -> _Registry:
-        """Who listens to which name."""
+        """The subscribers of each name."""
         registry: _Registry = getattr(ctx.server.channels, self.registry)
         return registry
 
     def names(self, session: Session) -> set[bytes]:
-        """What a session listens to."""
+        """The names that a session subscribes to."""
         names: set[bytes] = getattr(session, self.own)
         return names
 
@@ -119,7 +119,7 @@ def spublish(ctx: Context, args: list[bytes]) -> bytes:
 
 
 def active(kind: Kind) -> CommandFunction:
-    """PUBSUB CHANNELS or SHARDCHANNELS: channels somebody listens to."""
+    """PUBSUB CHANNELS or SHARDCHANNELS: channels with subscribers."""
 
     def run(ctx: Context, args: list[bytes]) -> bytes:
         if len(args) > 3:
@@ -147,5 +147,5 @@ def numbers(kind: Kind) -> CommandFunction:
 
 
 def numpat(ctx: Context, args: list[bytes]) -> bytes:
-    """PUBSUB NUMPAT: patterns somebody listens to, each counted once."""
+    """PUBSUB NUMPAT: patterns with subscribers, each counted once."""
     return integer(len(ctx.server.channels.patterns))

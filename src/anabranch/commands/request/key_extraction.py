@@ -1,8 +1,9 @@
 """Where the keys of a request stand: one answer for COMMAND GETKEYS, ACL checks and everybody else.
 
-A command's row tells it through key specifications. A specification that begins at a keyword is
-found by stepping over the options before it, as XREAD and XREADGROUP read their arguments: a group
-or a consumer may be called like the keyword without hiding the keys from an ACL rule.
+The row of a command describes its keys by key specifications. A specification that begins at a
+keyword is found by stepping over the options before it, as XREAD and XREADGROUP read their
+arguments: a group or a consumer may be called like the keyword without hiding the keys from an ACL
+rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A row of the command table: what a command is called, takes, does and costs.
+"""A row of the command table: name, arguments, flags and complexity of a command.
 
 ``COMMAND``, ACL rules, arity checks, key extraction, the docs and the tests are all made from
 these rows. Adding a command means writing a function and a row in one family file.

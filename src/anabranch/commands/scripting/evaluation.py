@@ -64,7 +64,7 @@ def keys(args: list[bytes]) -> list[int]:
 
 
 def compile_script(ctx: Context, source: bytes) -> tuple[Shebang, Machine, object]:
-    """What a script says of itself, and what runs it. Raises CommandError if it is none."""
+    """The flags of a script, and its compiled form. Raises CommandError if it is invalid."""
     shebang = parse_script(source)
     machine = ctx.server.host.script_machine()
     try:
@@ -114,7 +114,7 @@ def run_as_transaction(
     *,
     is_function: bool = False,
 ) -> bytes | None:
-    """Run what was compiled; its reply."""
+    """Run a compiled script; returns its reply."""
     caller = ctx.session
     machine = calls.machine
 

@@ -1,4 +1,4 @@
-"""Functions, of which there are none: what clients and test-suites ask nevertheless."""
+"""Functions are not supported: this answers what clients and test suites ask for."""
 
 from __future__ import annotations
 

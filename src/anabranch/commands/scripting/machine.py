@@ -1,4 +1,4 @@
-"""What commands need of a machine that runs scripts; :mod:`anabranch.scripting` has one."""
+"""The interface of a machine that runs scripts; :mod:`anabranch.scripting` has one."""
 
 from __future__ import annotations
 

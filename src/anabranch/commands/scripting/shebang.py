@@ -17,7 +17,7 @@ FLAGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Shebang:
-    """What a script says of itself."""
+    """The shebang line of a script: engine, name and flags."""
 
     body: bytes
     """The source without that line; the line end stays, so lines keep their numbers."""

@@ -100,7 +100,7 @@ def _timeout(raw: bytes) -> int:
 
 
 def _effect(ctx: Context, kept: list[bytes]) -> list[bytes]:
-    """What others must have: what this connection had written last when the command came."""
+    """The last effect of this connection, which the other regions must have."""
     if ctx.waiter is not None:
         return kept
     return [b"%d" % each for each in ctx.session.written or ()]

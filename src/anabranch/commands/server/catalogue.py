@@ -1,4 +1,4 @@
-"""COMMAND: the command table told to clients, from the rows themselves.
+"""COMMAND: the command table for clients, made from the rows.
 
 INFO answers what clients route and check by, DOCS what people read, GETKEYS where the keys of a
 request stand.

@@ -119,7 +119,7 @@ def _clients(ctx: Context, _facts: _Facts) -> _Lines:
 
 
 def _memory(ctx: Context, facts: _Facts) -> _Lines:
-    """What data and buffers hold, as ``maxmemory`` counts it; and how large the process is."""
+    """Memory of data and buffers, as ``maxmemory`` counts it, and the size of the process."""
     ctx.count_memory()
     scripts = ctx.server.scripts
     used = ctx.server.dispatcher.used_memory()
@@ -306,7 +306,7 @@ def _vector(vector: Mapping[int, int]) -> str:
 
 
 def _crdt(ctx: Context, process: _Facts) -> _Lines:
-    """The same by the names that Redis Enterprise gives what is comparable."""
+    """Comparable figures by the names of Redis Enterprise."""
     regions, replica = ctx.server.host.regions, ctx.replica
     assert regions is not None
     facts = regions.facts()

@@ -109,7 +109,7 @@ def _age(seconds: int) -> str:
 
 
 def doctor(ctx: Context, _args: list[bytes]) -> bytes:
-    """LATENCY DOCTOR: the same figures as sentences."""
+    """LATENCY DOCTOR: the figures as sentences."""
     monitor = ctx.server.latency
     if not monitor.enabled and not monitor.events:
         text = (

@@ -105,7 +105,7 @@ def _size(fact: object) -> int:
 
 
 def doctor(ctx: Context, _args: list[bytes]) -> bytes:
-    """MEMORY DOCTOR: what an operator should know, in sentences."""
+    """MEMORY DOCTOR: advice for operators, in sentences."""
     facts = _sizes(ctx)
     maxmemory = ctx.settings.maxmemory
     findings = []

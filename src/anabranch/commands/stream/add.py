@@ -1,4 +1,4 @@
-"""XADD: the one command that adds entries."""
+"""XADD adds an entry."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _IDMP_NOT_AUTO = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-gen
 
 
 _LENGTH_LINES = [b"\r\n$%d\r\n" % length for length in range(256)]
-"""What stands between an argument and the next one of a given length."""
+"""The bytes between an argument and the next one of a given length."""
 
 _SEQUENCE_SIZE = 1024
 _SEQUENCE = [b"%d\r\n" % seq for seq in range(_SEQUENCE_SIZE)]
@@ -45,7 +45,7 @@ _SEQUENCE_TEXT_MAX = 24  # twenty digits, the line end, and one to count from ze
 
 
 class _AddOptions:
-    """What stands between the key and the fields of an XADD."""
+    """The options between the key and the fields of an XADD."""
 
     __slots__ = ("fields_at", "given_id", "iid", "ms", "nomkstream", "pid", "policy", "trim")
 
@@ -191,7 +191,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         last = 0 if stream is None else stream.last_id
         entry_id = ids.next(options.given_id, options.ms, last)
     seq = entry_id - ids.first
-    if 0 <= seq < _SEQUENCE_SIZE:  # nearly always: less to do with long integers
+    if 0 <= seq < _SEQUENCE_SIZE:  # the usual case, without arithmetic on long integers
         ms = now_ms
         end = _SEQUENCE[seq]
     else:
@@ -220,7 +220,7 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
         fragment = b"*2\r\n" + reply + pack_command(tuple(words[3:]))  # type: ignore[arg-type]
         if len(fragment) > ctx.effects.added_bytes_max:
             raise CommandError(_TOO_LARGE) from None
-        if stream is not None and not stream.is_due:  # what is long is counted at once
+        if stream is not None and not stream.is_due:  # a long entry is counted at once
             ctx.keyspace.account.changed(stream)
     size = len(fragment) - len(reply)
     if size > ENTRY_BYTES_MAX and sum(map(len, words[3:])) > ENTRY_BYTES_MAX:

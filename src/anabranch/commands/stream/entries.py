@@ -1,4 +1,4 @@
-"""Spans of entries as reply bytes: slices of blocks, no loop over entries where none is needed."""
+"""Spans of entries as reply bytes: slices of blocks, mostly without a loop over entries."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ def entries_descending(spans: Iterable[Span]) -> bytes:
         count += high - low
         fragments = block.fragments(low, high)
         fragments.reverse()
-        parts.append(b"".join(fragments))  # of a span: what was just made is still at hand
+        parts.append(
+            b"".join(fragments)
+        )  # reverse within a span, while the processor has it cached
     parts[0] = array_header(count)
     return b"".join(parts)

@@ -22,7 +22,7 @@ _KEY_NEEDED = (
 
 _CREATE_ARGS_MAX = 8
 _SET_ID_ARGS_MAX = 7
-"""More arguments are an option given twice. Redis counts them behind its look at the key."""
+"""More arguments mean an option given twice. Redis counts them after looking up the key."""
 
 
 def _wrong_form(args: list[bytes]) -> CommandError:

@@ -61,7 +61,7 @@ def trim_threshold(rule: TrimRule, word: bytes, args: list[bytes], index: int) -
 
 
 def check_trim(rule: TrimRule, limit: int | None, node_entries_max: int, *, required: bool) -> None:
-    """Check and settle the trimming options once all are read (``limit`` None: not given)."""
+    """Check and complete the trimming options once all are read (``limit`` None: not given)."""
     if rule.maxlen is None and rule.minid is None:
         if limit:
             raise CommandError(_LIMIT_NO_STRATEGY)

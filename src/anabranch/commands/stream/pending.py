@@ -32,7 +32,7 @@ AUTOCLAIM_COUNT = 100
 """COUNT of XAUTOCLAIM when not given."""
 
 AUTOCLAIM_COUNT_MAX = 1 << 40
-"""More than this Redis cannot allocate room for; nobody can have that many pending entries."""
+"""Redis cannot allocate more; no group can have that many pending entries."""
 
 AUTOCLAIM_ATTEMPTS = 10
 """Pending entries that XAUTOCLAIM examines for each one it may report."""
@@ -225,7 +225,7 @@ def xclaim(ctx: Context, args: list[bytes]) -> bytes:
     for entry_id in ids:
         candidates = stream.claimable(group, entry_id)
         ghosts = [entry for found, entry in candidates if found is None and entry is not None]
-        if ghosts:  # at once: to forget one may settle the others of this ID
+        if ghosts:  # at once: forgetting one may acknowledge the others of this ID
             ctx.emit(_forgotten(ctx, key, name, group, ghosts))
             ctx.changes += len(ghosts)
         for found, entry in candidates:
@@ -317,7 +317,7 @@ class _Claim:
 
 
 def xautoclaim(ctx: Context, args: list[bytes]) -> bytes:
-    """Take over whatever has been idle for long enough, a slice of the pending list at a time."""
+    """Take over entries that are idle for long enough, a slice of the pending list at a time."""
     key, name, consumer = args[1], args[2], args[3]
     min_idle = _min_idle(args[4], "XAUTOCLAIM")
     start = interval_start(args[5])

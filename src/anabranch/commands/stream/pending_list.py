@@ -1,4 +1,4 @@
-"""XPENDING: what a group, or one of its consumers, has to acknowledge."""
+"""XPENDING: the pending entries of a group or of one consumer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _first_of(pieces: Iterable[list[PendingEntry]], count: int) -> Iterator[list
 
 
 def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry]:
-    """The first of them. Those with one ID stay together: the next call begins behind the ID."""
+    """The first entries. Those with one ID stay together: the next call begins behind the ID."""
     last_id = -1
     for index, entry in enumerate(entries):
         if index >= count and entry.entry_id != last_id:
@@ -98,7 +98,7 @@ def _first(entries: Iterable[PendingEntry], count: int) -> Iterator[PendingEntry
 def _idle_for(
     entries: Iterable[PendingEntry], now_ms: int, min_idle: int
 ) -> Iterator[PendingEntry]:
-    """Those that nobody touched for so long, and those that are nobody's."""
+    """Entries that are idle for so long, and released entries."""
     for entry in entries:
         if entry.consumer is None or max(now_ms - entry.delivery_ms, 0) >= min_idle:
             yield entry

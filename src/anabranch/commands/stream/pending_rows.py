@@ -37,13 +37,13 @@ def pending_rows_steps(
 ) -> Steps[list[bytes]]:
     """The same in short steps, a piece of the entries in each.
 
-    Neighbours usually have the owner, time and count in common, and the millisecond of the ID: what
-    these become is written once. Rows are put together as text, a character for each byte, as that
-    is quicker in CPython.
+    Neighbours usually have the same owner, time and count, and the same millisecond of the ID:
+    these bytes are made once. Rows are put together as text, a character for each byte, as that is
+    quicker in CPython.
     """
     written = [b""]
     total = 0
-    owner: object = written  # nobody's
+    owner: object = written  # a released entry
     time_ms = count = high = base = -1
     tail = prefix = ""
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Idempotent producers: XCFGSET, XIDMPRECORD, and XIDMP, the spelling of the first design."""
+"""Idempotent producers: XCFGSET, XIDMPRECORD, and XIDMP, the older form of XCFGSET."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def _configure(ctx: Context, key: bytes, options: list[bytes], prefix: str) -> b
 
 
 def xcfgset(ctx: Context, args: list[bytes]) -> bytes:
-    """Change a stream's idempotency limits; a change forgets what it remembers."""
+    """Change a stream's idempotency limits; a change drops the remembered IDs."""
     return _configure(ctx, args[1], args[2:], "IDMP-")
 
 
 def xidmp_cfgset(ctx: Context, args: list[bytes]) -> bytes:
-    """XCFGSET in its first spelling."""
+    """XIDMP: XCFGSET in its older form."""
     return _configure(ctx, args[2], args[3:], "")
 
 

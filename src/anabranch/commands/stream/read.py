@@ -111,7 +111,7 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
             ctx.miss(key)  # Redis looks twice, and counts both
             continue
         if budget is not None and budget.exhausted:
-            continue  # what follows is not read, but it may still be wrong
+            continue  # later streams are not read, but their errors are reported
         ctx.stats.keyspace_hits += 1
         # "+" is the last live entry, whatever COUNT says
         limit = 1 if raw == b"+" else request.count
@@ -143,9 +143,9 @@ def xread(ctx: Context, args: list[bytes]) -> bytes | None:
 
 
 def _read_one(ctx: Context, args: list[bytes]) -> bytes | None:
-    """``XREAD COUNT count STREAMS key id``, if that finds entries; None: go the long way.
+    """``XREAD COUNT count STREAMS key id``, if that finds entries; None: use the general path.
 
-    The usual request, and so quickly answered that reading options would cost as much again.
+    This is the usual request; parsing options would take as long as answering it.
     """
     _, option, raw_count, word, key, raw = args
     stream = ctx.db.values.get(key)
@@ -187,8 +187,8 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
     """The request as it runs again later: ``$`` means the moment of blocking.
 
-    With several regions that is what this region has seen by then: an entry of another region may
-    come late, with a lower ID than the newest.
+    With several regions that means what this region has applied by then: an entry of another region
+    may arrive late, with a lower ID than the newest.
     """
     ids = []
     for key, raw in zip(request.keys, request.ids, strict=True):
@@ -203,7 +203,7 @@ def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[byt
 
 
 def _unseen(stream: Stream, seen: Mapping[int, int], limit: int) -> Iterator[Span]:
-    """Entries that this region had not seen when the command blocked."""
+    """Entries that this region had not applied when the command blocked."""
     return limited((span for _, span in spans_behind(stream, seen)), limit)
 
 

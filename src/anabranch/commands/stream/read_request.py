@@ -29,7 +29,7 @@ __all__ = [
 _TIME_MAX = (1 << 63) - 1
 
 _NAME_FRAME_BYTES = 16
-"""What a reply spends on headers around a stream's name, about."""
+"""About how many bytes a reply has around a stream's name."""
 
 
 class ReadRequest:
@@ -99,7 +99,7 @@ _PLACES = {
     "xreadgroup": "an ID or '>'",
     "ab.read": "a cursor or '$'",
 }
-"""What each command takes for each key."""
+"""What each command expects for each key."""
 
 
 def _streams(request: ReadRequest, args: list[bytes], first: int) -> None:
@@ -230,7 +230,7 @@ class ReplyBudget:
 
 
 def read_head(ctx: Context, key: bytes, count: int) -> bytes:
-    """All that stands before the entries in a reply about one stream."""
+    """The bytes before the entries in a reply about one stream."""
     return b"%b$%d\r\n%b\r\n*%d\r\n" % (
         b"%1\r\n" if ctx.resp3 else b"*1\r\n*2\r\n",
         len(key),

@@ -1,4 +1,4 @@
-"""XREADGROUP: new entries, a consumer's history, and claiming what others left behind.
+"""XREADGROUP: new entries, a consumer's history, and claiming entries of other consumers.
 
 Per stream of the request, decided on its own: an explicit ID reads this consumer's pending
 entries; ``>`` first claims (with CLAIM), then delivers new entries. A failing stream fails the
@@ -66,7 +66,7 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         else:
             chunks, count = _deliver(ctx, key, stream, group, request, budget)
-        if not is_new and (after is not None or not count):  # a delivery has said it already
+        if not is_new and (after is not None or not count):  # a delivery records the visit, too
             ctx.emit(
                 kinds.SeeConsumer(
                     ctx.db.index, key, name, request.consumer, ctx.now_ms, active=False
@@ -222,8 +222,8 @@ def _next_claim(
 ) -> int:
     """When a blocked reader with CLAIM must look again, 0 for never.
 
-    A pending entry may come of age before anything else happens; with nothing pending, something
-    may become pending right now and be old enough after the whole idle time.
+    A pending entry may reach the idle time before anything else happens; if nothing is pending, an
+    entry may become pending at once and reach it after the whole idle time.
     """
     if request.claim_ms is None:
         return 0
