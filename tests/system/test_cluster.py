@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.http import ask
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, free_port
 from tests.support.wire import RespClient
@@ -28,6 +30,7 @@ class Terminal:
         self.directory = directory
         self.environment = dict(AnabranchServer(directory).environment())
         self.port = first_of(3)
+        self.pages = first_of(3)
 
     def line(self, *words: str) -> list[str]:
         return [
@@ -100,12 +103,19 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
-    shown = terminal.do("up", "--port", str(terminal.port), "--detach")
+    pages = ["--http-port", str(terminal.pages)] if find_spec("starlette") else []
+    shown = terminal.do("up", "--port", str(terminal.port), *pages, "--detach")
     for index, name in enumerate(("eu", "us", "ap")):
         assert [name, str(index + 1), str(terminal.port + index)] in [
             line.split()[:3] for line in shown.splitlines()
         ]
     assert f"redis-cli -p {terminal.port} " in shown
+    if pages:
+        for index in range(3):
+            page = f"http://127.0.0.1:{terminal.pages + index}/#token="
+            token = re.findall(re.escape(page) + r"(\w+)", shown)[0]
+            answer = ask(terminal.pages + index, "/status.json", Authorization=f"Bearer {token}")
+            assert answer.json["may_act"]
 
     first = terminal.add(0)
     wait_until(lambda: terminal.ids(2) == [first], "an entry of eu is in ap")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -103,11 +105,22 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
     help="Of the first region; the others follow, and ports for other regions are 10000 above. "
     "[default: 7379]",
 )
+@click.option(
+    "--http-port",
+    type=click.IntRange(1, 65000),
+    help="Serve the page of the first region there, and those of the others at the ports that "
+    "follow. Needs anabranch[web].",
+)
 @_in_directory
 @click.option("--detach", is_flag=True, help="Leave them running and return.")
 @_as_json
 def up(
-    names: list[str] | None, port: int | None, directory: Path, detach: bool, as_json: bool
+    names: list[str] | None,
+    port: int | None,
+    http_port: int | None,
+    directory: Path,
+    detach: bool,
+    as_json: bool,
 ) -> None:
     """Start all regions, and stop them at Ctrl-C.
 
@@ -116,6 +129,12 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures():
         files = _files(directory.resolve(), names, port)
+        if http_port is not None:
+            token = secrets.token_hex(16)
+            files.members = [
+                replace(each, http_port=http_port + index, http_token=token)
+                for index, each in enumerate(files.members)
+            ]
         started: dict[Member, subprocess.Popen[bytes]] = {}
         try:
             _start(files, started)
@@ -158,8 +177,7 @@ def _files(directory: Path, names: list[str] | None, port: int | None) -> Cluste
     if port is not None:
         # Regions find each other where they did before; only clients have to look elsewhere.
         files.members = [
-            Member(each.number, each.name, port + index, each.gossip_port)
-            for index, each in enumerate(files.members)
+            replace(each, port=port + index) for index, each in enumerate(files.members)
         ]
     return files
 
@@ -174,10 +192,17 @@ def _start(files: ClusterFiles, started: dict[Member, subprocess.Popen[bytes]]) 
 
 def _welcome(files: ClusterFiles, *, as_json: bool) -> None:
     facts = [
-        {"name": each.name, "number": each.number, "port": each.port, "data": str(files.data(each))}
+        {
+            "name": each.name,
+            "number": each.number,
+            "port": each.port,
+            "data": str(files.data(each)),
+            **({"page": each.page} if each.page else {}),
+        }
         for each in files.members
     ]
-    lines = table([["region", "number", "port", "data"], *([*map(str, f.values())] for f in facts)])
+    names = ["region", "number", "port", "data", *(["page"] if files.members[0].page else [])]
+    lines = table([names, *([*map(str, f.values())] for f in facts)])
     line = f"  redis-cli -p {files.members[0].port} XADD stream '*' field value"
     _answer({"regions": facts}, *lines, "", line, as_json=as_json)
 

@@ -41,6 +41,13 @@ class Member:
     gossip_port: int
     http_port: int = 0
     """Where it serves its page; 0: it does not."""
+    http_token: str = ""
+    """With it the page may act."""
+
+    @property
+    def page(self) -> str:
+        """The address of its page, signed in; empty if it has none."""
+        return f"http://{HOST}:{self.http_port}/#token={self.http_token}" if self.http_port else ""
 
 
 class ClusterFiles:
@@ -82,6 +89,7 @@ class ClusterFiles:
             for each in self.members:
                 self.data(each).mkdir(parents=True, exist_ok=True)
             new = path.with_suffix(".new")
+            new.touch(mode=0o600)  # it has the token of the pages
             new.write_text(text + "\n")
             os.replace(new, path)
         except OSError as problem:

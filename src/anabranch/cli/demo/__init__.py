@@ -15,7 +15,7 @@ from typing import Final
 import click
 from rich.console import Console
 
-from anabranch.cli.cluster_files import HOST, ClusterFailed
+from anabranch.cli.cluster_files import ClusterFailed
 from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.steps import Begin, Cut, Diverge, WriteEverywhere
 from anabranch.cli.demo.story import Step, Story
@@ -164,8 +164,8 @@ def _welcome(console: Console, world: World, *, is_asked: bool) -> None:
     for member in world.members:
         _say(console, f"  region {member.name}: redis-cli -p {member.port}")
     _say(console, f"  links: anabranch cluster status --dir {world.directory}")
-    address = f"http://{HOST}:{world.members[0].http_port}/"
-    if not (is_asked and world.members[0].http_port and _answers(address)):
+    address = world.members[0].page
+    if not (is_asked and address and _answers(address)):
         return
     _say(console, f"  the page, as seen from {world.members[0].name}: {address}")
     has_display = sys.platform == "darwin" or any(map(os.environ.get, _DISPLAYS))

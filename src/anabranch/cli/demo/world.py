@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -204,6 +205,7 @@ def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
 def _members(count: int, *, with_page: bool) -> list[Member]:
     """Regions on ports that nobody uses; the first ones that are free, so that they are known."""
     problem: ClusterFailed | None = None
+    token = secrets.token_hex(16) if with_page else ""
     for attempt in range(PORT_TRIES):
         first, page = FIRST_PORT + 100 * attempt, FIRST_PAGE_PORT + 100 * attempt
         members = [
@@ -213,6 +215,7 @@ def _members(count: int, *, with_page: bool) -> list[Member]:
                 first + index,
                 first + index + GOSSIP_ABOVE,
                 page + index if with_page else 0,
+                token,
             )
             for index, name in enumerate(NAMES[:count])
         ]
