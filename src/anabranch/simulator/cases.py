@@ -40,11 +40,11 @@ CASES: Final = (
     "blackout",
     "feature level raised",
     "group moved",
-    "pending entry moved",
     "read withheld",
     "replies held for a slow sync",
     "newcomer refused writes",
     "snapshot taken",
+    "turn for work that was left over",
 )
 """Twenty runs that never come to one of these prove little."""
 
@@ -58,6 +58,7 @@ RARE_CASES: Final = (
     "state join: power failed before it was on the disk",
     "state join resumed",
     "damage found by a reader of the log",
+    "pending entry moved",
     "late entry moved",
     "disk lost before one that knows less",
 )
@@ -123,6 +124,7 @@ _MEANINGS: Final = {
     "state join resumed": "a full sync went on where an earlier link had ended",
     "sync error": "a sync failed",
     "transaction": "an EXEC was carried out",
+    "turn for work that was left over": "work went on after its slice of time was over",
     "wandering reader read to the end": "a reader that changes regions got every entry once",
     "write error": "a write to the disk failed",
 }

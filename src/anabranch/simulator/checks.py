@@ -297,6 +297,8 @@ class Checks:
                 return f"region {number} has effects that wait for causes"
             if process.replicator._receiver.joiner.incoming is not None:  # noqa: SLF001
                 return f"region {number} still receives a state"
+            if process.gate.is_newcomer:
+                return f"region {number} takes no writes yet"
             if STAGING in process.machine.disk.names():
                 return f"region {number} has a staging file"
             blank = [

@@ -418,6 +418,11 @@ def _limits(run: Simulation, chance: random.Random) -> None:
     _again(run, chance, run.breaking_ms / 12, snapshot)
 
 
+def _slices(run: Simulation, chance: random.Random) -> None:
+    """Work is cut by the clock: settled when the regions were made, see :class:`Simulation`."""
+    del run, chance
+
+
 def _retries(run: Simulation, chance: random.Random) -> None:
     """Producers get no answers, and repeat in any region what they sent lately."""
     del chance
@@ -439,6 +444,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
     "membership": _membership,
     "impostor": _impostor,
     "limits": _limits,
+    "slices": _slices,
     "retries": _retries,
 }
 

@@ -68,6 +68,8 @@ class Machine:
         """Whether a bit of its log was turned over: what was synced may not come back."""
         self.on_refused: Callable[[Machine], None]
         """Called when the disk holds what cannot be recovered."""
+        self.cuts_work = False
+        """Whether work ends with its slice of time and goes on in later turns, as in the server."""
         self.keeps_log = False
         """Whether the log is never cut, so that a recovery can be compared with a replay."""
         self.seeds: list[Address] = []

@@ -26,7 +26,7 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.replication.local import joined_at
 from anabranch.simulator import looking
-from anabranch.simulator.client import SimulatedClient
+from anabranch.simulator.client import SimulatedClient, run_at_once
 from anabranch.simulator.disk import MemoryPlace
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.host import SimulatedHost
@@ -109,6 +109,8 @@ class Process(Exchange):
         run_id = f"{machine.place}/{machine.starts}"
         self.begin(self.wire, run_id, feature_level=level)
         self.has_ended = False
+        if machine.cuts_work:
+            self.region.scheduler.drive(self._ask_for_turn)
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
         """See :class:`Exchange`; what was recovered is compared with what has to be there."""
@@ -255,7 +257,21 @@ class Process(Exchange):
             self.replicator.receive(link, data[4], data[5:], self.now_ms())
             self.heard()
 
-        self.happen(arrives)
+        def arrives_in_a_slice() -> None:
+            scheduler = self.region.scheduler
+            began_ns = scheduler.begin()
+            arrives()
+            scheduler.end(began_ns)
+
+        self.happen(arrives_in_a_slice if self.machine.cuts_work else arrives)
+
+    def _ask_for_turn(self) -> None:
+        """What did not fit into a slice goes on when everything else of this moment was done."""
+        self.machine.timeline.after(0, lambda: self.happen(self._run_turn))
+
+    def _run_turn(self) -> None:
+        self.machine.record.reached["turn for work that was left over"] += 1
+        self.core.run_turn()
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -267,7 +283,7 @@ class Process(Exchange):
         """What a command would reply if nothing was withheld; nobody is told."""
         session, dispatcher = self._inspector, self.region.dispatcher
         withheld, dispatcher.withheld = dispatcher.withheld, None
-        self.region.execute(session, [words])
+        run_at_once(self.region, session, words)
         dispatcher.withheld = withheld
         reader = hiredis.Reader()
         reader.feed(b"".join(session.outbox))

@@ -141,6 +141,7 @@ class Simulation:
                 self._has_changed,
             )
             machine.keeps_log = keeps_log
+            machine.cuts_work = "slices" in self.faults
             machine.on_refused = self._refused
             machine.others = partial(self._others, machine)
             if "crash" in self.faults:
