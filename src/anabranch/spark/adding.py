@@ -1,9 +1,9 @@
 """One XADD per row, pipelined: for servers without a ledger, and for entries that keep their IDs.
 
-What keeps a repeated row out is the row's idempotent ID (Redis 8.6: ``XADD ... IDMP``), made from
-its place in the batch, from its content, or taken from a column; or the entry's own ID; or nothing.
-A server remembers at most 10,000 idempotent IDs for each producer, so the rows of a task are spread
-over as many producer IDs as it takes to have the whole batch remembered.
+A repeated row is recognised by its idempotent ID (Redis 8.6: ``XADD ... IDMP``), which is made from
+the row's place in the batch, from its content, or from a column; or by the entry's own ID; or not
+at all. A server remembers at most 10,000 idempotent IDs for each producer. So the rows of a task
+are distributed over enough producer IDs that the server remembers the whole batch.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed
 __all__ = ["Adder", "ByColumn", "ByContent", "ByPosition", "Unmarked", "require_window"]
 
 ROWS_PER_PRODUCER: Final = 8_000
-"""Of one batch, so that a server that remembers 10,000 remembers all of them."""
+"""Rows per producer ID of one batch: a server that remembers 10,000 remembers them all."""
 
 _CHUNK_BYTES: Final = 1 << 20
 _COLUMN_PRODUCERS: Final = 64
-# Hashes do not fill all producers alike: a quarter is room for the fullest.
+# Hashes do not fill all producers equally: a quarter is reserve for the fullest.
 _CONTENT_PRODUCERS: Final = CONTENT_ROWS_MAX // 7_500
 _MAXSIZE: Final = 10_000
 _DURATION_LEAST_S: Final = 3_600
-_DURATION_S: Final = 86_400  # the most that there is
+_DURATION_S: Final = 86_400  # the greatest value
 _ATTEMPTS: Final = 10
 
 
@@ -58,7 +58,7 @@ class Run:
 
 
 class Marks(Protocol):
-    """How the rows of a task are told apart."""
+    """How repeated rows of a task are recognised."""
 
     repeatable: bool
     """Whether rows whose replies were lost may be sent again."""
@@ -78,7 +78,7 @@ def _command(key: bytes, *more: bytes) -> tuple[bytes, int]:
 
 
 class Unmarked:
-    """Nothing: a row whose task is repeated is there twice; unless entries keep their IDs."""
+    """Rows without mark: a repeated task adds its rows twice, unless entries keep their IDs."""
 
     windowed = False
 
@@ -87,7 +87,7 @@ class Unmarked:
         self._trim = trim
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """As it comes, with the ID of each row or with ``*``."""
+        """The command for the rows as they are, with the ID of each row or with ``*``."""
         ids = [b"*"] if rows.ids is None else [rows.ids]
         yield Run(key, rows.commands(*_command(key, *self._trim), ids), rows)
 
@@ -131,8 +131,8 @@ class ByPosition:
 class ByContent:
     """Hash of the fields, and the row's ordinal among equal rows: the order does not matter.
 
-    Partitions do not matter either, as long as equal rows are in one: they are counted there.
-    `contents` is for whoever sees all partitions, and can tell.
+    Partitions do not matter either, as long as equal rows are in one partition, where they are
+    counted. The driver compares the `contents` of all partitions to check that.
     """
 
     repeatable = True
@@ -146,7 +146,7 @@ class ByContent:
         self._rows = 0
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """As they come. Raises `WriteFailed` for more than a server would remember."""
+        """The commands of a batch. Raises `WriteFailed` for more rows than a server remembers."""
         self._rows += len(rows)
         if self._rows > CONTENT_ROWS_MAX:
             raise WriteFailed(
@@ -170,7 +170,7 @@ class ByContent:
 
     @property
     def contents(self) -> bytes:
-        """The contents that were there, as hashes of 64 bits in the machine's order of bytes."""
+        """The contents of all rows, as hashes of 64 bits in the byte order of the machine."""
         return array("Q", self._seen).tobytes()
 
 
@@ -185,7 +185,7 @@ class ByColumn:
         self._trim = trim
 
     def mark(self, key: bytes, rows: Rows) -> Iterator[Run]:
-        """As they come."""
+        """The commands of a batch."""
         assert rows.tokens is not None
         owners = [
             self._owners[zlib.crc32(token) % _COLUMN_PRODUCERS] for token in rows.tokens.to_pylist()
@@ -225,26 +225,26 @@ class Adder:
         self._pause_ms = pause_ms
         self._check_window = check_window
         self._checked: set[bytes] = set()
-        self._grows: set[bytes] = set()  # streams of which all rows that are there were passed
+        self._grows: set[bytes] = set()  # streams of which all present rows were skipped
         self._waiting: _Chunk | None = None
         self.appended = 0
-        """Rows sent, whether the server had them or not: its replies do not tell."""
+        """Sent rows, whether or not the server had them: its replies do not show it."""
         self.known: int | None = None if marks.windowed else 0
-        """Rows that were in already; None where the server does not tell."""
+        """Rows that the stream had already; None where the server does not report it."""
         self.memory_s: int | None = None
-        """For how long all streams remember idempotent IDs; None if they need not."""
+        """For how long all streams remember idempotent IDs; None if that does not matter."""
 
     @property
     def contents(self) -> bytes:
-        """See `ByContent`; nothing where rows are known by something else."""
+        """See `ByContent`; empty where rows are recognised otherwise."""
         return self._marks.contents if isinstance(self._marks, ByContent) else b""
 
     def append(self, key: bytes, rows: Rows) -> None:
-        """Go on with a stream; raises `WriteFailed` and `ServerUnreachable`."""
+        """Add rows to a stream; raises `WriteFailed` and `ServerUnreachable`."""
         self._send(self._marks.mark(key, rows))
 
     def finish(self) -> None:
-        """Take in all replies."""
+        """Wait for all replies."""
         self._collect()
 
     def _send(self, runs: Iterator[Run]) -> None:
@@ -269,7 +269,7 @@ class Adder:
         elif about := _facts(self._client, key):
             found, _ = _memory(about)
         else:
-            return  # what it will remember is not known, and nothing is there to be repeated
+            return  # the stream does not exist, so no row can be repeated
         self.memory_s = found if self.memory_s is None else min(self.memory_s, found)
 
     def _launch(self, chunk: _Chunk) -> None:
@@ -279,10 +279,10 @@ class Adder:
         except ServerUnreachable:
             if not self._marks.repeatable:
                 raise
-            # else the missing replies tell it again
+            # otherwise the missing replies will report it again
 
     def _replies(self, chunk: _Chunk) -> list[Any]:
-        """All replies; on a broken connection the chunk is sent again, if that does no harm."""
+        """All replies; after a broken connection the chunk is sent again if that is safe."""
         for attempt in range(self._retries + 1):
             try:
                 if attempt:
@@ -296,7 +296,7 @@ class Adder:
         raise AssertionError("unreachable")
 
     def _collect(self) -> None:
-        """Take in the replies to the chunk under way."""
+        """Process the replies to the chunk that was sent."""
         chunk, self._waiting = self._waiting, None
         if chunk is None:
             return
@@ -317,7 +317,7 @@ class Adder:
             self.known = (self.known or 0) + len(taken)
 
     def _pass(self, run: Run, start: int, stop: int) -> int:
-        """Pass over rows that are there with their IDs; where the first one is that is not."""
+        """Skip rows that exist with their IDs; returns the index of the first that does not."""
         self._collect()
         same = self._same(run, start, stop)
         self.known = (self.known or 0) + same
@@ -326,7 +326,7 @@ class Adder:
         return start + same
 
     def _same(self, run: Run, start: int, stop: int) -> int:
-        """How many rows, from the first on, are there as they are."""
+        """How many rows, from the first on, exist unchanged."""
         assert run.rows.ids is not None
         ids = run.rows.ids.slice(start, stop - start).to_pylist()
         page = self._client.command(
@@ -341,7 +341,7 @@ class Adder:
         return same
 
     def _require_same(self, run: Run, taken: list[int]) -> None:
-        """These IDs are taken: by these very rows, which an attempt brought, or by other ones."""
+        """The IDs exist: check whether the entries are these rows, from an earlier attempt."""
         assert run.rows.ids is not None
         for number in taken:
             if not self._same(run, number, number + 1):
@@ -354,10 +354,10 @@ class Adder:
 
 
 def require_window(client: Client, key: bytes) -> int:
-    """See to it that the stream remembers a batch for long enough, without making it forget.
+    """Make the stream remember a batch for long enough, without dropping remembered IDs.
 
-    Returns for how many seconds it does. Settings are raised while no producer is tracked, as
-    changing them drops what is remembered; otherwise raises `WriteFailed` with the command to give.
+    Returns for how many seconds it remembers. Settings are raised only while no producer is
+    tracked, because a change drops remembered IDs; otherwise raises `WriteFailed` with the command.
     """
     for _ in range(_ATTEMPTS):
         about = _facts(client, key, ("WATCH", key))
@@ -376,7 +376,7 @@ def require_window(client: Client, key: bytes) -> int:
                 "that makes it forget the IDs of all producers. When they may be forgotten, give: "
                 f"{given} (option idempotenceWindow=ignore goes on as it is)"
             )
-        # An empty stream comes from a group that does not stay: only a stream can be configured.
+        # Only an existing stream can be configured: a temporary group creates an empty one.
         make = [
             ("XGROUP", "CREATE", key, "spark-makes-this-stream", "$", "MKSTREAM"),
             ("XGROUP", "DESTROY", key, "spark-makes-this-stream"),
@@ -388,7 +388,7 @@ def require_window(client: Client, key: bytes) -> int:
 
 
 def _facts(client: Client, key: bytes, *first: tuple[bytes | str, ...]) -> dict[str, Any]:
-    """What the server says about a stream; nothing if there is none. `first`: commands before."""
+    """XINFO of a stream; empty if there is none. `first`: commands to send before."""
     try:
         *_, reply = client.ask([*first, ("XINFO", "STREAM", key)])
     except ServerRefused as error:

@@ -8,9 +8,9 @@ __all__ = ["audible"]
 
 
 def audible() -> None:
-    """Let what is logged be seen in this process, if nobody has said where it goes.
+    """Send log records to stderr, if logging is not configured in this process.
 
-    Nobody can set logging up in a process of Spark's; its stderr is that of the driver.
+    Users cannot configure logging in processes of Spark; their stderr is that of the driver.
     """
     ours = logging.getLogger("anabranch")
     if not ours.hasHandlers():

@@ -36,7 +36,7 @@ _SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
 _HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
 _NAME_MAX: Final = 64
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
-_PADDING: Final = bytes(24)  # so that looking ahead never leaves the bytes
+_PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
 _CRLF: Final = b"\r\n"
 _WORD: Final = 8
 _LOW: Final = [np.uint64((1 << 8 * count) - 1) for count in range(_WORD + 1)]
@@ -46,7 +46,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class _TooManyShapesError(Exception):
-    """The entries are better parsed one by one."""
+    """Raised where parsing the entries one by one is quicker."""
 
 
 def _word(text: bytes) -> np.uint64:
@@ -126,7 +126,7 @@ class Block:
         self._parsed: Parsed | None = None
 
     def _at_each(self, kind: str) -> npt.NDArray[Any]:
-        """At each place the bytes from there on as something of a kind."""
+        """The bytes at each place, read as numbers of one type."""
         count = len(self._data) - np.dtype(kind).itemsize + 1
         return np.ndarray((count,), kind, self._data, strides=(1,))
 
@@ -141,7 +141,7 @@ class Block:
         return [self._column(groups, name) for name in names]
 
     def _groups(self, wanted: frozenset[bytes] | None) -> list[_Group]:
-        """As `_walk`; with too many shapes all is parsed by hiredis, for now and later."""
+        """As `_walk`; with too many shapes hiredis parses all entries from now on."""
         if self._parsed is None:
             try:
                 return self._walk(wanted)
@@ -225,7 +225,7 @@ class Block:
         return done
 
     def _id_ends(self) -> Ints:
-        """Behind each entry's ID."""
+        """The offsets behind each entry's ID."""
         starts = np.concatenate(([0], self._ends[:-1]))
         first = _HEAD.match(self._data)
         if first and self._equal(starts, first[0]).all():  # IDs are equally long
@@ -235,12 +235,12 @@ class Block:
         return id_start + length
 
     def _step(self, group: _Group) -> list[_Group]:
-        """Walk over one field of a group, which falls apart if its name differs."""
+        """Advance over one field of a group, which is divided if the names differ."""
         first = _SIZE.match(self._data, int(group.at[0]))
         name_end = first.end() + int(first[1]) if first else 0
         text = self._data[int(group.at[0]) : name_end]
-        # The same name in all, as nearly always. A long one is not fetched for who may lack it, and
-        # who has it not may end before.
+        # Usually all have the same name. A long name is not fetched from entries that may lack it,
+        # because such an entry may end before.
         is_near = int(group.at.max()) + len(text) + _WORD <= len(self._data)
         if first and len(text) <= _NAME_MAX and is_near and self._equal(group.at, text).all():
             spans = self._value(group.at + len(first[0]), group.at + len(text))
@@ -254,7 +254,7 @@ class Block:
         return name_start, name_end, start, start + length
 
     def _split(self, group: _Group) -> list[_Group]:
-        """Walk over one field of a group, by names."""
+        """Advance over one field of a group, by names."""
         length, name_start = self._number(group.at, b"\r\n$")
         name_end = name_start + length
         spans = self._value(name_start, name_end)
@@ -292,7 +292,7 @@ class Block:
         self._within(at, width * _WORD)
         same = np.ones(len(at), np.bool_)
         if width and len(at):
-            # What is at a place is fetched at once: that costs the most, however long it is.
+            # All bytes of a place are fetched at once: the access costs most, not the length.
             found = self._at_each(f"V{width * _WORD}")[at].view("<u8").reshape(len(at), width)
             for place in range(width):
                 some = text[place * _WORD : (place + 1) * _WORD]
@@ -300,14 +300,14 @@ class Block:
         return same
 
     def _expect(self, at: Ints, text: bytes) -> None:
-        """See that a text is everywhere."""
+        """Check that a text is at every place."""
         if not self._equal(at, text).all():
             raise PayloadError("an entry is not in the form it should be")
 
     def _number(self, at: Ints, before: bytes) -> tuple[Ints, Ints]:
         """Decimal digits between a short text and CR LF, and the places behind.
 
-        Nearly always one word has all of it, and the numbers are equal, or equally long.
+        Usually one word contains all digits, and the numbers are equal, or equally long.
         """
         self._within(at, _WORD)
         words = self._words[at]
@@ -320,7 +320,9 @@ class Block:
         words >>= np.uint64(8 * len(before))
         number = np.zeros(len(at), np.uint64)
         for size in range(_WORD - len(before) - len(_CRLF)):
-            digit = (words & _LOW[1]) - np.uint64(ord("0"))  # wraps: what is none becomes large
+            digit = (words & _LOW[1]) - np.uint64(
+                ord("0")
+            )  # wraps: a byte that is no digit becomes large
             if (digit > 9).any():
                 break
             number = number * np.uint64(10) + digit
@@ -330,7 +332,7 @@ class Block:
         return self._uneven_number(at + len(before))
 
     def _uneven_number(self, at: Ints) -> tuple[Ints, Ints]:
-        """The same digit by digit, for numbers of any lengths."""
+        """The same digit by digit, for numbers of different lengths."""
         self._within(at, _DIGITS_MAX + 1)
         number = np.zeros(len(at), np.int64)
         digits = np.zeros(len(at), np.int64)
@@ -356,7 +358,7 @@ class Block:
         return number, at + digits + len(_CRLF)
 
     def _within(self, at: Ints, size: int) -> None:
-        """See that so many bytes are behind each place."""
+        """Check that so many bytes follow each place."""
         if len(at) and int(at.max()) + size > len(self._data):
             raise PayloadError("an entry is longer than it should be")
 
@@ -470,7 +472,7 @@ class Parsed:
 
 
 def _place(row: list[bytes], name: bytes) -> int:
-    """Where a name stands first; values, at the odd places, may look like it."""
+    """The first place of a name; values, at odd places, may be equal to it."""
     place = -1
     try:
         while place % 2 or place < 0:

@@ -1,4 +1,4 @@
-"""What the files of a checkpoint say, where this process can see them."""
+"""Reads the files of a checkpoint, if this process has access to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines_of_batch(checkpoint: Path, batch: int) -> list[str]:
 
 
 def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
-    """What Spark noted when it planned a batch. Raises `OSError` and `ValueError`."""
+    """The facts that Spark stored when it planned a batch. Raises `OSError` and `ValueError`."""
     found: dict[str, Any] = json.loads(lines_of_batch(checkpoint, batch)[1])
     return found
 
@@ -42,9 +42,9 @@ def facts_of_batch(checkpoint: Path, batch: int) -> dict[str, Any]:
 def seconds_since_planned(location: str | None) -> float:
     """How long ago the batch that is to be written now was planned for the first time.
 
-    Much, if it is a repetition of one that was under way when its query ended; 0 for less than a
-    minute, as a new batch has it. 0 as well where it cannot be known: `location`, as Spark has it,
-    may be on a file system that is none here.
+    The time is long if the batch repeats one that was running when its query ended. It is 0 below a
+    minute, as for a new batch, and where it is unknown: `location` may be on a file system that
+    this process cannot read.
     """
     path = None if location is None else _local(location)
     try:

@@ -1,4 +1,4 @@
-"""A small blocking client for Spark's worker processes: commands, pipelines, what the server can.
+"""A small blocking client for Spark's worker processes: commands, pipelines, abilities of servers.
 
 redis-py opens the connection (addresses, TLS, authentication) and hiredis parses; its command
 methods, which wrap every reply, are left out. Connections are kept per process and address:
@@ -42,7 +42,7 @@ __all__ = [
 
 Word = bytes | str | int
 
-_IDLE_SECONDS: Final = 5.0  # a connection unused for longer is asked whether it still lives
+_IDLE_SECONDS: Final = 5.0  # a connection that was unused for longer is checked with PING
 _IDLE_MAX: Final = 8  # connections kept per address
 _READ_BYTES: Final = 1 << 20
 _BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
@@ -54,7 +54,7 @@ _idle: defaultdict[tuple[int, ServerOptions], list[Client]] = defaultdict(list)
 
 
 class ServerUnreachable(AnabranchError):
-    """No connection, or none that lasts, after all attempts; the text names the address."""
+    """No stable connection after all attempts; the text names the address."""
 
 
 class ServerRefused(AnabranchError):
@@ -64,7 +64,7 @@ class ServerRefused(AnabranchError):
 def connect(options: ServerOptions) -> Client:
     """A connected client: one that is idle in this process, else a new one.
 
-    Give it back by `close`, or use it in ``with``. Raises `ServerUnreachable` or `ServerRefused`.
+    Return it with `close`, or use it in ``with``. Raises `ServerUnreachable` or `ServerRefused`.
     """
     kept = _idle[os.getpid(), options]
     client = kept.pop() if kept else Client(options)
@@ -88,9 +88,9 @@ class Client:
     def command(self, *words: Word, repeatable: bool = False, wait_ms: int = 0) -> Any:
         """Send one command and return its reply: bytes, integers, lists and None.
 
-        `repeatable` says that sending it twice does no harm: after a broken connection it is sent
-        again, `retries` times. `wait_ms` is how long the server may hold the reply back on
-        purpose. Raises `ServerRefused` for an error reply, `ServerUnreachable`.
+        `repeatable`: the command may be sent twice; after a broken connection it is sent again, up
+        to `retries` times. `wait_ms` is how long the server may delay the reply on purpose. Raises
+        `ServerRefused` for an error reply, `ServerUnreachable`.
         """
         (reply,) = self.pipeline([words], repeatable=repeatable, wait_ms=wait_ms)
         if isinstance(reply, redis.RedisError):
@@ -98,9 +98,9 @@ class Client:
         return reply
 
     def begin(self, *words: Word) -> Callable[[], Any]:
-        """Send one command that does no harm twice; what is returned waits for its reply.
+        """Send a command that may be sent twice; returns a function that waits for the reply.
 
-        Until that was called nothing else may be sent. It returns and raises as `command` does.
+        Call the function before sending anything else. It returns and raises as `command` does.
         """
         sent_by = None
         with suppress(ServerUnreachable):
@@ -123,8 +123,8 @@ class Client:
     ) -> list[Any]:
         """Send all commands at once and return their replies in order.
 
-        An error reply stands in the list as a `redis.RedisError` object: what the others did is
-        done. Raises `ServerUnreachable`; then it is unknown which commands took effect.
+        An error reply is a `redis.RedisError` object in the list; the other commands took effect.
+        Raises `ServerUnreachable`; then it is unknown which commands took effect.
         """
         for attempt in range(self._options.retries + 1):
             try:
@@ -163,9 +163,9 @@ class Client:
     # --------------------------------------------------------------- commands packed by the caller
 
     def send(self, packed: Sequence[bytes | memoryview]) -> None:
-        """Send wire bytes of whole commands, and go on without their replies.
+        """Send wire bytes of whole commands, without waiting for their replies.
 
-        Raises `ServerUnreachable`; the connection is gone then, `revive` makes another.
+        Raises `ServerUnreachable`; the connection is closed then, `revive` makes another.
         """
         try:
             self._connected().send_packed_command(packed)
@@ -182,7 +182,7 @@ class Client:
     def receive(self, wait_ms: int = 0) -> Any:
         """The next reply to what was sent; an error reply as a `redis.RedisError` object.
 
-        `wait_ms` is how long the server may hold the reply back on purpose. Raises
+        `wait_ms` is how long the server may delay the reply on purpose. Raises
         `ServerUnreachable`; then it is unknown which commands took effect.
         """
         if self._connection is None:
@@ -210,7 +210,7 @@ class Client:
         if self._has_bulk is None:
             (reply,) = self.pipeline([("AB.OFFSETS", "STREAMS", "")], repeatable=True)
             if not isinstance(reply, redis.RedisError) or _is_about_keys(reply):
-                self._has_bulk = True  # who may use some keys only may not ask for this one
+                self._has_bulk = True  # a user with access to some keys only may not use this key
             elif "unknown command" in str(reply):
                 self._has_bulk = False
             else:
@@ -219,8 +219,8 @@ class Client:
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether the server is a node of a Redis Cluster, and so has a part of the keys only."""
-        # Every user may say HELLO, and not every one INFO.
+        """Whether the server is a node of a Redis Cluster, which has a part of the keys only."""
+        # Every user may run HELLO, but not every user INFO.
         (reply,) = self.pipeline([("HELLO",)], repeatable=True)
         if isinstance(reply, redis.RedisError):
             return False
@@ -228,7 +228,7 @@ class Client:
 
     @property
     def address(self) -> str:
-        """Where it connects to, without user or password, for messages."""
+        """The address without user or password, for messages."""
         place = parse_url(self._options.url)
         if "path" in place:
             return str(place["path"])
@@ -237,7 +237,7 @@ class Client:
     # ------------------------------------------------------------------------------- connection
 
     def revive(self) -> None:
-        """Make sure that there is a connection that lives, trying as often as the options say."""
+        """Make sure that the connection works, with as many attempts as the options allow."""
         if self._connection is not None and time.monotonic() - self._used > _IDLE_SECONDS:
             with suppress(ServerUnreachable):
                 self.pipeline([("PING",)])
@@ -270,7 +270,7 @@ class Client:
             connection.disconnect()
 
     def close(self) -> None:
-        """Give the connection back to this process, for the next `connect`."""
+        """Return the connection to this process, for the next `connect`."""
         kept = _idle[self._pid, self._options]
         if self._pid != os.getpid() or self._connection is None or len(kept) >= _IDLE_MAX:
             self._drop()
@@ -287,7 +287,7 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Keep the connection, unless something broke: replies may be left on it then."""
+        """Keep the connection, except after an error: unread replies may be left on it."""
         if kind is not None and not issubclass(kind, ServerRefused):
             self._drop()
         self.close()
@@ -308,12 +308,12 @@ class Client:
 
 
 def facts_of(flat: Sequence[Any]) -> dict[str, Any]:
-    """A map of the protocol by its names."""
+    """A map reply as a dictionary by name."""
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def text_of(raw: bytes) -> str:
-    """A key or a name, whatever bytes it has; `stream_key` undoes it."""
+    """A key or a name as text, for any bytes; `stream_key` reverses it."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -328,7 +328,7 @@ def shown(key: bytes) -> str:
 
 
 def explained(error: Exception) -> str:
-    """An error reply in the server's words, with what to do about it where that is known."""
+    """The text of an error reply, with a hint where there is one."""
     text = str(error)
     if isinstance(error, _CANNOT_WAIT) or text.startswith(("WRONGPASS", "NOAUTH")):
         hint = "; check the options username and password"
@@ -339,7 +339,7 @@ def explained(error: Exception) -> str:
     elif text.startswith("WRONGTYPE"):
         hint = "; the key holds something that is no stream"
     elif isinstance(error, _OF_CLUSTERS):
-        if isinstance(error, AskError):  # redis-py takes the word away
+        if isinstance(error, AskError):  # redis-py removes the error code
             text = f"{'MOVED' if isinstance(error, MovedError) else 'ASK'} {text}"
         hint = (
             "; the server is a node of a Redis Cluster, and clusters are not supported: copy the "

@@ -1,11 +1,11 @@
-"""Entries into the columns that Spark expects, and what to do with values that do not fit.
+"""Converts entries into the columns of a schema, and handles values that do not fit.
 
 Seven names are reserved and made from the entry itself; every other column holds the value of the
 field of that name (or of the one `fieldMapping` gives it), cast from its text. A cast that fails
 follows `mode`, with the meanings that Spark's CSV and JSON readers gave the three words. A column
-that is not asked for costs nothing: it is not even looked for in the bytes.
+that is not requested costs nothing: the parser skips it.
 
-The schemas here are Arrow's; nothing touches Spark or a socket.
+The schemas are those of Arrow. This module uses neither Spark nor sockets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_SCHEMA: Final = (
     "stream string, region string, id string, ts timestamp, seq bigint, position bigint, "
     "fields array<struct<field:binary,value:binary>>"
 )
-"""What a read without a schema gives, as Spark writes it."""
+"""The schema of a read without a given schema, in the notation of Spark."""
 
 _TS_MAX: Final = (2**63 - 1) // 1000  # the last millisecond that fits into Spark's microseconds
 _ZONE: Final = r"[T ].*(Z|[+-]\d{2}(:?\d{2})?)$"
@@ -41,7 +41,7 @@ _DIGITS_MAX: Final = 38  # of a decimal
 
 
 class ColumnError(AnabranchError):
-    """A column that cannot be filled, or under FAILFAST a value; the text says which."""
+    """A column, or with FAILFAST a value, that cannot be converted; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _reserved(name: str, kind: pa.DataType, entries: Entries, stream: str, regio
 
 
 def _readable(name: str) -> str:
-    # Keys are bytes; those that are no UTF-8 came here with surrogates, which Arrow cannot hold.
+    # Keys that are not UTF-8 contain surrogates here, which Arrow cannot store.
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -200,7 +200,7 @@ def _of_integer_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _of_decimal_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Digits beyond the scale are rounded, halves away from zero, as Spark does.
 
-    Arrow gives a wrong number for some that are too large, so it only gets those that are not.
+    Arrow returns wrong numbers for some values that are too large, so it gets only smaller ones.
     """
     text = values.cast(pa.string())
     powers = pc.match_substring_regex(text, "[eE]")
@@ -214,14 +214,14 @@ def _of_decimal_text(values: pa.Array, kind: pa.DataType) -> pa.Array:
     whole = max(kind.precision - kind.scale, 1)
     if pc.any(pc.match_substring_regex(text, rf"^[+-]?[0-9]{{{whole + 1}}}")).as_py():
         raise pa.ArrowInvalid("too large")
-    # The first digit beyond the scale decides, and the others need not fit.
+    # The first digit beyond the scale decides; further digits do not matter.
     cut = rf"^([+-]?[0-9]*\.[0-9]{{{kind.scale + 1}}})[0-9]+$"
     wide = pc.replace_substring_regex(text, cut, r"\1").cast(pa.decimal256(76, kind.scale + 1))
     return pc.round(wide, kind.scale, "half_towards_infinity").cast(kind)
 
 
 def _without_power(text: str) -> str:
-    """The number written out, unless it has more digits than any column; that is no number then."""
+    """The number without exponent; no number if it has more digits than any column."""
     if _WITH_POWER.fullmatch(text) is None:
         return ""
     number = Decimal(text)
@@ -265,7 +265,7 @@ def _cast(values: pa.Array, kind: pa.DataType, cast: _Cast) -> tuple[pa.Array, A
 
 
 def _cast_what_can_be(values: pa.Array, kind: pa.DataType, cast: _Cast) -> list[pa.Array]:
-    """Halve until the values that do not fit stand alone; they become null."""
+    """Halve until single values are left that do not fit; these become null."""
     try:
         return [cast(values, kind)]
     except pa.ArrowInvalid:

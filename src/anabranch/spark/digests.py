@@ -1,9 +1,9 @@
-"""Digests of stretches of a region's log: which spans of time are alike in two replicas?
+"""Digests of runs of a region's log, to find the spans of time that differ between replicas.
 
 A bucket is a span of time of the IDs. Its digest is how many entries it has and the sum of their
 128-bit hashes: equal contents give equal digests in whatever pieces and order they were read.
-Entries travel as the server keeps them (AB.EXPORT); an entry's bytes hold its ID and its fields, so
-they are what is hashed.
+Entries are exported in the form of the server (AB.EXPORT); the bytes of an entry contain its ID and
+its fields, and are hashed.
 
 Executors do this, or threads of one process (`anabranch.spark.rounds`).
 """
@@ -36,7 +36,7 @@ Id = tuple[int, int]
 """Milliseconds and sequence number."""
 
 Place = tuple[int, str]
-"""Which of the streams that are looked at, and whose log of it: an origin."""
+"""The number of a stream, and the name of a replica ID (origin)."""
 
 _EXPORT_BYTES: Final = 2 << 20
 _MASK: Final = (1 << 64) - 1
@@ -47,7 +47,7 @@ _Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of one origin's log on one replica, and what of it counts."""
+    """A run of one origin's log on one replica, and the entries of it that count."""
 
     replica: int
     stream: int
@@ -70,7 +70,7 @@ class Piece:
 
 @dataclass(slots=True)
 class Bucket:
-    """What one replica has in a span of time of one log."""
+    """The entries of one replica in a span of time of one log."""
 
     entries: int = 0
     high: int = 0
@@ -81,7 +81,7 @@ class Bucket:
     """Positions of its first and last entry on that replica."""
 
     def add(self, entries: int, high: int, low: int, first: int, last: int) -> None:
-        """What another piece has of it."""
+        """Add the part of another piece."""
         self.entries += entries
         self.high = (self.high + high) & _MASK
         self.low = (self.low + low) & _MASK
@@ -95,7 +95,7 @@ class Bucket:
 
 
 def tasks_of(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
-    """Share pieces out among tasks, in equal numbers of positions; long pieces are cut."""
+    """Distribute pieces among tasks, with equal counts of positions; long pieces are cut."""
     total = sum(each.stop - each.first for each in pieces)
     share = max(-(-total // max(tasks, 1)), 1)
     shared: list[list[Piece]] = [[]]
@@ -157,7 +157,7 @@ def summary(piece: Piece, client: Client) -> dict[int, Bucket]:
         numbers = export.ms[inside] // piece.width
         starts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1))
         stops = np.append(starts[1:], count)
-        sums = np.add.reduceat(words, starts)  # modulo 2**64, as it should be
+        sums = np.add.reduceat(words, starts)  # modulo 2**64, on purpose
         for row, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             found.setdefault(int(numbers[start]), Bucket()).add(
                 stop - start,
@@ -189,7 +189,7 @@ def _exports(client: Client, key: str, origin: str, first: int, stop: int) -> It
             [("AB.EXPORT", stream_key(key), origin, at, stop, "MAXBYTES", _EXPORT_BYTES)]
         )
         if reply is None:
-            return  # deleted meanwhile: what that means is found out later
+            return  # deleted meanwhile: examined later
         export = parse_export(reply)
         if len(export):
             yield export

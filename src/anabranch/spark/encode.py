@@ -1,9 +1,9 @@
-"""Rows of Arrow batches into what the server takes: field parts, and whole XADD commands.
+"""Encodes rows of Arrow batches for the server: field parts, and whole XADD commands.
 
 A *field part* is an entry's wire bytes without ID: ``*4``, ``$6``, ``sensor``, ``$2``, ``s1`` ...,
 each followed by CRLF. Parts are joined column by column with Arrow kernels, never row by row; the
-result keeps the end of every part, so that a run of rows is a slice. Nothing here touches Spark or
-a socket.
+result keeps the end of every part, so that a run of rows is a slice. This module uses neither Spark
+nor sockets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING: Final = pa.scalar(b"", pa.binary())
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Encoded rows in the order of the table, with what else a protocol needs to know of each."""
+    """Encoded rows in the order of the table, with stream, lane and ID of each."""
 
     bodies: pa.BinaryArray
     """The bulk strings of names and values, without the ``*2n`` in front."""
@@ -42,7 +42,7 @@ class Rows:
     ids: pa.BinaryArray | None
     tokens: pa.BinaryArray | None
     lanes: pa.BinaryArray | None = None
-    """By which rows of one stream are counted apart."""
+    """The lane of each row: rows of each lane of a stream are counted separately."""
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -91,7 +91,7 @@ class Parts:
 
     data: memoryview
     ends: np.ndarray[Any, np.dtype[np.int64]]
-    """Where each begins, and at last where the last one ends: one more than there are parts."""
+    """The beginning of each part, and the end of the last one: one more than parts."""
 
     @classmethod
     def none(cls) -> Self:
@@ -117,7 +117,7 @@ class Parts:
         return Parts(self.data, self.ends[start : stop + 1])
 
     def reach(self, start: int, rows: int, nbytes: int) -> int:
-        """Where a run from ``start`` ends that has at most that many rows and bytes, but one."""
+        """The end of a run from ``start`` within the limits; at least one row."""
         limit = int(np.searchsorted(self.ends, self.ends[start] + nbytes, side="right")) - 1
         return max(start + 1, min(start + rows, limit, len(self)))
 
@@ -136,7 +136,7 @@ class Parts:
         return zlib.crc32(self.between(start, stop), before)
 
     def payload(self, start: int, stop: int) -> bytes:
-        """A run as AB.IMPORT takes it: count, ends, parts."""
+        """A run in the form of AB.IMPORT: count, ends, parts."""
         ends = (self.ends[start + 1 : stop + 1] - self.ends[start]).astype("<u4")
         return b"".join(
             ((stop - start).to_bytes(4, "little"), ends.tobytes(), self.between(start, stop))
@@ -176,7 +176,7 @@ def runs_by_stream(rows: Rows, default: str | None) -> Iterator[tuple[bytes, Row
 
 
 def runs_by_lane(rows: Rows) -> Iterator[tuple[str | None, int, int]]:
-    """Where rows of one lane stand side by side: lane, start and end. None is no lane at all."""
+    """Runs of neighbouring rows of one lane: lane, start and end. None: no lanes."""
     if rows.lanes is None:
         yield None, 0, len(rows)
         return
@@ -302,8 +302,8 @@ def _per_count(counts: np.ndarray[Any, np.dtype[np.int64]], head: Any) -> Any:
 def _text(column: pa.Array, name: str) -> pa.BinaryArray:
     """Bytes as they are, anything else as text, as Spark's ``cast(... as string)`` writes it.
 
-    A time stamp, which is a moment, is written in UTC and says so by ``Z``: the time zone of the
-    session that wrote it is not known to readers.
+    A time stamp is written in UTC with ``Z``, because readers do not know the time zone of the
+    session that wrote it.
     """
     kind = column.type
     if pa.types.is_binary(kind):

@@ -1,7 +1,7 @@
-"""Replies of AB.EXPORT: stretches of the server's blocks, their numbers undone.
+"""Decodes replies of AB.EXPORT: runs of the server's blocks.
 
-IDs, positions and the ends of entries become arrays over all stretches; the entries' bytes stay
-where they are, once a compressed reply is undone.
+IDs, positions and the ends of entries become arrays over all runs. The bytes of the entries are not
+copied, except to decompress a reply.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Ints = npt.NDArray[np.int64]
 
 
 class PayloadError(AnabranchError):
-    """Bytes of an export that are not what they should be."""
+    """An export is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One reply of AB.EXPORT, its arrays undone and its fragments joined."""
+    """One reply of AB.EXPORT, with decoded arrays and joined fragments."""
 
     next_position: int
     ms: Ints
@@ -50,7 +50,7 @@ class Export:
 
 
 def parse_export(payload: bytes) -> Export:
-    """Undo the outer form of AB.EXPORT's reply; raises `PayloadError`."""
+    """Decode the outer form of AB.EXPORT's reply; raises `PayloadError`."""
     try:
         return _parse_export(memoryview(payload))
     except (struct.error, ValueError, OverflowError, zstandard.ZstdError, MemoryError) as error:
@@ -106,10 +106,10 @@ _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagr
 
 
 class _Columns:
-    """The numbers of chunks, as they come.
+    """The numbers of chunks, in the order of their arrival.
 
-    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So those that
-    look as nearly all do are only collected, and computed together.
+    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So chunks of
+    the usual form are collected first, and computed together.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class _Columns:
         self._ends: list[Ints] = []
 
     def _compute(self) -> None:
-        """Compute what was collected."""
+        """Compute the collected chunks."""
         if not self.facts:
             return
         counts, base_ms, firsts, offsets = np.array(self.facts, np.int64).T

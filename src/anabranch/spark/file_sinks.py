@@ -39,12 +39,12 @@ class _Wrote(WriterCommitMessage):
 
 
 class PartsSink(DataSource):
-    """``format("anabranch-parts")``: results of a query, which any tool may read at any moment.
+    """``format("anabranch-parts")``: results of a query, which any tool may read at any time.
 
-    Each task of each batch writes one file, under a name that says which, and it appears as a
-    whole. A repeated task replaces its file by the same rows: so this sink is for queries whose
-    batches are the same each time they are repeated, as aggregations of decimal and whole numbers
-    are. Option ``path`` names the directory.
+    Each task of each batch writes one file, whose name contains batch and task, and which appears
+    as a whole. A repeated task replaces its file by the same rows. So this sink is for queries
+    whose batches are equal when they are repeated, such as aggregations of decimals and integers.
+    Option ``path`` names the directory.
     """
 
     @classmethod
@@ -72,7 +72,7 @@ class LakeSink(PartsSink):
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
-        """A streaming write of what a read of streams gives; raises `LakeError` and others."""
+        """A streaming write of rows that were read from streams; raises `LakeError` and others."""
         if tuple(schema.names) != _COLUMNS:
             raise LakeError(f"a lake takes the columns {', '.join(_COLUMNS)}, in this order")
         super().streamWriter(schema, overwrite)
@@ -97,15 +97,15 @@ class _PartsWriter(DataSourceStreamArrowWriter):
         return _Wrote(query, batch)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Files are there as they are written."""
+        """Nothing to do: files are visible when they are written."""
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What is there stays, and is written again when the batch is repeated."""
+        """Nothing to do: files stay, and are written again when the batch is repeated."""
 
 
 class _LakeWriter(_PartsWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Wrote:
-        """One partition: a file for each stream and day in it. Nobody sees them yet."""
+        """One partition: a file for each stream and day, not visible yet."""
         query, batch, _ = Task.of_query()
         drafts, parts = drafts_of(Lake(self._root), iterator)
         return _Wrote(query, batch, tuple(drafts), tuple(parts))

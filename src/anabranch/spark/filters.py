@@ -1,7 +1,7 @@
-"""What filters leave of streams: names, a stretch of IDs, a stretch of positions.
+"""Derives from filters which streams, IDs and positions must be read.
 
-Spark applies every filter itself, so a stretch may be longer than what a filter lets through, but
-never shorter. Entries are in the order of their IDs within a region: filters on `ts`, `seq` and
+Spark applies every filter itself, so a range may contain more than a filter accepts, but never
+less. Entries are in the order of their IDs within a region: filters on `ts`, `seq` and
 `id` become the least and the greatest ID that can match.
 """
 
@@ -33,17 +33,17 @@ Id = tuple[int, int]
 
 
 class Stretch:
-    """What can match all filters that were noted."""
+    """The names and ranges that can match all filters."""
 
     def __init__(self) -> None:
-        """Everything can."""
+        """Without filters everything can match."""
         self._names: dict[str, set[Any]] = {}
-        self._least: dict[str, int] = {}  # column to the least value asked for
+        self._least: dict[str, int] = {}  # by column, the least accepted value
         self._most: dict[str, int] = {}
         self._ids: set[Id] | None = None
 
     def add(self, column: str, given: Filter) -> None:
-        """Take in a filter on one of the columns that a read makes, if it is of any use."""
+        """Add a filter on one of the columns that a read makes, if it can be used."""
         values = _values(given)
         if column in _NAMES:
             if isinstance(given, EqualTo | In):
@@ -96,7 +96,7 @@ class Stretch:
         return min(bounds, default=None)
 
     def positions(self, low: int, high: int) -> tuple[int, int]:
-        """What can match of the positions from `low` to below `high`."""
+        """The positions from `low` to below `high` that can match."""
         low = max(low, self._least.get("position", low))
         return low, min(high, self._most.get("position", high) + 1)
 
@@ -108,7 +108,7 @@ def _values(given: Filter) -> tuple[Any, ...]:
 
 
 def _is_id(value: object) -> bool:
-    """Whether it is an ID as the column writes it; nothing else can be equal to one."""
+    """Whether a text is an ID in the form of the column; other texts cannot match."""
     if not isinstance(value, str):
         return False
     ms, _, seq = value.partition("-")

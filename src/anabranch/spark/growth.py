@@ -1,4 +1,4 @@
-"""How many entries streams got since: progress of a write that Spark does in one go."""
+"""Shows the growth of streams, as the progress of a write that Spark does at once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def growth_told(
     report: Callable[[int], None],
     interval_s: float = 2.0,
 ) -> Iterator[None]:
-    """While the block runs, tell by how much the streams have grown, and once at its end.
+    """While the block runs, and once at its end, report by how much the streams have grown.
 
-    `report` is called on a thread of its own when there is news. Nothing depends on it: where the
-    server does not say, nothing is told. What others write meanwhile counts, too.
+    `report` is called in a separate thread when the growth changes. If the server does not answer,
+    nothing is reported. Entries of other writers count, too.
     """
     before = _entries(options, streams)
     if before is None:

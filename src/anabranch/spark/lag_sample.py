@@ -14,13 +14,13 @@ class Sample:
     at_ms: int
     """By the server's clock."""
     region: str
-    """The name that was given to the server; empty without one."""
+    """The name of the server; empty without one."""
     stream: str
     group: str
     lag: int | None
-    """Entries it has not been given yet. None: the server does not know (Redis, after XDEL)."""
+    """Entries that were not delivered yet. None: the server does not know (Redis, after XDEL)."""
     pending: int
-    """Entries it was given and has not acknowledged."""
+    """Entries that were delivered and not acknowledged."""
     pending_age_ms: int | None
     """Since the time in the lowest pending ID; None if nothing is pending."""
     pending_idle_ms: int | None

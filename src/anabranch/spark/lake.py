@@ -1,10 +1,10 @@
-"""Streams as a Delta table: what any reader of Delta reads, at any moment, is what is committed.
+"""Streams as a Delta table: any reader of Delta sees exactly the committed entries.
 
-The table is partitioned by stream and day. Tasks write Parquet files that nobody sees; the driver
-commits them with an application transaction, the query and the number of its batch, so that a
-batch that is repeated is committed once. The log, its checkpoints, merging files, removing them and
-older versions are the work of the library ``deltalake``, which needs no Java. The directory must be
-one that all workers and the driver share.
+The table is partitioned by stream and day. Tasks write Parquet files that are not visible; the
+driver commits them with an application transaction, which contains the query and the number of its
+batch, so that a repeated batch is committed once. The log, its checkpoints, merging files, removing
+them and older versions are the work of the library ``deltalake``, which needs no Java. The
+directory must be one that all workers and the driver share.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 ]  # fmt: skip
 
 ARROW_BYTES_MAX: Final = 1 << 30
-"""Lakes up to this size are worked on here, by Arrow; larger ones by Spark."""
+"""Arrow processes lakes up to this size in this process, Spark larger ones."""
 
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
-_ATTEMPTS: Final = 100  # of a commit that others are in the way of
+_ATTEMPTS: Final = 100  # of a commit that conflicts with others
 _THREADS: Final = 4
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
@@ -76,7 +76,7 @@ class Lake:
     """A directory with a Delta table of entries."""
 
     def __init__(self, root: str | Path) -> None:
-        """Nothing is touched yet."""
+        """Opens nothing yet."""
         self.root = Path(root)
 
     def table(self) -> DeltaTable:
@@ -117,13 +117,13 @@ class Lake:
             return gaps(run for some in threads.map(runs, self.files(streams)) for run in some)
 
     def write(self, table: pa.Table) -> list[Draft]:
-        """Write files with these entries, durably; nobody sees them before `commit`."""
+        """Write files with these entries, durably; they are visible after `commit`."""
         return list(lake_files.write(self.root, table))
 
     def commit(self, query: str, batch: int, drafts: Iterable[Draft], about: Any = None) -> bool:
-        """Let files be seen, as a batch of a query; False if the batch was in already.
+        """Make files visible, as a batch of a query; False if the batch was committed before.
 
-        Files of a repeated batch stay unseen, and are removed by a later `compact`. `about` goes
+        Files of a repeated batch stay invisible, and a later `compact` removes them. `about` goes
         into the history. Raises `LakeError`.
         """
         listed = list(drafts)
@@ -149,7 +149,7 @@ class Lake:
                     ),
                 )
             except CommitFailedError:
-                continue  # another writer of this query, or many of others: see what is there now
+                continue  # another writer of this query, or many others: read the present version
             except DeltaError as problem:
                 raise LakeError(f"{self.root}: {problem}") from None
             sync_names(self.root / "_delta_log")
@@ -201,7 +201,7 @@ class Lake:
 
 
 def drafts_of(lake: Lake, batches: Iterable[pa.RecordBatch]) -> tuple[list[Draft], list[PlacePart]]:
-    """Write what a task reads, and say what it was."""
+    """Write the entries that a task reads, and describe them."""
     drafts: list[Draft] = []
     parts: list[PlacePart] = []
     waiting: list[pa.RecordBatch] = []

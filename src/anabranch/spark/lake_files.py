@@ -1,7 +1,7 @@
 """The Parquet files of a lake: written once by tasks, examined by `verify`.
 
-A file's name begins with the SHA-256 of its bytes, so that altered values are seen, and ends with a
-random part, so that no attempt of a task writes what another one has written.
+A file's name begins with the SHA-256 of its bytes, so that changed values are found, and ends with
+a random part, so that attempts of a task do not overwrite files of each other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SCHEMA: Final = pa.schema(
         ("fields", pa.list_(_FIELD)),
     ]
 )
-"""Columns of a lake; the first two are its partitions, and stand in no file."""
+"""Columns of a lake; the first two are its partitions, and in no file."""
 
 _IN_FILES: Final = pa.schema(list(SCHEMA)[2:])
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -52,12 +52,12 @@ _GROUP_ROWS: Final = 128 << 10
 
 
 class LakeError(AnabranchError):
-    """The directory does not hold what a lake holds; the text says what is wrong."""
+    """The directory is no valid lake; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """One file, as the table's log has it."""
+    """One file, as in the log of the table."""
 
     path: str
     """Relative to the lake."""
@@ -80,7 +80,7 @@ Run = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What is in a file."""
+    """The contents of a file."""
 
     problems: list[tuple[str, str]]
     """Kind and words."""
@@ -90,7 +90,7 @@ class Examined:
 def write(root: Path, table: pa.Table) -> Iterator[tuple[LakeFile, str]]:
     """Write a file for each stream and day, durably, with its statistics as the log wants them.
 
-    Nobody sees the files before they are committed. Rows are put in the order of region and ID.
+    The files are visible after a commit. Rows are put in the order of region and ID.
     Raises `LakeError` if an entry has no position.
     """
     if table.column("position").null_count:
@@ -165,7 +165,7 @@ def _in_json(value: pa.Scalar) -> pa.Scalar:
 
 
 def examine(root: Path, file: LakeFile) -> Examined:
-    """Read all of a file, and compare it with what the log says and with itself."""
+    """Read all of a file, and check it against the log and its own digest."""
     path = root / file.path
     problems: list[tuple[str, str]] = []
     try:
@@ -231,7 +231,7 @@ def _numbers(column: pa.Array, kind: type) -> Any:
 
 @contextmanager
 def draft_in(directory: Path) -> Iterator[Path]:
-    """A name for a file that is being written; what is left of it at the end goes."""
+    """A name for a file that is being written; the file is removed if it is left at the end."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f".{uuid.uuid4().hex}.tmp"
     try:
@@ -241,7 +241,7 @@ def draft_in(directory: Path) -> Iterator[Path]:
 
 
 def sync_names(directory: Path) -> None:
-    """Put on disk which names a directory has: a power failure takes new ones otherwise."""
+    """Sync a directory: otherwise a power failure may lose new names."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
-"""Which column of a table plays which part in entries.
+"""The roles of a table's columns in entries.
 
-The driver decides it, and tasks go by it. Arrow is not imported here: Spark has a write planned and
-committed in processes of their own, which see no rows.
+The driver decides the roles, the tasks use them. This module does not import Arrow, because Spark
+plans and commits a write in separate processes, which get no rows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from anabranch.errors import AnabranchError
 __all__ = ["RESERVED", "EncodeError", "Layout"]
 
 RESERVED: Final = ("stream", "region", "id", "ts", "seq", "position", "fields")
-"""Columns that a read makes; beside ``fields`` they are no payload."""
+"""Columns that a read makes; with a column ``fields`` they are no payload."""
 
 
 class EncodeError(AnabranchError):
-    """A column or a row that cannot become an entry; the text says which and what to do."""
+    """A column or a row that cannot become an entry; the text names it and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which column plays which part."""
+    """The role of each column."""
 
     payload: tuple[tuple[str, bytes], ...]
     """Column and field name, in order; empty if the fields come from column ``fields``."""
@@ -33,9 +33,9 @@ class Layout:
     token: str | None
     """The column that identifies a row, if there is one."""
     null_value: bytes | None
-    """What stands for NULL; None leaves the field out."""
+    """The text for NULL; None leaves the field out."""
     lane: str | None = None
-    """The column by whose values rows of a stream are counted apart, if there is one."""
+    """The column of lanes: rows of each value are counted separately."""
 
     @classmethod
     def of(

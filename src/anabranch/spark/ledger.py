@@ -1,14 +1,14 @@
-"""Exactly once through the stream's own ledger: append only if the server counts as we do.
+"""Exactly once by the ledger of the stream: rows are appended only if both sides count alike.
 
-For each producer the stream keeps one record: batch, rows accepted in it, and a CRC-32 of them.
-Every chunk says how many rows the server ought to have by now, and which CRC; if it has more, an
-earlier attempt brought them, and this one walks over its own rows up to there and compares the CRC.
-So attempts of one task may die, be repeated or run side by side: every row is appended once, in
-order, and rows that differ from those of the earlier attempt are noticed instead of mixed in.
+For each producer the stream keeps one record: batch, accepted rows, and a CRC-32 of them. Every
+chunk contains the expected count and CRC. If the server has more rows, an earlier attempt added
+them; this attempt then skips its own rows up to there and compares the CRC. So attempts of one task
+may fail, be repeated or run at the same time: every row is appended once, in order, and rows that
+differ from those of an earlier attempt are detected.
 
-Chunks travel ahead of the replies to those before them. That is safe because a chunk is refused
-where it does not fit exactly: if one is refused, so are those behind it, and they are sent again in
-their order.
+Chunks are sent before the replies to earlier chunks arrive. That is safe because the server refuses
+a chunk that does not fit exactly: if it refuses one, it refuses the later ones, too, and they are
+sent again in order.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from anabranch.spark.identity import WriteFailed
 __all__ = ["ChangedReplay", "Ledger", "Superseded"]
 
 CHUNK_BYTES: Final = 1 << 20
-"""Of one AB.IMPORT: what the server takes without keeping others waiting."""
+"""Bytes of one AB.IMPORT, small enough not to delay other clients."""
 
 _FLIGHTS_MAX: Final = 32
-_FLIGHTS_OF_A_STREAM: Final = 2  # one is applied while the next one travels
+_FLIGHTS_OF_A_STREAM: Final = 2  # one is applied while the next one is transmitted
 _ROWS_MAX: Final = 10_000
 """Rows that a server takes in one AB.IMPORT."""
 _FLIGHT_BYTES_MAX: Final = 4 << 20
@@ -48,27 +48,27 @@ class Superseded(WriteFailed):
 
 @dataclass(slots=True)
 class _Tally:
-    """One stream, as this attempt sees it."""
+    """The progress of this attempt in one stream."""
 
     key: bytes
     producer: str
     rows: int = 0
-    """Rows of ours that were sent, or passed over."""
+    """Own rows that were sent or skipped."""
     crc: int = 0
     """Of all of them."""
     confirmed: int = 0
-    """Rows of the batch that the server has said are in."""
+    """Rows of the batch that the server has confirmed."""
     goal: tuple[int, int] | None = None
-    """Rows and CRC of the server, while it is ahead of us."""
+    """Rows and CRC of the server, while it has more rows than this attempt."""
     waiting: int = 0
-    """Chunks that are under way."""
+    """Chunks without a reply."""
     over: bool = False
     """The batch is an old one: nothing more is sent."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """Some rows on their way, and what the server has to have before them."""
+    """A chunk of rows, and the count and CRC that the server must have before."""
 
     tally: _Tally
     parts: Parts
@@ -77,7 +77,7 @@ class _Flight:
     rows: int
     crc: int
     crc_after: int
-    """What it has with them."""
+    """The count, or CRC, after these rows."""
     nbytes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +85,11 @@ class _Flight:
 
     @property
     def rows_after(self) -> int:
-        """What it has with them."""
+        """The count, or CRC, after these rows."""
         return self.rows + self.stop - self.start
 
     def crc_at(self, rows: int) -> int:
-        """Our CRC of the first rows of the batch, so many that the last one is here."""
+        """The own CRC of the batch up to a count of rows."""
         if rows == self.rows_after:
             return self.crc_after
         return self.parts.crc(self.start, self.start + rows - self.rows, self.crc)
@@ -110,7 +110,7 @@ class Ledger:
         pause_ms: int = 200,
         skip_old: bool = False,
     ) -> None:
-        """`trim` is what AB.IMPORT takes as such; `skip_old` makes a superseded batch a success."""
+        """`trim`: trimming options of AB.IMPORT; `skip_old`: a superseded batch is a success."""
         self._client = client
         self._producer = producer
         self._batch = batch
@@ -122,14 +122,14 @@ class Ledger:
         self._tallies: dict[tuple[bytes, str | None], _Tally] = {}
         self._flights: deque[_Flight] = deque()
         self.appended = 0
-        """Rows that this attempt brought."""
+        """Rows that this attempt has added."""
         self.known = 0
-        """Rows that were in already."""
+        """Rows that the stream had already."""
 
     def append(self, key: bytes, parts: Parts, lane: str | None = None) -> None:
-        """Go on with a stream. The last chunks may still be under way when this returns.
+        """Append rows to a stream. The last chunks may be without a reply when this returns.
 
-        Rows of each lane are counted apart, as if another producer brought them. Raises
+        Rows of each lane are counted separately, as if they had a producer of their own. Raises
         `ChangedReplay`, `Superseded`, `WriteFailed` and `ServerUnreachable`.
         """
         if not len(parts):
@@ -150,8 +150,8 @@ class Ledger:
     def finish(self, expected: bytes | None = None) -> None:
         """Wait for all replies; raises as `append` does.
 
-        `expected` is a stream that is asked even if there was no row for it: an earlier attempt may
-        have had some.
+        `expected` is a stream to check even if there was no row for it: an earlier attempt may have
+        added some.
         """
         if expected is not None and (expected, None) not in self._tallies:
             self._ask(self._tally(expected, None))
@@ -179,11 +179,11 @@ class Ledger:
     # ----------------------------------------------------------------------------------- sending
 
     def _ask(self, tally: _Tally) -> None:
-        """Bring no row: the reply tells how many there are."""
+        """Send no rows: the reply contains the count of the server."""
         self._launch(_Flight(tally, Parts.none(), 0, 0, 0, 0, 0))
 
     def _make_room(self, tally: _Tally) -> None:
-        """Take in replies until another chunk of a stream may travel."""
+        """Process replies until another chunk of a stream may be sent."""
         while self._flights and (
             tally.waiting >= _FLIGHTS_OF_A_STREAM
             or len(self._flights) >= _FLIGHTS_MAX
@@ -211,7 +211,7 @@ class Ledger:
         return [head + b"$%d\r\n" % len(payload), payload, b"\r\n"]
 
     def _again(self, error: ServerUnreachable) -> None:
-        """The connection broke: send all that has no reply. What arrived will be recognised."""
+        """After a broken connection: send all chunks without a reply; rows are recognised."""
         for attempt in range(self._retries):
             time.sleep(self._pause_ms * 2**attempt / 1000)
             self._client.revive()
@@ -227,7 +227,7 @@ class Ledger:
     # ----------------------------------------------------------------------------------- replies
 
     def _land(self) -> None:
-        """Take one reply in; a refused chunk is walked over or sent again."""
+        """Process one reply; the rows of a refused chunk are skipped or sent again."""
         reply = self._reply()
         flight = self._flights.popleft()
         flight.tally.waiting -= 1
@@ -240,7 +240,7 @@ class Ledger:
 
     @contextmanager
     def _nothing_left_behind(self) -> Iterator[None]:
-        """After a failure wait until nothing is under way; what became of it does not matter."""
+        """After a failure wait for all replies; their contents do not matter."""
         try:
             yield
         except WriteFailed:
@@ -279,7 +279,7 @@ class Ledger:
             if (rows, crc) != (flight.rows_after, flight.crc_at(rows)):
                 raise self._changed(tally, "the rows of the two do not fit together")
         elif rows < flight.rows:
-            self._launch(flight)  # what belongs before it was refused, and travels again by now
+            self._launch(flight)  # an earlier chunk was refused, and was sent again
         elif rows <= flight.rows_after:
             if crc != flight.crc_at(rows):
                 raise self._changed(tally, f"its first {rows} rows are others")
@@ -292,10 +292,10 @@ class Ledger:
             self.known += flight.stop - flight.start
             if rows > tally.rows:
                 tally.goal = (rows, crc)
-            # Else it is behind a chunk that is under way: the reply to that one tells.
+            # Otherwise it follows a chunk without a reply, which will show the count.
 
     def _walk(self, tally: _Tally, parts: Parts, at: int, stop: int) -> int:
-        """Pass over rows that are in already; at the end of them the CRC must be the same."""
+        """Skip rows that the stream has; at their end the CRC must be the same."""
         if tally.over:
             self.known += self._pass(tally, parts, at, stop)
             return stop

@@ -1,4 +1,4 @@
-"""What is gone of what a query was to read: found out, and told."""
+"""Finds and reports entries that a query should have read and that are deleted."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ ADVICE_SHORT: Final = (
     "If it has yet to receive them, start again when it has; if they are lost, set "
     "failOnDataLoss=false to go on without them."
 )
-"""The same where a log ends too early."""
+"""Advice where a log ends too early."""
 
 
 ADVICE_BEHIND: Final = (
     "Start the query again when the server has caught up, or read from one that has them. Nothing "
     "is read twice; catchUpTimeout says how long to wait."
 )
-"""The same where what was read is not there (yet): no option makes a query read it again."""
+"""Advice where entries that were read are missing: no option makes a query read them again."""
 
 
 class ServerBehindError(AnabranchError):
-    """A server has less than was read already; the text says of what and what to do."""
+    """A server has less than was read already; the text names the log and a remedy."""
 
 
 class DataLossError(AnabranchError):
-    """Entries are gone that were never read; the text says which and what to do."""
+    """Entries were deleted before they were read; the text names them and a remedy."""
 
 
 def place_of(stream: str, region: str) -> str:
-    """What messages call a region of a stream."""
+    """The name of a region of a stream in messages."""
     return f"stream {stream}" + (f", region {region}" if region else "")
 
 
 def ends_missing(end: Vector, heads: Heads, survey: Survey) -> list[str]:
-    """What there is not of a read up to `end`, one sentence each; for reads by position."""
+    """The missing entries of a read up to `end`, one sentence each; for reads by position."""
     found = []
     for stream in survey.streams():
         for region, cursor in end.cursors.get(stream, {}).items():
@@ -81,25 +81,25 @@ def ends_missing(end: Vector, heads: Heads, survey: Survey) -> list[str]:
 
 @dataclass(slots=True)
 class Found:
-    """What a look at the streams says about a vector."""
+    """The comparison of a vector with the streams."""
 
     lost: list[str] = field(default_factory=list)
-    """What is gone unread, one sentence each."""
+    """Entries that were deleted unread, one sentence each."""
     absent: list[str] = field(default_factory=list)
-    """What is not there: it was deleted, or has yet to come from another region."""
+    """Entries that are missing: deleted, or not yet arrived from another region."""
     behind: list[str] = field(default_factory=list)
-    """Logs that end before what was read of them, one sentence each."""
+    """Logs that end before the position that was read, one sentence each."""
     begins: dict[str, dict[str, Begin]] = field(default_factory=dict)
-    """Where to go on behind what is lost."""
+    """The positions behind the lost entries."""
 
 
 def unsubscribed(start: Vector, survey: Survey) -> list[str]:
-    """Streams of a vector that the options do not ask for any more."""
+    """Streams of a vector that the options do not include any more."""
     return sorted(each for each in start.cursors if not survey.subscribes(each))
 
 
 def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
-    """Compare what was read with what there is."""
+    """Compare a vector with the heads of the streams."""
     found = Found()
     for stream, regions in start.cursors.items():
         if not survey.subscribes(stream):

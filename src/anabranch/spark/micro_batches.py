@@ -1,7 +1,7 @@
 """Micro-batches without Spark: this process plans and reads them, in a checkpoint of Spark's form.
 
-A query may be carried out by Spark in one run and by this in the next: both find the batch that was
-planned and not committed in the same files, and repeat it. See `anabranch.spark.planning`.
+Spark may run a query once, and this module the next time: both find the batch that was planned and
+not committed in the same files, and repeat it. See `anabranch.spark.planning`.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Batch:
     number: int
     rows: Iterator[pa.RecordBatch]
     left: int
-    """Positions that the server had when the run began, and that are still to come."""
+    """Positions that the server had when the run began, and that are not read yet."""
 
 
 def read_all(
     options: ReadOptions, checkpoint: Path, schema: pa.Schema, work: Callable[[Batch], None]
 ) -> str:
-    """Read what there is, batch by batch; returns the ID of the query.
+    """Read all present entries, batch by batch; returns the ID of the query.
 
-    `work` writes a batch so that writing it twice does no harm: one that was under way when an
-    earlier run died comes again. Raises what `work` raises, `CheckpointInUse`, `OffsetError`,
+    `work` must write a batch so that writing it twice has no effect: a batch that was running when
+    an earlier run died is repeated. Raises what `work` raises, `CheckpointInUse`, `OffsetError`,
     `DataLossError`, `ServerBehindError`, `ServerUnreachable` and `ServerRefused`.
     """
     projection = Projection(schema, options.mode, options.corrupt_column, options.field_mapping)
@@ -98,7 +98,7 @@ def _vector(checkpoint: Path, batch: int) -> Vector:
 
 
 def _facts() -> dict[str, Any]:
-    """What Spark notes when it plans a batch."""
+    """The facts that Spark stores when it plans a batch."""
     now_ms = time.time_ns() // 1_000_000
     return {"batchWatermarkMs": 0, "batchTimestampMs": now_ms, "conf": {}}
 
@@ -115,7 +115,7 @@ def _write(path: Path, *lines: dict[str, Any]) -> None:
 
 
 def _publish(path: Path, text: str) -> None:
-    """Let a file be there, whole and for good, unless it is there already."""
+    """Write a file atomically and durably, unless it exists."""
     with draft_in(path.parent) as draft:
         with draft.open("xb") as out:
             out.write(text.encode())

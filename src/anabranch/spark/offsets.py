@@ -1,8 +1,8 @@
 """The offset of a query: how far each region of each stream has been read.
 
-An entry of a slow region may arrive late and carry a low ID, so one ID could never say what has
-been read. A region's log however numbers its entries, and the numbers only grow: the offset is a
-vector of such positions, and what was not read yet is a difference.
+An entry of a slow region may arrive late with a low ID, so one ID cannot describe what was read.
+But a region's log numbers its entries, and the numbers only grow. So the offset is a vector of such
+positions, and the unread entries are the difference of two vectors.
 
 Spark compares offsets as text and keeps them in checkpoints, so there is exactly one text for each
 vector. Everything here is a pure function of its arguments: a batch that is replayed after a crash
@@ -44,7 +44,7 @@ _SEQ_MAX: Final = 2**64 - 1
 
 
 class OffsetError(AnabranchError):
-    """An offset that cannot be read; the text says what is wrong with it."""
+    """An offset is malformed; the text gives the reason."""
 
 
 # -------------------------------------------------------------------------------------------- IDs
@@ -80,7 +80,7 @@ class Cursor:
     """How far one region of one stream was read."""
 
     incarnation: int
-    """First position of the log's present life, or `BY_ID`."""
+    """First position of the log's present incarnation, or `BY_ID`."""
     position: int
     """Everything below is read."""
     last_id: str = "0-0"
@@ -100,7 +100,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a server says about one region of one stream."""
+    """The range of one region's log of a stream, as reported by the server."""
 
     incarnation: int
     first: int
@@ -123,7 +123,7 @@ class Head:
 
     @property
     def begin(self) -> Cursor:
-        """The cursor of a reader that has read nothing of what is there."""
+        """The cursor of a reader that has read none of the present entries."""
         if self.incarnation == BY_ID:
             first = previous_id(self.first_id) if self.first_id is not None else self.last_id
             return Cursor(BY_ID, self.first, first)
@@ -146,7 +146,7 @@ class Range:
     after: str
     upto: str
     told: int = 0
-    """What is missing below this position was told when the batch was planned."""
+    """Missing entries below this position were reported when the batch was planned."""
 
     @property
     def by_id(self) -> bool:
@@ -162,12 +162,12 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where a batch begins in a log if not where the one before ended."""
+    """Where a batch begins in a log, if not at the end of the previous batch."""
 
     position: int
     last_id: str
     told: int
-    """Losses below this position were told when the batch was planned."""
+    """Losses below this position were reported when the batch was planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +180,11 @@ class Vector:
     """Where the query began, in the offsets up to the end of its first batch. Checkpoints keep only
     ends of batches, and ``latest`` is another place when the first batch is repeated."""
     begins: Mapping[str, Mapping[str, Begin]] = field(default_factory=dict)
-    """Where this batch begins in the logs in which it passes over what is lost."""
+    """Where this batch begins in the logs in which it skips lost entries."""
 
     @classmethod
     def at_end(cls, heads: Heads) -> Self:
-        """That of a reader that has read all there is."""
+        """The vector of a reader that has read all entries."""
         return cls({s: {r: head.end for r, head in some.items()} for s, some in heads.items()})
 
     def get(self, stream: str, region: str) -> Cursor | None:
@@ -225,7 +225,7 @@ class Vector:
 
     @classmethod
     def parse(cls, source: str | Mapping[str, Any]) -> Self:
-        """From text or from what JSON made of it; unknown keys do no harm. Raises `OffsetError`."""
+        """From text or from decoded JSON; unknown keys are ignored. Raises `OffsetError`."""
         try:
             found = json.loads(source) if isinstance(source, str) else source
             version = found["v"]
@@ -256,10 +256,10 @@ class Vector:
             ) from None
 
     def ranges(self, start: Vector) -> list[Range]:
-        """What lies between `start` and this vector, by stream and region.
+        """The ranges between `start` and this vector, by stream and region.
 
-        What `start` does not know is read from its first position on, and so is a log that began
-        anew behind it: nothing that exists is ever skipped. A log that ends before `start` has
+        A log that `start` does not contain is read from its first position on, and so is a log of a
+        later incarnation: no existing entry is skipped. A log that ends before `start` has
         nothing to read. `begins` go before `start`.
         """
         found = []

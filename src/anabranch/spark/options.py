@@ -1,8 +1,8 @@
-"""Every option of the data source and of the sink: text from Spark in, one frozen value out.
+"""Parses the options of the data source and of the sink.
 
-Spark hands options over as text under names whose case is lost, so names are compared in lower
-case. An unknown name is refused, with the nearest known one in the message: a mistyped
-``failOnDataLoss`` must not be taken for its default. Nothing here touches Spark or a socket.
+Spark passes options as text and does not keep the case of their names, so names are compared in
+lower case. An unknown name is refused, and the message contains the nearest known one: a mistyped
+``failOnDataLoss`` must not mean its default. This module uses neither Spark nor sockets.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _option(
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Where the server is and how long to try. Holds secrets, and does not print them."""
+    """Address, credentials and retries of the server. Secrets are not printed."""
 
     url: str = _option("redis://127.0.0.1:6379", shown=False)
     username: str | None = _option()
@@ -222,7 +222,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where to write and with which promise; `parse` makes one."""
+    """Where to write, and with which guarantee; `parse` makes one."""
 
     server: ServerOptions
     stream: str | None = _option(None, str, "stream", "topic")
@@ -256,7 +256,7 @@ class WriteOptions:
 
 # ----------------------------------------------------------------------------------------- names
 
-# Spark puts these among the options of a source or sink itself.
+# Spark adds these to the options of a source or sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 
 

@@ -1,8 +1,8 @@
-"""Rows of a lake written again, if wanted at the pace of the times in their IDs.
+"""Writes rows of a lake again, optionally at the pace of the times in their IDs.
 
-All rows pass through one task in the order of their IDs, which holds each back until it is due. The
-clock starts at the first row that is not there yet: a run that goes on for one that died does not
-wait again for what that one wrote.
+One task gets all rows in the order of their IDs, and delays each until it is due. The clock starts
+at the first row that the stream lacks: a run that continues a failed one does not wait again for
+the rows of that run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PACE: Final = "pace"
 
 _SPEED: Final = "speed"
 _LANE: Final = "lane"
-_TICK_S: Final = 0.01  # rows that are due within it go together
+_TICK_S: Final = 0.01  # rows that are due within this time are written together
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a stream has already of the rows that are about to come."""
+    """The rows that a stream has already."""
 
     until_ms: float = -np.inf
     """All rows up to this time."""
@@ -71,7 +71,7 @@ def paced(
             due[rows[due[rows] <= known[place].until_ms]] = -np.inf
             due[rows[: max(0, known[place].rows - passed[place])]] = -np.inf
             passed[place] += len(rows)
-        due = np.maximum.accumulate(np.maximum(due, latest))  # whatever is there, order stays
+        due = np.maximum.accumulate(np.maximum(due, latest))  # keeps the order in any case
         latest = due[-1]
         rest = batch.drop_columns([PACE])
         at = 0

@@ -1,4 +1,4 @@
-"""What the driver decides of a write and sends to every task, and what a task answers."""
+"""The plan of a write, which the driver sends to every task, and the answer of a task."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["Plan", "Written"]
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task did."""
+    """The result of one task."""
 
     batch: int
     rows: int
     """Rows of the task."""
     known: int | None
-    """Of these, rows that were in the stream before; None where the server does not tell."""
+    """Rows of these that the stream had before; None where the server does not report it."""
     waited_s: float = 0.0
     """How long ago the batch was planned, if it may be a repetition."""
     memory_s: int | None = None
@@ -37,7 +37,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the driver decides, and sends to every task."""
+    """The decisions of the driver for every task."""
 
     options: WriteOptions
     layout: Layout
@@ -52,7 +52,7 @@ class Plan:
         schema: StructType,
         lane: str | None = None,
     ) -> Self:
-        """Check everything that can be known before the first row."""
+        """Make all checks that are possible before the first row."""
         if not isinstance(options, WriteOptions):
             options = WriteOptions.parse(options)
         if (options.idempotence == "column") != (options.idempotence_column is not None):

@@ -1,4 +1,4 @@
-"""How far the next batch of a read goes: what there is, what is gone, what is yet to come."""
+"""Plans the next batch of a read: present, lost and expected entries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def splits(options: ReadOptions, backlog: int) -> int:
 
 
 class Planner:
-    """The driver's side of a read that goes on, and what it remembers between two batches."""
+    """The driver's side of a streaming read, with its memory between batches."""
 
     def __init__(self, options: ReadOptions) -> None:
         """Connects; raises `ServerUnreachable` and `ServerRefused`."""
@@ -48,12 +48,12 @@ class Planner:
         self._initial: Vector | None = None
         self._heads: Heads = {}
         self._target: Heads | None = None  # frozen for AvailableNow
-        self._lost: list[str] = []  # what was gone at the last look
-        self._quiet = False  # the last question found nothing to read
+        self._lost: list[str] = []  # lost entries at the last query
+        self._quiet = False  # the last query found nothing to read
         self._advanced_at = time.monotonic()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection."""
         self._client.close()
 
     def _looking(self, start: Vector | None = None) -> Survey:
@@ -69,13 +69,13 @@ class Planner:
         return self._survey
 
     def freeze(self) -> None:
-        """Go no further than what is there now."""
+        """Limit the read to the entries that exist now."""
         # No offset is known yet, so the kind of server decides.
         self._target = Survey(self._options, self._client).heads()
 
     def initial(self) -> Vector:
         """Where a query without a checkpoint begins."""
-        # Spark asks twice before the first batch, and what comes in between must be read.
+        # Spark asks twice before the first batch; entries that arrive in between must be read.
         if self._initial is None:
             survey, options = self._looking(), self._options
             self._heads = survey.heads()
@@ -113,14 +113,14 @@ class Planner:
         lost = seen.lost + seen.absent
         if lost and self._options.fail_on_data_loss:
             raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
-        # What is gone stays gone while the query waits, and every look finds it again.
+        # Lost entries are found again at every query while the batch waits.
         if news := [each for each in lost if each not in self._lost]:
             _log.warning("%s; going on, because failOnDataLoss=false", "; ".join(news))
         self._lost = lost
         end = replace(self._reachable(start, seen), begins=seen.begins)
         ranges = end.ranges(start)
         backlog = sum(len(each) or 1 for each in ranges)
-        # A hole is passed once, and told once, even if nothing is behind it.
+        # A gap is skipped and reported once, even if no entry follows.
         self._quiet = not seen.begins and (not ranges or self._too_few(backlog))
         if self._quiet:
             return None
@@ -178,11 +178,11 @@ class Planner:
             )
 
     def _lacks(self, seen: Found) -> bool:
-        """Whether something is to be waited for. What may be deleted keeps nobody who can lose."""
+        """Whether the read must wait for missing entries; not if it may lose deleted ones."""
         return bool(seen.behind or (seen.absent and self._options.fail_on_data_loss))
 
     def _caught_up(self, seen: Found, start: Vector, survey: Survey) -> Found:
-        """Wait until the server has what was read; raises `ServerBehindError` if it never has.
+        """Wait until the server has the entries that were read; may raise `ServerBehindError`.
 
         A server of its own is not waited for: nobody brings what it lacks. What may be deleted as
         well is in the result, if it never came.
