@@ -29,8 +29,8 @@ class Terminal:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.environment = dict(AnabranchServer(directory).environment())
-        self.port = first_of(3)
-        self.pages = first_of(3)
+        self.port = first_of(9)
+        self.pages = self.port + 6
 
     def line(self, *words: str) -> list[str]:
         return [
@@ -103,6 +103,10 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
+    why = terminal.refused(
+        "up", "--port", str(terminal.port), "--http-port", str(terminal.port + 1)
+    )
+    assert f"port {terminal.port + 1} would be for" in why
     pages = ["--http-port", str(terminal.pages)] if find_spec("starlette") else []
     shown = terminal.do("up", "--port", str(terminal.port), *pages, "--detach")
     for index, name in enumerate(("eu", "us", "ap")):
@@ -174,7 +178,7 @@ def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
     assert "is not running" in terminal.refused("down")
 
     # A directory that was used is taken up, wherever clients find its regions then.
-    terminal.port = first_of(3)
+    terminal.port = first_of(9)
     terminal.do("up", "--port", str(terminal.port), "--detach")
     assert terminal.ids(1) == sorted([*everything, later])
     again = terminal.add(1)

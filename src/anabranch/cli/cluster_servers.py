@@ -25,7 +25,8 @@ POLL_S: Final = 0.05
 
 
 def require_free_ports(members: list[Member]) -> None:
-    """Raises :class:`ClusterFailed` if somebody else listens where one of them is to."""
+    """Raises :class:`ClusterFailed` if two would listen, or somebody listens, at one port."""
+    taken: dict[int, str] = {}
     for member in members:
         uses = {
             member.port: "clients",
@@ -35,6 +36,12 @@ def require_free_ports(members: list[Member]) -> None:
         for port, use in uses.items():
             if not port:
                 continue
+            if port in taken:
+                raise ClusterFailed(
+                    f"port {port} would be for {use} of region {member.name} and for "
+                    f"{taken[port]}: choose others with --port or --http-port"
+                )
+            taken[port] = f"{use} of region {member.name}"
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
