@@ -70,6 +70,9 @@ class Scheduler:
         self.ticks_ns = ticks_ns
         self.deadline_ns = NEVER
         """When whoever works at present has to stop."""
+        self.is_exclusive = False
+        """Whether a transaction is under way that goes on in later turns. Until it is over nobody
+        else looks at the data or changes it."""
         self._outside_ns = NEVER  # the deadline of what begins without asking for a slice
         self._wake: Callable[[], None] = _nothing
         self.on_drive: Callable[[], None] = _nothing

@@ -284,7 +284,8 @@ class Durability:
         if self._syncing is None and self._driver.now_s() - self._sync_began >= every_s:
             self.begin_sync()
         turn = cast("Turn", self.turn)
-        if not (turn.effects or self._unwritten or self.broken):
+        is_exclusive = self._region.scheduler.is_exclusive
+        if not (turn.effects or self._unwritten or self.broken or is_exclusive):
             turn.effects += self._notes.at_rest()
             self._write_turn(log, turn)
         self._look(log)

@@ -192,7 +192,7 @@ class Exchange(RegionLocal):
     def pulse(self) -> None:
         """Time has passed; calls itself again until :meth:`stop`."""
         self._pulse = self._driver.call_later(TICK_S, self.pulse)
-        if self._durability.broken:
+        if self._durability.broken or self._region.scheduler.is_exclusive:
             return
         self.replicator.tick(self.now_ms())
         self._compare_on()
@@ -209,7 +209,9 @@ class Exchange(RegionLocal):
 
     def _compare(self) -> None:
         self._compares = False
-        if self._pulse is not None and not self._durability.broken:
+        if self._region.scheduler.is_exclusive:
+            self._compare_on()
+        elif self._pulse is not None and not self._durability.broken:
             self.replicator.compare(self.now_ms())
             self._compare_on()
 
@@ -271,6 +273,8 @@ class Exchange(RegionLocal):
         """Do more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
         if self._pulse is None:
             return False
+        if self._region.scheduler.is_exclusive:
+            return True
         self.replicator.go_on(self.now_ms())
         return self.replicator.is_behind
 

@@ -218,7 +218,7 @@ class Persistence:
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
         """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will be, later.
 
-        Within EXEC it is always later: a snapshot ends the turn, and would halve the transaction.
+        Within a transaction it is always later: a snapshot would contain a half of it.
         """
         if self.snapshots.in_progress:
             if rewrite and self._rewriting:
@@ -227,7 +227,7 @@ class Persistence:
                 raise CommandError(_IN_PROGRESS)
             self._scheduled = True
             return False
-        if self._region.context.in_exec:
+        if self._region.context.in_exec or self._region.scheduler.is_exclusive:
             self._scheduled = True
             return False
         try:

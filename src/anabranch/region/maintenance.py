@@ -83,6 +83,8 @@ class Maintenance:
 
         A :data:`anabranch.scheduling.Work`: a million keys may come due in one millisecond.
         """
+        if self._region.scheduler.is_exclusive:
+            return True
         is_left = self._region.services.active_expire and self._expire_some()
         if self._region.keyspace.ready:
             self._waking.serve()

@@ -26,6 +26,7 @@ from anabranch.commands.table import COMMANDS
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.region.exclusive import Exclusive
 from anabranch.region.maintenance import Maintenance
 from anabranch.region.merging import Merging
 from anabranch.region.slicing import Sliced
@@ -248,6 +249,12 @@ class Region(RegionState):
         """See :class:`Runner`."""
         return Sliced(self, self.waking, session, args, steps).begin()
 
+    def begin_exclusive(
+        self, session: Session, args: list[bytes], steps: Steps[bytes]
+    ) -> bytes | None:
+        """See :class:`Runner`."""
+        return Exclusive(self, self.waking, session, args, steps).begin()
+
     # -- going on -----------------------------------------------------------------------------
 
     def can_go_on(self, session: Session) -> bool:
@@ -334,6 +341,8 @@ class Region(RegionState):
 
         Waits that do not fit into the slice are ended by the next call.
         """
+        if self.scheduler.is_exclusive:
+            return
         now_ms = self.clock.now_us() // 1000
         if not self.waking.end_waits(now_ms):
             self._maintenance.run(now_ms)

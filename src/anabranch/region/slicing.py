@@ -83,6 +83,8 @@ class Sliced:
         if session.closing:
             self.cancel()
             return False
+        if region.scheduler.is_exclusive:
+            return True
         dispatcher = region.dispatcher
         if dispatcher.pauses(self._entry.command):
             dispatcher.postponed[session] = None

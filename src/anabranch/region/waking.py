@@ -46,6 +46,8 @@ class Waking:
 
     def _go_on(self) -> bool:
         """Wake until the deadline; whether somebody is left."""
+        if self._region.scheduler.is_exclusive:
+            return True
         is_over = self._region.scheduler.is_over
         while self._round is not None or self._ready or self._again:
             if self._round is None:

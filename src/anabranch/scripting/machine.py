@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.resources import files
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import greenlet
@@ -34,6 +36,15 @@ _T = TypeVar("_T")
 
 COMPILED_MAX: Final = 500
 """Scripts kept compiled."""
+
+INSTRUCTIONS_MAX: Final = 1000
+"""Between two looks at the clock; the same number is in ``sandbox.lua``."""
+
+TICK_NS: Final = 500_000
+"""A script gives way after this; fewer instructions are done at once if they take longer."""
+
+CALLS: Final = 64
+"""Calls of commands between two looks at the clock; they are few instructions and take longer."""
 
 ROOM_BYTES: Final = 1 << 20
 """Left for what this module puts into the world: running out of memory there ends the process."""
@@ -66,6 +77,9 @@ class LuaMachine:
         self._calls: ScriptCalls | None = None  # of the script that runs
         self._worker: greenlet.greenlet | None = None  # the stack that the script runs on
         self._kill: bytes | None = None  # the error by which the script has to end
+        self._calls_left = CALLS
+        self._instructions = INSTRUCTIONS_MAX
+        self._ticked_ns = self._switched_ns = 0
         self._compiled: OrderedDict[bytes, Any] = OrderedDict()
         self._runtime: Any = None
         self._inside: Any = None
@@ -170,6 +184,8 @@ class LuaMachine:
             raise ScriptError(OUT_OF_MEMORY)
         self._calls = calls
         self._kill = None
+        self._instructions = INSTRUCTIONS_MAX
+        self._ticked_ns = self._switched_ns = perf_counter_ns()
         table = self._runtime.table_from
         inside = self._inside[b"call" if is_function else b"run"]
         words = table(keys), table(argv)
@@ -231,9 +247,10 @@ class LuaMachine:
                 worker.parent = greenlet.getcurrent()
                 result = worker.switch()
         finally:
-            while not worker.dead:
-                self._kill = KILLED
-                worker.switch()
+            with suppress(greenlet.error):  # the thread of the script has ended
+                while not worker.dead:
+                    self._kill = KILLED
+                    worker.switch()
             self._worker = None
         done: _T = result
         return done
@@ -244,14 +261,30 @@ class LuaMachine:
 
     # -- what scripts ask for -----------------------------------------------------------------
 
-    def _tick(self) -> bytes | None:
-        """Let others have a turn; the error by which the script ends if it must."""
-        worker = self._worker
-        if worker is not None and greenlet.getcurrent() is worker and self._kill is None:
-            worker.parent.switch()
+    def _tick(self) -> tuple[bytes | None, int | None]:
+        """Let others have a turn, after so many instructions.
+
+        The error by which the script ends if it must, and the number of instructions before the
+        next call. One instruction may take long, if it is about a long string.
+        """
         if self._kill is not None:
             self._limit(self.used_bytes + ROOM_BYTES)
-        return self._kill
+            return self._kill, None
+        now = perf_counter_ns()
+        spent_ns = now - self._ticked_ns
+        instructions = self._instructions
+        if spent_ns > TICK_NS:
+            self._instructions = max(instructions * TICK_NS // spent_ns, 1)
+        elif instructions < INSTRUCTIONS_MAX:
+            self._instructions = min(2 * instructions, INSTRUCTIONS_MAX)
+        if now - self._switched_ns > TICK_NS:
+            worker = self._worker
+            if worker is not None and greenlet.getcurrent() is worker:
+                worker.parent.switch()
+            self._switched_ns = now = perf_counter_ns()
+        self._ticked_ns = now
+        changed = None if instructions == self._instructions else self._instructions
+        return self._kill, changed
 
     def _call(self, *args: object) -> object:
         """redis.call(): the reply, or an error raised."""
@@ -277,6 +310,13 @@ class LuaMachine:
         if not args:
             raise _Failure(b"ERR Please specify at least one argument for this redis lib call")
         assert self._calls is not None
+        self._calls_left -= 1
+        if not self._calls_left:
+            self._calls_left = CALLS
+            stop, _ = self._tick()
+            if stop is not None:
+                self._inside[b"stop"]()
+                raise _Failure(stop)
         return self._calls.call([_argument(each) for each in args])
 
     def _decoded(self, reply: bytes) -> object:

@@ -20,7 +20,7 @@ local getinfo, setfenv, sethook = debug.getinfo, setfenv, debug.sethook
 local create, resume, running, status, yield = coroutine.create, coroutine.resume,
   coroutine.running, coroutine.status, coroutine.yield
 
-local INSTRUCTIONS = 100000 -- between two looks at the clock
+local INSTRUCTIONS = 1000 -- between two looks at the clock, as long as they take little time
 local PATTERN_MAX = 10000 -- longer ones overflow the stack of the process
 local COROUTINES_MAX = 100 -- inside of each other; each takes some of that stack
 local READONLY = "Attempt to modify a readonly table"
@@ -42,8 +42,8 @@ local function caught(ok, err, ...)
     return true, err, ...
   end
   err = plain(err)
-  if type(err) == "table" and type(err.err) == "string" then
-    err = err.err
+  if type(err) == "table" and type(rawget(err, "err")) == "string" then
+    err = rawget(err, "err")
   end
   return false, err
 end
@@ -72,7 +72,8 @@ local function handler(err)
   local source, line = locate()
   local text
   if type(err) == "table" then
-    text = type(err.err) == "string" and err.err or "ERR unknown error"
+    text = rawget(err, "err")
+    text = type(text) == "string" and text or "ERR unknown error"
   else
     text = tostring(err)
     if find(text, "^sandbox:%d+: ") then
@@ -92,10 +93,12 @@ local function hook()
     sethook()
     return
   end
-  local stop = tick()
+  local stop, instructions = tick()
   if stop then
     sethook(hook, "", 1) -- from now on every instruction fails, so nothing can catch it
     error(stop, 0)
+  elseif instructions then
+    sethook(hook, "", instructions)
   end
 end
 
@@ -275,9 +278,14 @@ local globals = {
     return caught(pcall(...))
   end,
   xpcall = function(body, on_error)
-    return xpcall(body, function(err)
-      return on_error(plain(err))
-    end)
+    -- Not as the handler of Lua: nothing could interrupt that after an error of a hook.
+    local function outcome(ok, err, ...)
+      if ok then
+        return true, err, ...
+      end
+      return false, on_error(plain(err))
+    end
+    return outcome(pcall(body))
   end,
   collectgarbage = function(what)
     if what == "count" or what == "step" or what == "collect" or what == nil then

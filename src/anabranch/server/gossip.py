@@ -152,7 +152,9 @@ class _Link(asyncio.Protocol):
         """Process frames for a slice of time, and the rest in later turns."""
         if not self._has_turn_later:
             scheduler = self._gossip.scheduler
-            waits = scheduler.is_used_up and len(self._buffer) > MUCH_BYTES
+            waits = scheduler.is_exclusive or (
+                scheduler.is_used_up and len(self._buffer) > MUCH_BYTES
+            )
             began_ns = scheduler.begin()
             if waits or self._read():
                 self._has_turn_later = True
@@ -165,6 +167,8 @@ class _Link(asyncio.Protocol):
 
         A :data:`anabranch.scheduling.Work`.
         """
+        if self._gossip.scheduler.is_exclusive:
+            return not self.transport.is_closing()
         self._has_turn_later = not self.transport.is_closing() and self._read()
         if not (self._has_turn_later or self.transport.is_closing()):
             self.transport.resume_reading()

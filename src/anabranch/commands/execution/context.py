@@ -201,6 +201,13 @@ class Context:
             parts = self.server.runner.begin_slices(self.session, args, steps)
         return None if parts is None else b"".join(parts)
 
+    def exclusively(self, args: list[bytes], steps: Steps[bytes]) -> bytes | None:
+        """Run a transaction that may take long; what a function returns.
+
+        See :mod:`anabranch.region.exclusive`.
+        """
+        return self.server.runner.begin_exclusive(self.session, args, steps)
+
     def count_memory(self) -> None:
         """Measure changed values, before a command shows the memory in use."""
         self.keyspace.account.measure_changed(_COUNTED_MAX, self.clock.ticks_ns, _COUNTING_NS_MAX)

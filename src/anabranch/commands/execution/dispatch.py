@@ -9,7 +9,7 @@ ACL, memory, subscriber mode, pause, MULTI queueing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.execution.queueing import end_transaction, queue
 from anabranch.commands.request import texts
@@ -28,13 +28,25 @@ if TYPE_CHECKING:
     from anabranch.keyspace.keyspace import Keyspace
     from anabranch.metrics.stats import Stats
 
-__all__ = ["Dispatcher", "Entry", "RequestRefused"]
+__all__ = ["Dispatcher", "Entry", "RequestRefused", "RunningScript"]
 
 _SUBSCRIBER_COMMANDS = frozenset(
     "ping subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe quit reset".split()
 )
 _NEVER_QUEUED = frozenset("multi exec discard watch quit reset".split())
 _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth hello".split())
+
+
+class RunningScript(Protocol):
+    """The script that runs at present."""
+
+    is_function: bool
+    """Whether FCALL runs it."""
+    has_written: bool
+    """Whether it has called a command that writes."""
+
+    def kill(self) -> None:
+        """End it with an error."""
 
 
 class RequestRefused(CommandError):
@@ -85,6 +97,8 @@ class Dispatcher:
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.postponed: dict[Session, None] = {}
+        self.answers_busy = False  # while a transaction is under way that takes long
+        self.running: RunningScript | None = None
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
         self._write_refusals: dict[str, str] = {}  # the error for writing commands, by reason
         self.withheld: Withheld | None = None  # refuses reads while the disk does not accept writes
@@ -160,7 +174,7 @@ class Dispatcher:
             self.admit(ctx, command, args)
         except CommandError as refusal:
             raise self.refused(session, entry, refusal) from None
-        if self.pauses(command):
+        if self._is_busy_for(session, entry) or self.pauses(command):
             session.backlog.appendleft(args)
             self.postponed[session] = None
             return None
@@ -175,6 +189,28 @@ class Dispatcher:
         finally:
             if self.monitors and not command.skips_monitor:
                 self.feed_monitors(session, args)
+
+    def _is_busy_for(self, session: Session, entry: Entry) -> bool:
+        """Whether a request waits for a transaction of others; raises BUSY if that takes long."""
+        command = entry.command
+        if "exclusive" not in self.guarded_by or (
+            "allow_busy" in command.flags and command.name != "watch"
+        ):
+            return False
+        if session.transaction is not None and command.name not in _NEVER_QUEUED:
+            return False
+        if self.answers_busy:
+            raise self.refused(session, entry, CommandError(self.busy_text))
+        return True
+
+    @property
+    def busy_text(self) -> str:
+        """What others are told while a script takes long."""
+        is_function = self.running is not None and self.running.is_function
+        return (
+            "BUSY Redis is busy running a script. You can only call "
+            f"{'FUNCTION' if is_function else 'SCRIPT'} KILL or SHUTDOWN NOSAVE."
+        )
 
     def pauses(self, command: Command) -> bool:
         """Whether a CLIENT PAUSE holds back this command at present."""
@@ -267,6 +303,10 @@ class Dispatcher:
         """End a CLIENT PAUSE: run the requests that it held back."""
         self.pause_until_ms = 0
         self.guarded_by.discard("pause")
+        self.release_postponed()
+
+    def release_postponed(self) -> None:
+        """Let those try again that were held back."""
         for session in self.postponed:
             self._channels.pending[session] = None
         self.postponed.clear()

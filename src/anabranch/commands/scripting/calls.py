@@ -38,12 +38,15 @@ class Calls:
         flags: frozenset[bytes],
         *,
         is_read_only: bool,
+        is_function: bool = False,
     ) -> None:
         self._ctx = ctx
         self.machine = machine
         self.name = name
         self.args = args
         self.is_read_only = is_read_only or b"no-writes" in flags
+        self.is_function = is_function
+        """Whether FCALL runs it."""
         self.has_written = False
         """Whether it has called a command that writes."""
         self._ignores_memory = b"allow-oom" in flags
@@ -64,6 +67,10 @@ class Calls:
         reply = run_inside(ctx, entry, args, self._admit)
         assert self.session.waiter is None, "a command blocked inside a script"
         return reply
+
+    def kill(self) -> None:
+        """End the script with an error."""
+        self.machine.kill()
 
     def may_call(self, args: list[bytes]) -> bool:
         """See :class:`ScriptCalls`."""

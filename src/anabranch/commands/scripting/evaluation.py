@@ -111,37 +111,31 @@ def run_as_transaction(
     script: object,
     keys: list[bytes],
     argv: list[bytes],
-    *,
-    is_function: bool = False,
 ) -> bytes | None:
     """Run a compiled script; returns its reply."""
     caller = ctx.session
     machine = calls.machine
+    dispatcher = ctx.server.dispatcher
 
     def work() -> bytes:
         was_in_exec, ctx.in_exec, ctx.in_script = ctx.in_exec, True, True
+        dispatcher.running = calls
         try:
             return machine.run(
-                script, keys, argv, calls, resp3=caller.resp3, is_function=is_function
+                script, keys, argv, calls, resp3=caller.resp3, is_function=calls.is_function
             )
         except ScriptError as problem:
             raise CommandError(_error_text(problem, calls.name)) from None
         finally:
+            dispatcher.running = None
             ctx.in_exec, ctx.in_script = was_in_exec, False
             ctx.enter(caller, ctx.now_ms)
             if calls.session.written is not None:
                 caller.written = calls.session.written
 
-    steps = machine.steps(work)
-    limit_ns = ctx.settings.busy_reply_threshold * 1_000_000
-    try:
-        while True:
-            next(steps)
-            if ctx.clock.ticks_ns() - calls.started_ns > limit_ns:
-                machine.kill()
-    except StopIteration as end:
-        reply: bytes = end.value
-        return reply
+    if ctx.in_exec:  # EXEC has seen to it that it can be interrupted
+        return work()
+    return ctx.exclusively(calls.args, machine.steps(work))
 
 
 def _error_text(problem: ScriptError, name: bytes) -> bytes:

@@ -34,6 +34,19 @@ def script_flush(ctx: Context, args: list[bytes]) -> bytes:
     return OK
 
 
-def script_kill(_ctx: Context, _args: list[bytes]) -> bytes:
-    """SCRIPT KILL."""
-    raise CommandError("NOTBUSY No scripts in execution right now.")
+def script_kill(ctx: Context, args: list[bytes]) -> bytes:
+    """SCRIPT KILL and FUNCTION KILL."""
+    dispatcher = ctx.server.dispatcher
+    running = dispatcher.running
+    if running is None:
+        raise CommandError("NOTBUSY No scripts in execution right now.")
+    if running.has_written:
+        raise CommandError(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You "
+            "can either wait the script termination or kill the server in a hard way using the "
+            "SHUTDOWN NOSAVE command."
+        )
+    if running.is_function is (args[0].lower() == b"script"):
+        raise CommandError(dispatcher.busy_text)
+    running.kill()
+    return OK

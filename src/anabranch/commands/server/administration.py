@@ -161,6 +161,8 @@ def shutdown(ctx: Context, args: list[bytes]) -> None:
         if len(words) > 1:
             raise CommandError(texts.SYNTAX)
         raise CommandError("ERR No shutdown in progress.")
+    if ctx.server.dispatcher.running is not None and b"nosave" not in chosen:
+        raise CommandError(ctx.server.dispatcher.busy_text)
     save = True if b"save" in chosen else False if b"nosave" in chosen else None
     ctx.server.host.shutdown(save=save, now=b"now" in chosen, force=b"force" in chosen)
 

@@ -68,7 +68,7 @@ def unwatch(ctx: Context, args: list[bytes]) -> bytes:
     return OK
 
 
-def execute(ctx: Context, args: list[bytes]) -> bytes:
+def execute(ctx: Context, args: list[bytes]) -> bytes | None:
     """EXEC: run the queue, unless it was spoilt or a watched key changed."""
     session = ctx.session
     requests = session.transaction
@@ -85,14 +85,24 @@ def execute(ctx: Context, args: list[bytes]) -> bytes:
         raise CommandError(_OUT_OF_MEMORY)
     if broken:
         return null_array(ctx.resp3)
-    replies = []
-    ctx.in_exec = True
-    try:
-        for _, queued in requests:
-            replies.append(_run(ctx, session, queued))
-    finally:
-        ctx.in_exec = False
-    return array_header(len(requests)) + b"".join(replies)
+
+    def work() -> bytes:
+        replies = []
+        ctx.in_exec = True
+        try:
+            for _, queued in requests:
+                replies.append(_run(ctx, session, queued))
+        finally:
+            ctx.in_exec = False
+        return array_header(len(requests)) + b"".join(replies)
+
+    if any("script_runner" in command.flags for command, _ in requests):
+        try:
+            machine = ctx.server.host.script_machine()
+        except CommandError:  # without Lua the scripts fail, and the rest runs
+            return work()
+        return ctx.exclusively(args, machine.steps(work))
+    return work()
 
 
 def _exceeds_memory(ctx: Context, queue: _Queue) -> bool:

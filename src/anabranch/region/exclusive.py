@@ -1,0 +1,164 @@
+"""A transaction that takes several slices of time, while nobody else sees or changes anything.
+
+EXEC and scripts run at one moment. A script may take so long that it must let go of the event loop
+in between. Then the moment lasts: until the transaction is over,
+
+* requests of other clients wait, and are answered BUSY once ``busy-reply-threshold`` has passed;
+* no time passes for the data, no blocked command runs again, effects of other regions wait
+  (:attr:`Scheduler.is_exclusive` says so);
+* the effects of the transaction are kept here. The log gets all of them at the end, or none.
+
+Where nobody drives turns (tests, the simulator) everything is done at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import CommandError
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.dispatch import Entry
+    from anabranch.commands.execution.session import Session
+    from anabranch.effects import kinds
+    from anabranch.region.state import RegionState
+    from anabranch.region.waking import Waking
+    from anabranch.scheduling import Steps
+
+__all__ = ["Exclusive"]
+
+
+class Exclusive:
+    """One such transaction. A :class:`anabranch.commands.execution.session.Sliced`."""
+
+    def __init__(
+        self,
+        region: RegionState,
+        waking: Waking,
+        session: Session,
+        args: list[bytes],
+        steps: Steps[bytes],
+    ) -> None:
+        entry = region.dispatcher.find(args)
+        assert entry is not None
+        self._region = region
+        self._waking = waking
+        self._session = session
+        self._entry: Entry = entry
+        self._args = args
+        self._steps = steps
+        self._is_wanted = True  # the client that waits for the reply is there
+        self._spent_ns = 0
+        self._began_ns = region.clock.ticks_ns()
+        self._is_slow = False  # others are answered BUSY
+        self._effects: list[kinds.Effect] = []
+        self._record = region.effects.record
+        ctx = region.context
+        self._flags = ctx.in_exec, ctx.in_script
+        self._author = ctx.session
+        self._now_ms = ctx.now_ms
+
+    def begin(self) -> bytes | None:
+        """Do what fits into the slice of the connection: the reply, or None if more is left.
+
+        Raises what the transaction raises.
+        """
+        region, session = self._region, self._session
+        effects = region.effects
+        if self._record is not None:
+            effects.record = self._effects.append
+        try:
+            reply = self._go_on()
+        except BaseException:
+            self._hand_over_effects()
+            raise
+        if reply is not None:
+            self._hand_over_effects()
+            return reply
+        region.scheduler.is_exclusive = True
+        region.dispatcher.guarded_by.add("exclusive")
+        session.sliced = self
+        session.backlog.appendleft(self._args)
+        region.scheduler.add(self.go_on)
+        return None
+
+    def _go_on(self) -> bytes | None:
+        """Step until the slice is over; the reply, or None if more is left.
+
+        The clock of the data stands still, whatever happens between the slices.
+        """
+        region = self._region
+        ctx = region.context
+        is_over = region.scheduler.is_over
+        began_ns = region.clock.ticks_ns()
+        ctx.in_exec, ctx.in_script = self._flags
+        ctx.enter(self._author, self._now_ms)
+        try:
+            next(self._steps)
+            while not is_over():
+                next(self._steps)
+        except StopIteration as end:
+            reply: bytes = end.value
+            return reply
+        finally:
+            self._spent_ns += region.clock.ticks_ns() - began_ns
+            self._author = ctx.session
+            self._flags = ctx.in_exec, ctx.in_script
+            ctx.in_exec = ctx.in_script = False
+        return None
+
+    def _hand_over_effects(self) -> None:
+        """The transaction is over: the log gets its effects, unless it was closed meanwhile."""
+        effects = self._region.effects
+        if effects.record is not None and self._record is not None:
+            effects.record = self._record
+            for effect in self._effects:
+                self._record(effect)
+
+    def go_on(self) -> bool:
+        """Do what fits into another slice. A :data:`anabranch.scheduling.Work`."""
+        region = self._region
+        try:
+            reply = self._go_on()
+        except CommandError as refusal:
+            self._entry.failed += 1
+            reply = region.dispatcher.failed(refusal)
+        except Exception as mistake:  # a bug of ours: answer, log, live on
+            reply = region.mistake(self._entry, self._args, mistake)
+        if reply is not None:
+            self._end(reply)
+            return False
+        limit_ns = region.settings.busy_reply_threshold * 1_000_000
+        if not self._is_slow and region.clock.ticks_ns() - self._began_ns > limit_ns:
+            self._is_slow = region.dispatcher.answers_busy = True
+            region.dispatcher.release_postponed()
+        return True
+
+    def _end(self, reply: bytes) -> None:
+        region, session, entry = self._region, self._session, self._entry
+        self._hand_over_effects()
+        region.scheduler.is_exclusive = False
+        dispatcher = region.dispatcher
+        dispatcher.guarded_by.discard("exclusive")
+        dispatcher.answers_busy = False
+        dispatcher.release_postponed()
+        entry.total_ns += self._spent_ns
+        entry.histogram[self._spent_ns.bit_length()] += 1
+        region.slow(session, entry, self._args, self._spent_ns)
+        region.stats.commands_processed += 1
+        if self._is_wanted:
+            session.sliced = None
+            session.backlog.popleft()
+            region.say(session, entry, reply)
+            session.commands += 1
+            region.channels.pending[session] = None
+        if region.keyspace.ready and not self._waking.is_under_way:
+            self._waking.serve()
+
+    def resume(self) -> None:
+        """Nothing holds it back."""
+
+    def cancel(self) -> None:
+        """The client is gone. What it has begun is done all the same, as in Redis."""
+        self._is_wanted = False
+        self._session.sliced = None

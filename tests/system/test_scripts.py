@@ -1,0 +1,188 @@
+"""Scripts that do not end leave other clients served, and nothing of them reaches the log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from anabranch.testing import Server
+
+BUSY = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def fresh(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.flushall()
+    client.config_set("busy-reply-threshold", 30)
+
+
+class Running:
+    """A script of another client."""
+
+    def __init__(self, port: int, *request: object) -> None:
+        self.outcome: object = None
+        # It does not send the script again when the server has crashed.
+        self._client = redis.Redis(port=port, retry=Retry(NoBackoff(), 0))
+        self._thread = threading.Thread(target=self._run, args=request)
+        self._thread.start()
+
+    def _run(self, *request: object) -> None:
+        try:
+            self.outcome = self._client.execute_command(*request)
+        except redis.RedisError as problem:
+            self.outcome = str(problem)
+
+    def wait(self) -> object:
+        """The reply, or the text of the error."""
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+@contextmanager
+def running(server: Server, *request: object) -> Iterator[Running]:
+    """A script that others have been answered BUSY for; the server is answering again behind it."""
+    client = redis.Redis(port=server.port)
+    script = Running(server.port, *request)
+    deadline = time.monotonic() + DEADLINE_S
+    while refusal_of(client, "GET", "a") != BUSY:
+        assert time.monotonic() < deadline, script.outcome
+    try:
+        yield script
+    finally:
+        refusal_of(client, "SCRIPT", "KILL")
+        script.wait()
+
+
+def refusal_of(client: redis.Redis, *request: str) -> str:
+    """The error of a request; empty if it is answered."""
+    try:
+        client.execute_command(*request)
+    except redis.ResponseError as problem:
+        return str(problem)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "while true do pcall(redis.call, 'GET', 'a') end",
+        "while true do coroutine.wrap(function() while true do end end)() end",
+        "local function f() while true do end end while true do xpcall(f, f) end",
+        "local t = {} while true do t = {t} end",
+        "while true do local s = string.rep('x', 1000000) s = s:reverse() end",
+        "while true do cjson.decode(cjson.encode({1, 2, {3}})) end",
+    ],
+)  # fmt: skip
+def test_an_endless_script_can_be_killed(server: Server, script: str) -> None:
+    client = redis.Redis(port=server.port)
+    client.set("a", "b")
+    with running(server, "EVAL", script, 0) as others:
+        # It may have ended for want of memory.
+        assert refusal_of(client, "SCRIPT", "KILL")[:8] in ("", "NOTBUSY ")
+    outcome = str(others.outcome)
+    assert "Script killed by user with SCRIPT KILL" in outcome or "not enough memory" in outcome
+    assert client.get("a") == b"b"
+    assert client.eval("return 1", 0) == 1
+
+
+def test_what_others_may_do_meanwhile(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    with running(server, "EVAL", "while true do end", 0):
+        for request in (
+            ["PING"],
+            ["EVAL", "return 1", "0"],
+            ["XADD", "s", "*", "f", "v"],
+            ["SAVE"],
+        ):
+            with pytest.raises(redis.ResponseError, match="BUSY"):
+                client.execute_command(*request)
+        with pytest.raises(redis.ResponseError, match="BUSY"):
+            client.execute_command("SHUTDOWN")
+        client.execute_command("HELLO", "2")
+        client.execute_command("MULTI")
+        with pytest.raises(redis.ResponseError, match="Transaction discarded because of: BUSY"):
+            client.execute_command("EXEC")
+        client.script_kill()
+    assert client.exists("s") == 0
+
+
+def test_what_waits_is_served_after_a_script_that_takes_long(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.config_set("busy-reply-threshold", 60_000)
+    script = "redis.call('INCR', 'n') local t = redis.call('TIME')[1] + 0 "
+    script += "for i = 1, 3000000 do t = t + 1 end return redis.call('INCR', 'n')"
+    first, second = Running(server.port, "EVAL", script, 0), Running(server.port, "EVAL", script, 0)
+    seen = set()
+    while first.outcome is None or second.outcome is None:
+        seen.add(int(client.get("n") or 0))  # never in the midst of a script
+    assert sorted([first.wait(), second.wait()]) == [2, 4]  # type: ignore[type-var]
+    assert seen <= {0, 2, 4}
+
+
+def test_a_script_that_has_written_is_not_killed_and_is_all_or_nothing() -> None:
+    with Server(persist=True) as server:
+        _is_all_or_nothing(server)
+
+
+def _is_all_or_nothing(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.config_set("busy-reply-threshold", 30)
+    client.set("a", "before")
+    script = (
+        "redis.call('SET', 'a', 'half') redis.call('XADD', 's', '*', 'f', 'v') while true do end"
+    )
+    with running(server, "EVAL", script, 0) as others:
+        with pytest.raises(redis.ResponseError, match="UNKILLABLE Sorry the script already"):
+            client.script_kill()
+        server.crash()
+        others.wait()
+        server.restart()
+    assert client.get("a") == b"before"
+    assert client.exists("s") == 0
+
+
+def test_a_script_in_a_transaction_can_be_killed(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    queue = client.pipeline()
+    queue.set("a", "b")
+    queue.eval("while true do end", 0)
+    queue.get("a")
+    outcomes: list[object] = []
+    thread = threading.Thread(target=lambda: outcomes.extend(queue.execute(raise_on_error=False)))
+    thread.start()
+    deadline = time.monotonic() + DEADLINE_S
+    while refusal_of(client, "SCRIPT", "KILL"):
+        assert time.monotonic() < deadline
+    thread.join(DEADLINE_S)
+    assert outcomes[0] is True
+    assert "Script killed by user" in str(outcomes[1])
+    assert outcomes[2] == b"b"
+
+
+def test_a_client_that_leaves_does_not_end_its_script(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.config_set("busy-reply-threshold", 60_000)
+    leaving = redis.Redis(port=server.port, socket_timeout=0.01, retry=Retry(NoBackoff(), 0))
+    script = "redis.call('INCR', 'n') for i = 1, 20000000 do end redis.call('INCR', 'n')"
+    with pytest.raises(redis.TimeoutError):
+        leaving.eval(script, 0)
+    leaving.close()
+    assert client.get("n") == b"2"
