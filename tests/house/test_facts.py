@@ -23,7 +23,8 @@ from tests.support.servers import REPOSITORY
 
 CODE = REPOSITORY / "src" / "anabranch"
 _EVENT = re.compile(
-    r'(?:emit|emit_sparingly|host\.log|self\._log|LOGGER\.log)\(\s*"\w+",\s*"([a-z_]+\.[a-z_]+)"'
+    r'(?:announce\(|(?:emit|emit_sparingly|host\.log|self\._log|LOGGER\.log)\(\s*"\w+",)'
+    r'\s*"([a-z_]+\.[a-z_]+)"'
 )
 
 

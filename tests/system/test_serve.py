@@ -50,6 +50,9 @@ def serving(*extra: str) -> Iterator[AnabranchServer]:
 
 def ready_line(server: AnabranchServer) -> str:
     (line,) = [line for line in server.log_text().splitlines() if " ready: " in line]
+    if line.startswith("{"):
+        message: str = json.loads(line)["message"]
+        return message
     return line
 
 
@@ -516,6 +519,61 @@ def test_with_json_logs_everything_is_json() -> None:
     records = [json.loads(line) for line in text.splitlines()]
     assert [record["event"] for record in records] == ["config.no_effect", "server.ready"]
     assert "ready: standalone on" in records[1]["message"]
+
+
+def test_off_a_terminal_every_line_is_json_whatever_the_level() -> None:
+    with serving("--loglevel", "warning", "--io-threads", "2") as server:
+        assert server.process is not None
+        records = [json.loads(line) for line in server.log_text().splitlines()]
+        assert [record["event"] for record in records] == ["config.no_effect", "server.ready"]
+        assert records[1]["level"] == "info"
+        assert records[1]["pid"] == server.process.pid
+        assert f"127.0.0.1:{server.port}" in records[1]["addresses"]
+        assert records[1]["message"].startswith("anabranch 0.")
+
+
+def test_with_a_logfile_the_ready_line_is_in_both(tmp_path: Path) -> None:
+    log = tmp_path / "my.log"
+    with serving("--logfile", str(log)) as server:
+        (line,) = server.log_text().splitlines()
+        assert json.loads(line)["event"] == "server.ready"
+        assert json.loads(log.read_text().splitlines()[0])["message"] == json.loads(line)["message"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (
+            "# mine\ntls-port 7001\ntls-cert-file /no/such.pem\ntls-key-file /no/key.pem\n",
+            "tls-cert-file /no/such.pem: No such file or directory (tls-cert-file: {conf}:3)",
+        ),
+        (
+            "tls-port 7001\ntls-cert-file {conf}\ntls-key-file {conf}\n",
+            "tls-cert-file {conf}: no certificate in PEM (tls-cert-file: {conf}:2)",
+        ),
+        ("tls-port 7001\n", "tls-port needs tls-cert-file and tls-key-file (tls-port: {conf}:1)"),
+        (
+            "user a on nopass\n\nuser b on +nosuch\n",
+            "{conf}:3: user line 2: Error in applying operation '+nosuch'",
+        ),
+        (
+            "hz 10\ninclude /no/other.conf\n",
+            '{conf}, line 2: "include /no/other.conf"\n  cannot read configuration file '
+            "/no/other.conf: No such file or directory",
+        ),
+        ("dir /no/where\n", "cannot use dir '/no/where': No such file or directory"),
+    ],
+    ids=["no file", "no certificate", "together", "user", "include", "dir"],
+)
+def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, lines: str, why: str) -> None:
+    conf = tmp_path / "my.conf"
+    conf.write_text(lines.format(conf=conf))
+    done = run("serve", str(conf), "--port", "0", *(
+        () if "dir " in lines else ("--dir", str(tmp_path))
+    ))  # fmt: skip
+    assert done.returncode == 1
+    assert why.format(conf=conf) in done.stderr
+    assert str(conf) in done.stderr
 
 
 def test_blocked_clients_time_out_on_time() -> None:

@@ -109,8 +109,15 @@ def command(ctx: click.Context) -> None:
     """Load the settings, then the server."""
     try:
         loaded = load(ctx.args, os.environ)
+    except ConfigError as problem:
+        print(f"anabranch: {problem}", file=sys.stderr)
+        ctx.exit(1)
+    try:
         status = import_module("anabranch.server.app").run_server(loaded)
-    except (ConfigError, LogError) as problem:
+    except ConfigError as problem:
+        print(f"anabranch: {loaded.located(str(problem))}", file=sys.stderr)
+        status = 1
+    except LogError as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         status = 1
     ctx.exit(status)

@@ -9,6 +9,7 @@ each value came from, for ``anabranch config`` and for messages. A mistake raise
 from __future__ import annotations
 
 import glob
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ _NOT_DIRECTIVES: Final = frozenset(
 
 STDIN: Final = "standard input"
 
+_USER_LINE: Final = re.compile(r"^user line (\d+)")
+_WORD: Final = re.compile(r"[\w-]+")
+
 _INCLUDE_DEPTH_MAX: Final = 16
 """A file that includes itself must not recurse for ever."""
 
@@ -48,12 +52,28 @@ class Loaded:
     def __init__(self) -> None:
         self.settings = Settings()
         self.sources: dict[str, str] = {}  # directive -> where its value was given
+        self.lines: dict[str, list[str]] = {}  # the same for each line of one that repeats
         self.file: Path | None = None  # the configuration file, absolute
         self.notes: list[str] = []  # what the operator should hear at the start
 
     def source(self, name: str) -> str:
         """Where the value of a directive came from."""
         return self.sources.get(name, "default")
+
+    def located(self, problem: str) -> str:
+        """A problem of the settings with the places where they were given, as far as it has none.
+
+        The places are those of the directives that the text names.
+        """
+        found = _USER_LINE.search(problem)
+        if found is not None:
+            lines = self.lines.get("user", [])
+            number = int(found[1])
+            if number <= len(lines):
+                return f"{lines[number - 1]}: {problem}"
+        words = set(_WORD.findall(problem))
+        places = [f"{name}: {self.sources[name]}" for name in sorted(words & self.sources.keys())]
+        return f"{problem} ({'; '.join(places)})" if places else problem
 
     @property
     def without_effect(self) -> list[str]:
@@ -73,7 +93,10 @@ def load(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = 
         reader.read_file(path)
     reader.read_environment(environment or {})
     reader.read_arguments(given)
-    _check_together(reader.loaded.settings)
+    try:
+        _check_together(reader.loaded.settings)
+    except ConfigError as problem:
+        raise ConfigError(reader.loaded.located(str(problem))) from None
     return reader.loaded
 
 
@@ -95,6 +118,10 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[tuple[st
         else:
             raise ConfigError(f"command line: '{word}' stands before any --directive")
     return path, given
+
+
+class _CannotRead(ConfigError):
+    """A file cannot be read: whoever includes it names the line."""
 
 
 class _Reader:
@@ -156,7 +183,7 @@ class _Reader:
         try:
             text = read_text(path)
         except OSError as problem:
-            raise ConfigError(
+            raise _CannotRead(
                 f"cannot read configuration file {path}: {problem.strerror}"
             ) from None
         self._read_text(text, str(path), depth)
@@ -189,7 +216,10 @@ class _Reader:
         pattern = str(Path(where).parent / values[0]) if depth or self.loaded.file else values[0]
         found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
         for path in found:
-            self._read_path(Path(path), depth + 1)
+            try:
+                self._read_path(Path(path), depth + 1)
+            except _CannotRead as problem:
+                raise ConfigError(f'{place}: "{line}"\n  {problem}') from None
 
     def _set(
         self, row: Row, words: list[str], source: str, line: str, place: str | None = None
@@ -201,6 +231,10 @@ class _Reader:
         except ValueError as objection:
             raise ConfigError(_bad(place or self._source, shown, str(objection), row)) from None
         value = merged(settings, row, value)
+        places = self.loaded.lines
+        if isinstance(value, list):
+            kept = places.get(row.name, []) if row.name in self._seen else []
+            places[row.name] = [*kept, *([source] * len(value))]
         if row.kind.repeats and row.name in self._seen and not isinstance(value, dict):
             value = _added(settings.value(row.name), value)
         self._seen.add(row.name)

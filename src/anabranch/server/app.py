@@ -7,6 +7,7 @@ process: logs, working directory, limits, signals, the ready line, an orderly st
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import sys
@@ -28,7 +29,7 @@ from anabranch.server.heap import Heap
 from anabranch.server.host import ServerHost
 from anabranch.server.http import HttpServer
 from anabranch.server.listener import Listeners
-from anabranch.server.logs import close_logs, emit, emit_sparingly, open_logs
+from anabranch.server.logs import announce, close_logs, emit, emit_sparingly, open_logs
 from anabranch.server.loop import loop_factory
 from anabranch.server.memory import calm_collector, keep_freed_memory
 from anabranch.server.open_ports import warn_of_clients, warn_of_gossip
@@ -272,12 +273,20 @@ def _ready(server: Server) -> None:
         f"anabranch {__version__} ready: {_role(server)} on "
         f"{', '.join(server.listeners.addresses)} (pid {os.getpid()}), {_kept(server)}"
     )
-    on_standard_output = not settings.logfile
-    if on_standard_output and settings.log_format == "json":
-        emit("info", "server.ready", message=line)
-    else:
-        print(line, flush=True)  # noqa: T201 - plain in every other format, to be waited for
-        if not on_standard_output:
-            emit("info", "server.ready", message=line)
+    facts: dict[str, object] = {
+        "message": line,
+        "version": __version__,
+        "pid": os.getpid(),
+        "addresses": server.listeners.addresses,
+        "region": settings.region_id,
+    }
+    is_for_people = settings.log_format == "auto" and sys.stdout.isatty()
+    if settings.logfile or not is_for_people:
+        announce("server.ready", **facts)
+    if settings.logfile or is_for_people:
+        # Whoever waits for it does so on standard output, wherever the log goes.
+        is_json = settings.log_format in {"auto", "json"} and not is_for_people
+        text = json.dumps({"event": "server.ready", **facts}) if is_json else line
+        print(text, flush=True)  # noqa: T201
     sys.stdout.flush()
     process.notify_systemd(settings.supervised, "READY=1", os.environ)

@@ -23,7 +23,7 @@ from anabranch.errors import ConfigError
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
 
-__all__ = ["LOGGER", "close_logs", "emit", "emit_sparingly", "open_logs", "set_levels"]
+__all__ = ["LOGGER", "announce", "close_logs", "emit", "emit_sparingly", "open_logs", "set_levels"]
 
 LOGGER: Final = logging.getLogger("anabranch")
 
@@ -52,6 +52,14 @@ def emit(level: str, event: str, /, *, exc: BaseException | None = None, **field
     number = _NAMES[level]
     if LOGGER.isEnabledFor(number):
         LOGGER.log(number, event, extra={"fields": fields}, exc_info=exc)
+
+
+def announce(event: str, /, **fields: object) -> None:
+    """Write a line of level info whatever ``loglevel`` is: somebody waits for it."""
+    record = LOGGER.makeRecord(
+        LOGGER.name, _NAMES["info"], __file__, 0, event, (), None, extra={"fields": fields}
+    )
+    LOGGER.handle(record)
 
 
 def emit_sparingly(

@@ -145,21 +145,50 @@ def _own_when_dialling(settings: Settings) -> tuple[str, str, str, str]:
 
 
 def _show(context: ssl.SSLContext, certificate: str, key: str, password: str, what: str) -> None:
+    names = what.split(" and ")
+    for name, path in zip(names, (certificate, key), strict=True):
+        _readable(name, path)
     try:
         context.load_cert_chain(certificate, key, password or "")
-    except OSError as problem:  # ssl.SSLError is one
+    except ssl.SSLError as problem:
+        reason = (problem.reason or str(problem)).replace("_", " ").lower()
+        try:
+            ssl.create_default_context(cafile=certificate)
+        except ssl.SSLError:
+            raise ConfigError(f"{names[0]} {certificate}: no certificate in PEM") from None
+        if "mismatch" in reason:
+            raise ConfigError(
+                f"{names[1]} {key}: it is not the key of {names[0]} {certificate}"
+            ) from None
+        raise ConfigError(
+            f"{names[1]} {key}: no key in PEM, or another password is needed ({reason})"
+        ) from None
+    except OSError as problem:
         raise ConfigError(f"{what}: {problem.strerror or problem}") from None
+
+
+def _readable(name: str, path: str) -> None:
+    """Raise ConfigError with directive and path if a file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as problem:
+        raise ConfigError(f"{name} {path}: {problem.strerror or problem}") from None
 
 
 def _trust(context: ssl.SSLContext, settings: Settings, needed: str) -> None:
     if not (settings.tls_ca_cert_file or settings.tls_ca_cert_dir):
         raise ConfigError(needed)
+    if settings.tls_ca_cert_file:
+        _readable("tls-ca-cert-file", settings.tls_ca_cert_file)
     try:
         context.load_verify_locations(
             settings.tls_ca_cert_file or None, settings.tls_ca_cert_dir or None
         )
     except OSError as problem:
-        raise ConfigError(f"tls-ca-cert-file: {problem.strerror or problem}") from None
+        name = "tls-ca-cert-file" if settings.tls_ca_cert_file else "tls-ca-cert-dir"
+        path = settings.tls_ca_cert_file or settings.tls_ca_cert_dir
+        raise ConfigError(f"{name} {path}: {problem.strerror or problem}") from None
 
 
 def _limit(context: ssl.SSLContext, settings: Settings) -> None:
