@@ -40,16 +40,13 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     shared = stream.shared
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
-        for dot in list(group.creations):
-            if not effect.expired or replica.knows(dot):
-                group.forget_creation(dot)
-        if not group.creations:
-            del stream.groups[name]
-            keyspace.deferred_free.add(group)
-        else:
+        if group.forget_creations(lambda dot: not effect.expired or replica.knows(dot)):
             for replica_id in stream.logs:
                 group.drop_between(replica_id, 0, context.get(replica_id, 0))
             group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)
+        else:
+            del stream.groups[name]
+            keyspace.deferred_free.add(group)
     dot = replica.dot
     shared.tombstones[dot] = NO_GROUP if effect.expired else ALL_GROUPS
     replica.unstable_tombstones[dot] = None

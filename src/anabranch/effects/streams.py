@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.replica import ALONE
 from anabranch.stream.stream import Stream
 
 __all__ = ["begun_stream", "bind_by_state", "known_stream", "renew_producers", "stream_of"]
@@ -35,6 +36,7 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     stream = known_stream(keyspace, db, key)
     if stream is None:
         replica = keyspace.replica
+        assert replica.own != ALONE
         stream = Stream.of_regions(replica.own, *replica.default_limits())
         keyspace.databases[db].remembered[key] = stream
     return stream

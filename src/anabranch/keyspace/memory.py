@@ -21,7 +21,7 @@ from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.producer import Producers
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import NOTHING_SHARED, Shared, Tag
+from anabranch.stream.shared import Shared, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = ["KEY_BYTES", "key_bytes", "stream_parts", "value_bytes"]
@@ -105,12 +105,9 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
 
 def _shared_bytes(shared: Shared, samples: int) -> int:
     """What a stream remembers beside its entries where several regions write; else nothing."""
-    if shared is NOTHING_SHARED:
+    tables = shared.tables
+    if not tables:
         return 0
-    tables: tuple[dict[Any, Any], ...] = (
-        *(shared.tombstones, shared.deadlines, shared.last_ids),
-        *(shared.deleted_ids, shared.surpluses, shared.limits),
-    )
     size = getsizeof(shared) + getsizeof(shared.tags) + getsizeof(shared.accepted)
     size += sum(map(getsizeof, tables)) + sum(map(len, tables)) * (_DOT_BYTES + _ID_BYTES)
 

@@ -26,7 +26,7 @@ from anabranch.stream.ledger import Accepted
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.rows import check_fragments
-from anabranch.stream.shared import NOTHING_SHARED, Limits, Tag
+from anabranch.stream.shared import Limits, Tag
 from anabranch.stream.stream import Stream
 
 __all__ = ["check_full_sync", "check_order"]
@@ -158,7 +158,7 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
 
 def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     _check(stream, _STREAM)
-    assert stream.shared is not NOTHING_SHARED
+    assert not stream.shared.keeps_key, "it is of a region alone"
     _check(stream.shared, _SHARED)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
     ids += stream.shared.deleted_ids.values()

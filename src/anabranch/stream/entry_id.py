@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_ID", "MAX_SEQ", "MIN_ID", "SEQ_BITS", "InvalidId", "make", "parse", "text"]
+__all__ = ["MAX_ID", "MAX_SEQ", "MIN_ID", "SEQ_BITS", "InvalidId", "make", "parse", "split", "text"]
 
 SEQ_BITS: Final = 64
 MAX_SEQ: Final = (1 << 64) - 1
@@ -29,6 +29,11 @@ class InvalidId(ValueError):
 def make(ms: int, seq: int) -> int:
     """The ID ``ms-seq`` as an integer."""
     return (ms << SEQ_BITS) | seq
+
+
+def split(entry_id: int) -> list[int]:
+    """Milliseconds and sequence number, as files have them; :func:`make` is the reverse."""
+    return [entry_id >> SEQ_BITS, entry_id & MAX_SEQ]
 
 
 def text(entry_id: int) -> bytes:

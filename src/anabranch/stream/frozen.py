@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from anabranch.stream.block import Block
-from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS
+from anabranch.stream.entry_id import MAX_SEQ, SEQ_BITS, make, split
 from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Creation, Group, Place, Run
 from anabranch.stream.ledger import Accepted
@@ -32,7 +32,7 @@ from anabranch.stream.packed_ids import PackedIds
 from anabranch.stream.pending import Consumer, PendingEntry, PendingList
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog
-from anabranch.stream.shared import NOTHING_SHARED, Limits, Shared, Tag
+from anabranch.stream.shared import Shared
 from anabranch.stream.stream import Stream
 
 __all__ = ["FrozenStream", "StreamBuilder"]
@@ -52,8 +52,8 @@ class FrozenStream:
         groups = list(stream.groups.items())
         self.head: list[Any] = [
             [
-                _split(stream.last_id),
-                _split(stream.max_deleted_id),
+                split(stream.last_id),
+                split(stream.max_deleted_id),
                 stream.added_surplus,
                 stream.incarnation,
             ],
@@ -63,14 +63,14 @@ class FrozenStream:
                 producers.iids_added,
                 producers.duplicates,
                 [
-                    [pid, [[iid, _split(entry), at_ms] for iid, (entry, at_ms) in table.items()]]
+                    [pid, [[iid, split(entry), at_ms] for iid, (entry, at_ms) in table.items()]]
                     for pid, table in producers.tables.items()
                 ],
             ],
             [_log_head(region, log) for region, log in stream.logs.items()],
             [_group_head(name, group) for name, group in groups],
             [[pid, *record] for pid, record in stream.ledger.records.items()],
-            _shared_array(stream.shared),
+            stream.shared.written(),
         ]
         self._pending = [
             (index, region, list(group.consumers), FrozenPending(pending))
@@ -125,14 +125,13 @@ class StreamBuilder:
         """``own`` is the replica ID as which we add entries where several regions write."""
         counters, producers, logs, groups, ledger, shared = head
         duration_s, maxsize, iids_added, duplicates, tables = producers
-        if shared is None:  # of a region alone
-            stream = Stream(duration_s, maxsize)
-        else:
+        stream = Stream(duration_s, maxsize)
+        if shared is not None:  # written where several regions share it
             stream = Stream.of_regions(own, duration_s, maxsize)
-            stream.shared = _shared_of(shared)
+            stream.shared = Shared.restored(shared)
         self.stream = stream
-        stream.last_id = _join(counters[0])
-        stream.max_deleted_id = _join(counters[1])
+        stream.last_id = make(*counters[0])
+        stream.max_deleted_id = make(*counters[1])
         stream.added_surplus = counters[2]
         stream.incarnation = counters[3]
         stream.ledger.records = {pid: Accepted(*record) for pid, *record in ledger}
@@ -140,18 +139,18 @@ class StreamBuilder:
         stream.producers.duplicates = duplicates
         for pid, rows in tables:
             for iid, pair, at_ms in rows:
-                stream.producers.restore(pid, iid, _join(pair), at_ms)
+                stream.producers.restore(pid, iid, make(*pair), at_ms)
         for region, next_position, trimmed, *rest in logs:
             log = stream.log_of(region)
             log.skip_positions(next_position)
             log.trimmed = trimmed
             if rest:  # formerly a region alone did not write them
                 log.base, log.floor, number, newest, log.deleted_number, deleted = rest
-                log.record_newest(number, _join(newest))
-                log.deleted_id = _join(deleted)
+                log.record_newest(number, make(*newest))
+                log.deleted_id = make(*deleted)
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
-            group = Group(max(_join(pair) for _, pair in cursors), entries_read)
+            group = Group(max(make(*pair) for _, pair in cursors), entries_read)
             if rest:  # formerly a region alone did not write it
                 _restore_progress(group, rest)
             group.stamp = stamp
@@ -203,22 +202,14 @@ def _stamp(entry: PendingEntry) -> int:
     return entry.stamp
 
 
-def _split(entry_id: int) -> list[int]:
-    return [entry_id >> SEQ_BITS, entry_id & MAX_SEQ]
-
-
-def _join(pair: list[int]) -> int:
-    return (pair[0] << SEQ_BITS) | pair[1]
-
-
 def _group_head(name: bytes, group: Group) -> list[Any]:
     return [
         name,
-        [[LOCAL_REGION, _split(group.last_delivered_id)]],
+        [[LOCAL_REGION, split(group.last_delivered_id)]],
         group.entries_read,
         group.stamp,
         [[each.name, each.seen_ms, each.active_ms] for each in group.consumers.values()],
-        [_split(entry.entry_id) for entry in group.released],  # stamps tell as much, and which
+        [split(entry.entry_id) for entry in group.released],  # stamps tell as much, and which
         *_progress_parts(group),
     ]
 
@@ -226,7 +217,7 @@ def _group_head(name: bytes, group: Group) -> list[Any]:
 def _log_head(region: int, log: RegionLog) -> list[Any]:
     return [
         *(region, log.next_position, log.trimmed, log.base, log.floor),
-        *(log.newest_number, _split(log.newest_id), log.deleted_number, _split(log.deleted_id)),
+        *(log.newest_number, split(log.newest_id), log.deleted_number, split(log.deleted_id)),
     ]
 
 
@@ -246,54 +237,10 @@ def _pending_columns(names: list[bytes], entries: list[PendingEntry]) -> list[An
     ]
 
 
-# -- what several regions share ---------------------------------------------------------------
-
-
-def _shared_array(shared: Shared) -> list[Any] | None:
-    if shared is NOTHING_SHARED:
-        return None
-    return [
-        [[*dot, tombstone] for dot, tombstone in shared.tombstones.items()],
-        [[*dot, at_ms] for dot, at_ms in shared.deadlines.items()],
-        [[*dot, _split(entry_id)] for dot, entry_id in shared.last_ids.items()],
-        [[*dot, _split(entry_id)] for dot, entry_id in shared.deleted_ids.items()],
-        [[*dot, count] for dot, count in shared.surpluses.items()],
-        [[*dot, *limits] for dot, limits in shared.limits.items()],
-        [
-            [pid, iid, *dot, _split(tag.entry_id), tag.at_ms, tag.yields, _split(tag.stays)]
-            for pid, table in shared.tags.items()
-            for iid, dots in table.items()
-            for dot, tag in dots.items()
-        ],
-        [[pid, *dot, *each] for pid, dots in shared.accepted.items() for dot, each in dots.items()],
-    ]
-
-
-def _shared_of(array: list[Any]) -> Shared:
-    tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = array
-    shared = Shared()
-    shared.tombstones = {
-        (replica_id, number): tombstone for replica_id, number, tombstone in tombstones
-    }
-    shared.deadlines = {(replica_id, number): at_ms for replica_id, number, at_ms in deadlines}
-    shared.last_ids = {(replica_id, number): _join(pair) for replica_id, number, pair in last_ids}
-    shared.deleted_ids = {
-        (replica_id, number): _join(pair) for replica_id, number, pair in deleted_ids
-    }
-    shared.surpluses = {(replica_id, number): count for replica_id, number, count in surpluses}
-    shared.limits = {(replica_id, number): Limits(*rest) for replica_id, number, *rest in limits}
-    for pid, iid, replica_id, number, pair, at_ms, yields, *stays in tags:
-        dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
-        dots[replica_id, number] = Tag(_join(pair), at_ms, yields, *map(_join, stays))
-    for pid, replica_id, number, *rest in accepted:
-        shared.accepted.setdefault(pid, {})[replica_id, number] = Accepted(*rest)
-    return shared
-
-
 def _progress_parts(group: Group) -> list[Any]:
     return [
         [
-            [*dot, list(context.items()), None if start is None else _split(start), offset]
+            [*dot, list(context.items()), None if start is None else split(start), offset]
             for dot, (context, start, offset) in group.creations.items()
         ],
         [
@@ -319,7 +266,7 @@ def _restore_progress(group: Group, parts: list[Any]) -> None:
     creations, acknowledged, delivered, hidden, rewound, discarded, runs, *more = parts
     for replica_id, number, context, start, *offset in creations:
         group.creations[replica_id, number] = Creation(
-            dict(context), None if start is None else _join(start), *offset
+            dict(context), None if start is None else make(*start), *offset
         )
     for replica_id, number, other, edges in acknowledged:
         known = group.acknowledged.setdefault((replica_id, number), {})
@@ -343,7 +290,7 @@ def _block_array(region: int, block: Block) -> list[Any]:
     ends = block.end_offsets()
     wide = not isinstance(ends, array) or ends.typecode != "H"
     return [
-        _split(block.first_id),
+        split(block.first_id),
         block.first_position,
         [ids.base_ms, _little(ids.words)]
         if isinstance(ids, PackedIds)
@@ -393,7 +340,7 @@ def _block_of(fields: list[Any]) -> Block:
         is_open,
         numbers,
     ) = fields
-    block = Block(_join(first), first_position)
+    block = Block(make(*first), first_position)
     if isinstance(ids[0], int):
         block.ids = PackedIds(ids[0], _native("Q", ids[1]))
     else:

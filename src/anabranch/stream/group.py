@@ -11,7 +11,7 @@ consumer was deleted, the group was moved) end a run, and never count as acknowl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
@@ -98,6 +98,12 @@ class Group(GroupProgress):
             self.runs[replica_id] = [Run(low, low, high) for low, high in ranges]
         for replica_id, number in given_up:
             self.discarded.setdefault(replica_id, {})[number] = None
+
+    def forget_creations(self, forgotten: Callable[[Dot], bool]) -> bool:
+        """Some creations were removed; whether any is left, and the group with it."""
+        for dot in list(filter(forgotten, self.creations)):
+            self.forget_creation(dot)
+        return len(self.creations) > 0
 
     # -- deliveries ---------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from anabranch.stream.entry_id import make, split
 from anabranch.stream.ledger import Accepted
 from anabranch.stream.producer import Producers
 
@@ -73,6 +74,9 @@ class Bearer(Protocol):
     """The stream that bears it: what follows from agreement is derived there."""
 
     producers: Producers
+    last_id: int
+    max_deleted_id: int
+    added_surplus: int
 
     def recount(self) -> None:
         """Derive the counters anew."""
@@ -221,21 +225,62 @@ class Shared:
         self.accepted.pop(pid, None)
         return None
 
-    def copy(self) -> Shared:
-        """An independent copy."""
-        other = Shared()
-        other.tombstones = self.tombstones.copy()
-        other.deadlines = self.deadlines.copy()
-        other.last_ids = self.last_ids.copy()
-        other.deleted_ids = self.deleted_ids.copy()
-        other.surpluses = self.surpluses.copy()
-        other.limits = self.limits.copy()
-        other.tags = {
-            pid: {iid: dots.copy() for iid, dots in table.items()}
-            for pid, table in self.tags.items()
-        }
-        other.accepted = {pid: dots.copy() for pid, dots in self.accepted.items()}
-        return other
+    # -- to be kept ---------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> tuple[dict[Dot, Any], ...]:
+        """What is kept under dots alone."""
+        return (
+            *(self.tombstones, self.deadlines, self.last_ids),
+            *(self.deleted_ids, self.surpluses, self.limits),
+        )
+
+    def written(self) -> list[Any] | None:
+        """All of it as plain values, for a snapshot; None if nothing is shared."""
+        return [
+            [[*dot, tombstone] for dot, tombstone in self.tombstones.items()],
+            [[*dot, at_ms] for dot, at_ms in self.deadlines.items()],
+            [[*dot, split(entry_id)] for dot, entry_id in self.last_ids.items()],
+            [[*dot, split(entry_id)] for dot, entry_id in self.deleted_ids.items()],
+            [[*dot, count] for dot, count in self.surpluses.items()],
+            [[*dot, *limits] for dot, limits in self.limits.items()],
+            [
+                [pid, iid, *dot, split(tag.entry_id), tag.at_ms, tag.yields, split(tag.stays)]
+                for pid, table in self.tags.items()
+                for iid, dots in table.items()
+                for dot, tag in dots.items()
+            ],
+            [
+                [pid, *dot, *each]
+                for pid, dots in self.accepted.items()
+                for dot, each in dots.items()
+            ],
+        ]
+
+    @classmethod
+    def restored(cls, written: list[Any]) -> Shared:
+        """What :meth:`written` gave."""
+        tombstones, deadlines, last_ids, deleted_ids, surpluses, limits, tags, accepted = written
+        shared = cls()
+        shared.tombstones = {(each, number): what for each, number, what in tombstones}
+        shared.deadlines = {(each, number): at_ms for each, number, at_ms in deadlines}
+        shared.last_ids = {(each, number): make(*pair) for each, number, pair in last_ids}
+        shared.deleted_ids = {(each, number): make(*pair) for each, number, pair in deleted_ids}
+        shared.surpluses = {(each, number): count for each, number, count in surpluses}
+        shared.limits = {(each, number): Limits(*rest) for each, number, *rest in limits}
+        for pid, iid, replica_id, number, pair, at_ms, yields, *stays in tags:
+            dots = shared.tags.setdefault(pid, {}).setdefault(iid, {})
+            replaced = [make(*each) for each in stays]
+            dots[replica_id, number] = Tag(make(*pair), at_ms, yields, *replaced)
+        for pid, replica_id, number, *rest in accepted:
+            shared.accepted.setdefault(pid, {})[replica_id, number] = Accepted(*rest)
+        return shared
+
+    def check(self, stream: Bearer) -> None:
+        """Assert that the counters of the stream are what follows from it."""
+        counters = stream.last_id, stream.max_deleted_id, stream.added_surplus
+        stream.recount()
+        assert counters == (stream.last_id, stream.max_deleted_id, stream.added_surplus)
 
 
 class _Nothing(Shared):
@@ -247,6 +292,16 @@ class _Nothing(Shared):
     def __init__(self) -> None:
         for name in Shared.__slots__:
             setattr(self, name, MappingProxyType({}))
+
+    @property
+    def tables(self) -> tuple[dict[Dot, Any], ...]:
+        return ()
+
+    def written(self) -> list[Any] | None:
+        return None
+
+    def check(self, stream: Bearer) -> None:
+        """XSETID may have lowered them."""
 
     def set_ids(
         self,
