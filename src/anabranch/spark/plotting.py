@@ -1,4 +1,4 @@
-"""Lines over time as a picture, by matplotlib: one look for all pictures of this package."""
+"""Draws lines over time with matplotlib, in one style for all pictures of this package."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
 
-# Told apart by people who see few colours, too (Okabe and Ito), without the yellow.
+# Distinguishable with colour blindness (Okabe and Ito), without the yellow.
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
-_MARKED_MAX: Final = 60  # points of a line that are worth a marker each
+_MARKED_MAX: Final = 60  # lines with more points have no markers
 _COLUMNS: Final = 3  # of the legend
 _SPAN_MIN_S: Final = 5.0  # whole seconds apart
 
 
 class PlotError(AnabranchError):
-    """No picture can be drawn; the text says what is needed."""
+    """No picture can be drawn; the text names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def check_matplotlib() -> None:
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name, which it has in every picture unless another name has it there."""
+    """A colour for each name: the same in every picture, unless another name has it there."""
     found: dict[str, int] = {}
     count = len(_COLOURS)
     for name in sorted(set(names)):

@@ -1,8 +1,8 @@
-"""What servers remember of producers, and what more than one region accepted of them.
+"""The records that servers keep of producers, and conflicts between regions.
 
-A region that has not heard of an entry accepts it again from a producer that failed over. Servers
-notice when they hear of each other's (AB.PRODUCERS): the same idempotent ID of two regions, or two
-regions' records of the same batch.
+A region that does not have an entry yet accepts it again from a producer that failed over. The
+servers find that out when they exchange effects, and AB.PRODUCERS shows it: the same idempotent ID
+of two regions, or records of two regions for the same batch.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = ["Double", "Producer", "doubles", "producers_of"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Double:
-    """Something of a producer that is in a stream twice, or was until one copy was removed."""
+    """A message or batch of a producer that more than one region accepted."""
 
     stream: str
     producer: str
     what: str
     """``idempotent ID ...``, or ``batch 7, rows 0 to 99``."""
     regions: tuple[str, ...]
-    """Who accepted it: the region's number, with the epoch if that is not the first."""
+    """The accepting region's number, with the epoch if that is not the first."""
     ids: tuple[str, ...]
     """The entries, for an idempotent ID."""
     live: int
-    """How many copies there are now."""
+    """The present count of copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """What one replica remembers of one producer of one stream."""
+    """The record of one producer of one stream on one replica."""
 
     replica: str
     stream: str
@@ -49,7 +49,7 @@ class Producer:
 
 
 def producers_of(replicas: Replicas, streams: Sequence[str]) -> list[Producer]:
-    """What every replica remembers. Raises `ServerRefused`, `ServerUnreachable`."""
+    """The records of all replicas. Raises `ServerRefused`, `ServerUnreachable`."""
     commands = [("AB.PRODUCERS", stream_key(each)) for each in streams]
     return [
         Producer(
@@ -80,14 +80,14 @@ def _doubles(stream: str, facts: Mapping[str, Any]) -> Iterator[Double]:
             batches[batch].append((_origin(region, epoch), rows))
     for batch, accepted in sorted(batches.items()):
         if len(accepted) > 1:
-            rows = sorted(rows for _, rows in accepted)[-2]  # so many at least two of them have
+            rows = sorted(rows for _, rows in accepted)[-2]  # rows that at least two regions have
             what = f"batch {batch}, rows 0 to {rows - 1}"
             regions = tuple(region for region, _ in accepted)
             yield Double(stream, producer, what, regions, (), len(accepted))
 
 
 def _shown(iid: bytes) -> str:
-    """Those that are derived from an entry's content are sixteen bytes of anything."""
+    """IDs that are derived from content are sixteen arbitrary bytes."""
     shown = text_of(iid)
     return shown if shown.isascii() and shown.isprintable() else f"0x{iid.hex()}"
 
@@ -97,11 +97,11 @@ def _origin(region: int, epoch: int) -> str:
 
 
 def doubles(producers: Iterable[Producer]) -> list[Double]:
-    """What was accepted more than once, each told once, whoever noticed it."""
+    """All conflicts, each once, regardless of which region reported it."""
     found: dict[tuple[str, str, str], Double] = {}
     for double in (double for each in producers for double in each.doubles):
         place = double.stream, double.producer, double.what
-        # Who has heard less shows more copies, of which one is about to go.
+        # A region that is behind shows more copies, one of which will be removed.
         if place not in found or double.live < found[place].live:
             found[place] = double
     return sorted(found.values())

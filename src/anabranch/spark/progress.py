@@ -1,6 +1,6 @@
-"""How far a query is behind, from what Spark reports after each batch.
+"""Computes how far a query is behind from Spark's report after each batch.
 
-Offsets are positions, so lag is a subtraction for each region: no question to the server.
+Offsets are positions, so the lag of each region is a subtraction; the server is not asked.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Lag:
 
 
 def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
-    """The lag from the texts of two offsets: where a batch ended, and what there was.
+    """The lag from two offsets: the end of a batch, and the heads at that time.
 
-    Nothing for a batch that is repeated after a restart: Spark has not asked what there is.
+    Empty for a batch that is repeated after a restart, because Spark has not requested the heads.
     """
     if latest == "None":
         return []
@@ -54,7 +54,7 @@ def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells the lag after every batch of the queries of a session.
+    """Reports the lag after every batch of the queries of a session.
 
     ``spark.streams.addListener(LagListener())`` logs it; give a function to do something else.
     `prometheus` has the newest figures as text for a metrics page.
@@ -66,7 +66,7 @@ class LagListener(StreamingQueryListener):
         self._newest: dict[tuple[str, str, str], Lag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing to tell yet."""
+        """Nothing to report yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Subtract, and report."""
@@ -85,7 +85,7 @@ class LagListener(StreamingQueryListener):
         """Nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """The last figures stay: a query that ended is as far behind as it was."""
+        """The last figures stay, because an ended query does not catch up."""
 
     def prometheus(self) -> str:
         """The newest figure of each query, stream and region in Prometheus' text format."""

@@ -1,7 +1,7 @@
-"""Reading one piece of a stream on an executor: replies in, Arrow batches out.
+"""Reads one piece of a stream on an executor: replies in, Arrow batches out.
 
-Each piece is read over a connection of the worker process. A piece that turns out to have a hole
-where entries were trimmed after planning is a loss, and not simply a shorter piece.
+Each piece is read over a connection of the worker process. If entries of a piece were trimmed after
+planning, that is reported as a loss.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 def read_range(
     piece: Range, options: ReadOptions, projection: Projection
 ) -> Iterator[pa.RecordBatch]:
-    """All entries of a piece, in order; raises `DataLossError` for those that are gone."""
+    """All entries of a piece, in order; raises `DataLossError` if some were trimmed."""
     with connect(options.server) as client:
         read = _by_id if piece.by_id else _by_position
         try:
@@ -85,11 +85,13 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
             if len(older):
                 yield join([older])
             return
-        if export.next_position <= at:  # deleted entries count; so the log itself ends here
+        if (
+            export.next_position <= at
+        ):  # deleted entries have positions, too; so the log itself ends here
             _lose_end(piece, options)
             return
         if export.next_position < piece.stop:
-            # The server works, and bytes travel, while these here are decoded.
+            # The server prepares and sends the next reply while this one is decoded.
             reply = export_from(export.next_position)
         if len(export) != export.next_position - at:
             _look_for_loss(piece, at, export, options)
@@ -112,7 +114,7 @@ def _up_to(export: Export, upto: tuple[int, int]) -> Export:
 
 
 def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) -> None:
-    """Positions are missing: deleted one by one, which is no loss, or trimmed, which is."""
+    """Positions are missing: deleted one by one, which is no loss, or trimmed, which is a loss."""
     row = _standing(piece, options)
     if row is None:
         _lose_stream(piece, options)
@@ -131,7 +133,7 @@ def _look_for_loss(piece: Range, at: int, export: Export, options: ReadOptions) 
 
 
 def _lose_end(piece: Range, options: ReadOptions) -> None:
-    """The log ends before the piece does: what was planned is not there any more, or not yet."""
+    """The log ends before the piece: planned entries were deleted, or have not arrived yet."""
     row = _standing(piece, options)
     if row is None:
         _lose_stream(piece, options)
@@ -141,7 +143,7 @@ def _lose_end(piece: Range, options: ReadOptions) -> None:
         f"to {piece.stop}: the server lost its newest entries, was restored from a backup, or has "
         "not received them yet from another region"
     )
-    if piece.region:  # they come from the others; to go on without them would leave them out
+    if piece.region:  # other regions will send them; reading on would skip them
         raise ServerBehindError(f"{text}. {ADVICE_BEHIND}")
     _lose(text, options, ADVICE_SHORT)
 
@@ -149,7 +151,7 @@ def _lose_end(piece: Range, options: ReadOptions) -> None:
 def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
     """The row of AB.OFFSETS for the log of a piece; None if it is not the same log any more."""
     key = stream_key(piece.stream)
-    with connect(options.server) as client:  # the next entries are under way on the other one
+    with connect(options.server) as client:  # the other connection is receiving the next entries
         (rows,) = client.command("AB.OFFSETS", "STREAMS", key, repeatable=True)
     for row in rows or ():
         if row[0].decode() == piece.region and row[1] < piece.stop:
@@ -160,10 +162,10 @@ def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Leave the garbage collector off for the moment.
+    """Switch the garbage collector off for a while.
 
-    A page is ten thousand lists, none of them garbage, and for each thousand Python would look
-    through all that Spark has imported: that took half of the processor time of such a read.
+    A page is ten thousand lists, none of them garbage, and for each thousand Python would search
+    all objects that Spark has imported: that took half of the processor time of such a read.
     """
     was = gc.isenabled()
     gc.disable()
@@ -203,7 +205,7 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parse
 
 
 def _lose_stream(piece: Range, options: ReadOptions) -> None:
-    """It is not there, or not as it was."""
+    """The error for a log that is missing or was made again."""
     yet = ", or this server has yet to receive it from another region" if piece.region else ""
     where = place_of(piece.stream, piece.region)
     _lose(f"{where} was deleted while it was read{yet}", options, ADVICE_SHORT)

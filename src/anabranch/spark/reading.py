@@ -1,8 +1,8 @@
 """Readers of the data source: one process plans partitions, others read each of them.
 
 Spark makes these objects several times, pickles them, and calls them in different processes: the
-constructors only keep values. A stream reader's questions (`latestOffset` and its like) all come
-to one process, which keeps a connection; `read` runs in the executors' workers.
+constructors only keep values. Spark calls `latestOffset` and similar methods of a stream reader in
+one process, which keeps a connection; `read` runs in the workers of the executors.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _projection(options: ReadOptions, schema: StructType) -> Projection:
 
 @dataclass
 class Partition(InputPartition):
-    """What one task reads."""
+    """The piece that one task reads."""
 
     range: Range
 
@@ -92,7 +92,7 @@ class Partition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """A read from one place to another, both fixed when it is planned."""
+    """A batch read: its beginning and end are fixed when it is planned."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
         self.projection = projection
 
     def partitions(self) -> list[InputPartition]:
-        """Look at the streams and cut what is asked for into partitions."""
+        """Query the streams, and cut the requested range into partitions."""
         options = self.options
         with connect(options.server) as client:
             survey = Survey(options, client)
@@ -122,7 +122,7 @@ class BatchReader(DataSourceReader):
             start, end = self.narrowed(start, end, heads, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=splits(options, end.backlog(start)))
-        # Where positions count, the IDs may be a user's; only a plan that is repeated knows them.
+        # With positions, the IDs may be chosen by users; only a repeated plan knows them.
         return [
             Partition(each if each.by_id else replace(each, upto="0-0"))
             for each in end.partitions(start)
@@ -140,21 +140,21 @@ class BatchReader(DataSourceReader):
     def narrowed(
         self, start: Vector, end: Vector, heads: Heads, survey: Survey
     ) -> tuple[Vector, Vector]:
-        """The same, unless filters allow for less."""
+        """The ranges; filters may narrow them."""
         return start, end
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one partition, in an executor."""
-        if not isinstance(partition, Partition):  # Spark's stand-in for a read without partitions
+        if not isinstance(partition, Partition):  # Spark passes None for a read without partitions
             return iter(())
         return read_range(partition.range, self.options, self.projection)
 
 
 class FilteringBatchReader(BatchReader):
-    """A batch read that leaves out what Spark would throw away.
+    """A batch read that skips rows which the filters of Spark would drop.
 
-    The filters only narrow the ranges; Spark still applies them, so none needs to be exact. A
-    class of its own, because Spark refuses readers with `pushFilters` unless
+    The filters only narrow the ranges; Spark still applies them, so none needs to be exact. This is
+    a separate class, because Spark refuses readers with `pushFilters` unless
     ``spark.sql.python.filterPushdown.enabled`` is set.
     """
 
@@ -164,7 +164,7 @@ class FilteringBatchReader(BatchReader):
         self._stretch = Stretch()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Note what helps, and leave every filter to Spark as well."""
+        """Use filters to narrow the ranges; returns all filters, which Spark applies, too."""
         reserved = {each.name for each in self.projection.payload}.symmetric_difference(
             self.projection.schema.names
         )
@@ -212,7 +212,7 @@ class FilteringBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A read that goes on: offsets are vectors, see `anabranch.spark.offsets`."""
+    """A streaming read: offsets are vectors, see `anabranch.spark.offsets`."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         """Nothing is opened yet."""
@@ -223,7 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Options travel, connections do not."""
+        """Pickles the options without the connection."""
         return {**self.__dict__, "_watch": None}
 
     def _watching(self) -> Planner:
@@ -232,7 +232,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._watch
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins; the same however often Spark asks."""
+        """The start of a query without a checkpoint; the same at each call."""
         self._is_new = True
         return self._watching().initial().to_dict()
 
@@ -245,7 +245,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # type: ignore[override]  # noqa: N802
         self, start: Mapping[str, Any], limit: ReadLimit
     ) -> Mapping[str, Any]:
-        """How far the next batch goes; `start` itself if there is nothing to read."""
+        """The end of the next batch; `start` if there is nothing to read."""
         entries = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         begin = Vector.parse(start)
         self._tell(begin, resumed=not self._is_new)
@@ -257,19 +257,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._watching().newest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read what is there now, and end."""
+        """Limit the query to the entries that exist now."""
         self._watching().freeze()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """The partitions between two offsets; the same for the same offsets, whatever happened."""
+        """The partitions between two offsets; the same at each call for the same offsets."""
         stop = Vector.parse(end)
         begin = stop.origin or Vector.parse(start)
-        # A batch that was not planned here was under way when the query ended, its first one too.
+        # A batch that was not planned here was running when the query ended; maybe the first one.
         self._tell(begin, resumed=True)
         return [Partition(each) for each in stop.partitions(begin)]
 
     def _tell(self, begin: Vector, *, resumed: bool) -> None:
-        """Say where the query starts, before its first batch."""
+        """Log where the query starts, before its first batch."""
         if not self._told:
             self._told = True
             selects = None if self._watch is None else self._watch.selects
@@ -281,7 +281,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(partition.range, self.options, self.projection)
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Show the progress in ``commitGroup``. Nothing depends on it."""
+        """Write the progress to ``commitGroup``, for display only."""
         self._watching().commit(Vector.parse(end))
 
     def stop(self) -> None:

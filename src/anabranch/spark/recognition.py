@@ -1,4 +1,4 @@
-"""Whether a stream knows who writes to it: it lists its producers, and their names tell."""
+"""Checks by the producers of a stream whether it recognises the writing query."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from anabranch.spark.identity import Identity, WriteFailed
 __all__ = ["require_same_producer"]
 
 _OF_QUERY: Final = re.compile(r"spark/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
-_same: set[tuple[str, bytes, str, str]] = set()  # what this process has found to be in order
+_same: set[tuple[str, bytes, str, str]] = set()  # streams that this process has checked
 
 
 def require_same_producer(client: Client, key: bytes, identity: Identity, way: str) -> None:
-    """Refuse a query that would write to a stream as somebody else than before.
+    """Refuse a query that would write to a stream under another identity than before.
 
-    A new checkpoint is a new query: the stream does not recognise the rows that it writes again. So
-    is a query that gets a name, or another way (option idempotence) to know rows. Raises
-    `WriteFailed`. Nothing is asked of servers without AB.PRODUCERS, which list no producers.
+    A new checkpoint makes a new query, whose repeated rows the stream does not recognise. The same
+    holds for a query with a new name or another option `idempotence`. Raises `WriteFailed`. Does
+    nothing for servers without AB.PRODUCERS.
     """
     asked = (client.address, key, identity.producer, way)
     if identity.query is None or asked in _same or not client.has_bulk:
@@ -61,7 +61,7 @@ def require_same_producer(client: Client, key: bytes, identity: Identity, way: s
 
 
 def _way(rest: str, facts: Mapping[str, Any]) -> str:
-    """By which option a producer knows rows: its name tells, behind that of the sink."""
+    """The option `idempotence` of a producer, which is the part of its name behind the sink."""
     if facts["batches"]:
         return "ledger"
     kind = rest.partition("/")[0]

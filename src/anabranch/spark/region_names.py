@@ -1,6 +1,7 @@
-"""What users call regions: by number, as offsets and rows have them, or by name.
+"""Names of regions in options: a number, as in offsets and rows, or a name.
 
-A number means one log (``1``, or ``1.7`` for a later life of region 1), a name all of a region's.
+A number means one log (``1``, or ``1.7`` for a later epoch of region 1), a name all logs of a
+region.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ _NUMBER: Final = re.compile(r"\d+(\.\d+)?", re.ASCII)
 
 
 class RegionNames:
-    """The regions that a server knows of; it is asked only if that is needed."""
+    """The regions that a server knows; it is asked only if necessary."""
 
     def __init__(self, client: Client) -> None:
-        """Nothing is asked yet."""
+        """Asks nothing yet."""
         self._client = client
         self._members: list[tuple[str, str]] | None = None
 
     def covers(self, given: str, region: str) -> bool:
-        """Whether a user who says `given` means that log; raises `OptionError` if it is no name."""
+        """Whether `given` means that log; raises `OptionError` if it is no name of a region."""
         if given == region or not given or _NUMBER.fullmatch(given):
             return given == region
         numbers = [number for number, name in self._listed() if name == given]
@@ -35,7 +36,7 @@ class RegionNames:
         return region.partition(".")[0] in numbers
 
     def check(self, given: Iterable[str], present: Collection[str]) -> None:
-        """Raise `OptionError` for what is neither a member nor one of the logs that are there."""
+        """Raise `OptionError` for a name that is neither a member nor an existing log."""
         for each in given:
             if each in present:
                 continue
@@ -43,7 +44,7 @@ class RegionNames:
                 members = self._listed()
             except ServerRefused:
                 if not each or _NUMBER.fullmatch(each):
-                    continue  # who may not ask can still name regions by number
+                    continue  # a user without permission can still use numbers
                 raise
             if each not in {name for _, name in members} and (
                 each.partition(".")[0] not in {number for number, _ in members}
@@ -52,7 +53,7 @@ class RegionNames:
                 raise self._unknown(each, present)
 
     def _listed(self) -> list[tuple[str, str]]:
-        """Number and name of each member, and of those that were removed (without a name)."""
+        """Number and name of each member; removed regions have no name."""
         if self._members is None:
             try:
                 rows = self._client.command("AB.REGION", "LIST", repeatable=True)

@@ -1,8 +1,8 @@
 """One stream of a query for each region, so that each has its own watermark.
 
-A region that was cut off delivers entries with old times when it is back. Spark's watermark is the
-maximum over all that a source has seen, so in one common source those entries are late and
-dropped. With one source for each region Spark takes the minimum of their watermarks, and waits.
+A region that was disconnected delivers entries with old times when it returns. Spark's watermark is
+the maximum over all rows of a source, so in one common source these entries would be late and
+dropped. With one source for each region Spark uses the minimum of their watermarks, and waits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_MS = 200
 
 
 def regions_of(options: ReadOptions) -> list[str]:
-    """The regions that the streams have now, sorted; none if nothing was ever written there."""
+    """The present regions of the streams, sorted; none if nothing was ever written."""
     with connect(options.server) as client:
         heads = Survey(options, client).heads()
     return sorted({region for regions in heads.values() for region in regions})
@@ -59,7 +59,7 @@ def read_by_region(
     names = sorted(set(regions))
     if not names:
         raise OptionError("read_by_region needs at least one region")
-    # Sources are asked one after the other, so they share the time that one would wait.
+    # Spark asks sources one after the other, so they share the waiting time of one.
     given.setdefault("pollTimeoutMs", str(_POLL_MS // len(names)))
     if resume_from is not None:
         given["startingOffsets"] = committed_offsets(resume_from).to_json()
@@ -73,7 +73,7 @@ def read_by_region(
 
 
 def committed_offsets(checkpoint: str | Path) -> Vector:
-    """Where a query had read to, of all its sources, when it last committed.
+    """How far a query had read all its sources at its last commit.
 
     `checkpoint` is a directory of this machine. Raises `OffsetError` if nothing was committed.
     """

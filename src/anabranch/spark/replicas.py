@@ -1,9 +1,9 @@
-"""Several regions' servers side by side: who they are, where they stand, what each has heard of.
+"""Connections to the servers of several regions, and the comparison of their progress.
 
-What one region shows and another does not may simply be under way. That is decided by tokens: a
-token says what a region has applied, and a region that has waited for it (AB.WAITFOR) has applied
-all of that too. So a thing that was missing *before* a token was taken, and is still shown by a
-region that has that token behind it, is missing for good.
+An entry that one region has and another lacks may still be on its way. Tokens decide that: a token
+is the version vector of a region, and a region that has waited for it (AB.WAITFOR) has applied the
+same effects. So an entry that was missing *before* a token was taken, and that a region still has
+after it waited for this token, is missing permanently.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _GOSSIP_PORT_ABOVE: Final = 10_000
 
 
 class ReplicaError(AnabranchError):
-    """Regions that cannot be compared; the text says why and what to give."""
+    """The regions cannot be compared; the text gives the reason and the missing option."""
 
 
 @dataclass(slots=True)
 class Replica:
-    """One region's server, as the driver talks to it."""
+    """The connection of the driver to one region's server."""
 
     name: str
     number: int
@@ -45,7 +45,7 @@ class Replica:
 
     def has(self, token: bytes, deadline: float) -> bool:
         """Wait until everything of a token is applied; `deadline` is of the monotonic clock."""
-        left_ms = max(round((deadline - time.monotonic()) * 1000), 1)  # 0 would be for ever
+        left_ms = max(round((deadline - time.monotonic()) * 1000), 1)  # 0 would mean no limit
         reply = self.client.command(
             *("AB.WAITFOR", token, left_ms), repeatable=True, wait_ms=left_ms
         )
@@ -53,14 +53,14 @@ class Replica:
 
 
 class Replicas:
-    """Connections to all regions that are compared; use it in ``with``."""
+    """Connections to all compared regions; use it in ``with``."""
 
     def __init__(
         self, server: ServerOptions, urls: Mapping[str, str] | None, *, least: int = 2
     ) -> None:
         """`urls`: name to address. None finds the regions by asking `server`; see `discover`.
 
-        `least`: so many there must be. With 1 a server of its own will do.
+        `least`: the least count of regions. With 1 a server without regions is allowed.
         """
         self._server = server
         self._urls = dict(urls) if urls is not None else None
@@ -95,7 +95,7 @@ class Replicas:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Give the connections back."""
+        """Return the connections."""
         self._stack.__exit__(kind, error, traceback)
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class Replicas:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order in which they were given."""
+        """The names in the given order."""
         return tuple(each.name for each in self.all)
 
     def streams(self, wanted: Sequence[str], pattern: str | None) -> list[str]:
@@ -113,11 +113,11 @@ class Replicas:
         return sorted(set().union(*(each.client.streams(pattern or "*") for each in self.all)))
 
     def tokens(self) -> list[bytes]:
-        """What each has applied now."""
+        """The present token of each region."""
         return [each.call("AB.TOKEN") for each in self.all]
 
     def wait_until_applied(self, tokens: Sequence[bytes], seconds: float) -> list[list[bool]]:
-        """Wait until all have applied what the tokens say, but not longer than `seconds`.
+        """Wait until all regions have applied all tokens, at most `seconds`.
 
         ``result[a][b]``: whether a has applied everything that b's token covers.
         """
@@ -128,9 +128,9 @@ class Replicas:
 def discover(server: ServerOptions, *, alone: bool = False) -> dict[str, str]:
     """Name and address of every region of the cluster that a server belongs to.
 
-    Members know each other's gossip addresses; clients are taken to be served by the port 10000
-    below, as it is unless ``gossip-port`` was set. `alone`: a server of its own is an answer as
-    well, under the name ``""``. Raises `ReplicaError`.
+    Members know each other's gossip addresses; the port for clients is assumed to be 10000 below,
+    which holds unless ``gossip-port`` was set. `alone`: also accept a server without regions, under
+    the name ``""``. Raises `ReplicaError`.
     """
     with connect(server) as client:
         if alone and client.has_bulk and not facts_of(client.command("AB.INFO"))["region"]:

@@ -1,6 +1,6 @@
-"""Many pieces of work in rounds, here or on executors: the driver sees how it goes in between.
+"""Runs many pieces of work in rounds, here or on executors; the driver sees the progress.
 
-Executors do work as if it were read, by a data source: that is what Python code can do on executors
+Executors do the work in the reader of a data source: the only way to run Python code on executors
 of every kind of session without pandas. Without a session threads of this process do it.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ROUND", "in_rounds"]
 
 ROUND: Final = 64
-"""Items between two words of progress."""
+"""Items between two reports of progress."""
 
 _Item = TypeVar("_Item")
 _NAME: Final = "anabranch-round"
@@ -32,7 +32,7 @@ def in_rounds(
     work: Callable[[_Item], Any],
     size: int = ROUND,
 ) -> Iterator[Any]:
-    """What `work` says of each item, in their order; of `size` items at a time, if by executors.
+    """The results of `work` for all items, in order; executors get `size` items at a time.
 
     Without `spark` it is done here. On executors a piece of work is a task of its own and may be
     repeated; what it returns must be fit for JSON. Raises what Spark raises.

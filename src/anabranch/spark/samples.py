@@ -1,7 +1,8 @@
-"""Made-up events with the troubles of real ones, the same for a seed on every machine.
+"""Artificial events with the irregularities of real ones, equal for a seed on every machine.
 
-Few keys have most events; nights are quiet; now and then one key bursts; every site's clock is off
-by an amount of its own; events arrive out of order, some of them twice; a column holds any bytes.
+Few keys have most events; there are fewer events at night, and bursts of single keys; the clock of
+each site has an error; events arrive out of order, some of them twice; a column has arbitrary
+bytes.
 
 Everything is integer arithmetic over numbered draws of SplitMix64, so the result depends neither on
 the version of numpy nor on how a processor rounds.
@@ -27,8 +28,8 @@ SITES: Final = ("eu", "us", "ap")
 
 _SHARES: Final = (50, 80, 100)  # percent, summed up
 _SKEWS_MS: Final = (0, -1_500, 2_000)
-_TRANSIT_MS: Final = 500  # longest way to where events are collected
-_AGAIN_MS: Final = 4_000  # longest time until an event comes a second time
+_TRANSIT_MS: Final = 500  # greatest delay until an event is collected
+_AGAIN_MS: Final = 4_000  # greatest time until an event arrives again
 
 LATENESS_MS: Final = max(_SKEWS_MS) - min(_SKEWS_MS) + _TRANSIT_MS + _AGAIN_MS
 """No event's time lies further behind the latest time that arrived before it, all sites together:
@@ -58,12 +59,12 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class SampleError(AnabranchError):
-    """Events that cannot be made; the text says why."""
+    """The events cannot be made; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What to make."""
+    """The description of the events."""
 
     rows: int = 1_000_000
     """With repetitions, which are one in a hundred."""
@@ -95,7 +96,7 @@ def events(shape: Shape) -> pa.Table:
     repeated = draws.below(once, repeats)
     again = arrived[repeated] + 1 + draws.below(_AGAIN_MS, repeats)
     number = np.concatenate([np.arange(once), repeated])
-    # Of two that arrive at once the one that was drawn first comes first.
+    # Of two events that arrive at once, the one that was drawn first is first.
     order = number[np.argsort(np.concatenate([arrived, again]), kind="stable")]
     at = START_MS + happened + np.asarray(_SKEWS_MS)[site]
     amount = _amounts(draws, once)
@@ -126,7 +127,7 @@ def digest(table: pa.Table) -> str:
 
 
 def _times_and_keys(draws: _Source, shape: Shape, count: int) -> tuple[_Numbers, _Numbers]:
-    """When each event happened (ms since the start, by a clock that is right), and its key."""
+    """The true time of each event (ms since the start), and its key."""
     hours = np.asarray(_RHYTHM, np.int64)
     into = np.arange(60)
     day = (hours[:, None] * (60 - into) + np.roll(hours, -1)[:, None] * into).ravel()
@@ -151,7 +152,7 @@ def _amounts(draws: _Source, count: int) -> _Numbers:
 
 
 def _payloads(draws: _Source, count: int) -> pa.BinaryArray:
-    """Any bytes, line ends and zeros among them."""
+    """Arbitrary bytes, with line ends and zeros."""
     ends = np.concatenate([[0], np.cumsum(draws.below(_PAYLOAD_MAX + 1, count))])
     data = draws.bits(int(ends[-1]) // 8 + 1).astype("<u8").tobytes()
     offsets = pa.py_buffer(ends.astype(np.int32).tobytes())
@@ -159,7 +160,7 @@ def _payloads(draws: _Source, count: int) -> pa.BinaryArray:
 
 
 class _Source:
-    """Numbered draws: each call takes a lane of its own, and in it one number for each row."""
+    """Numbered draws: each call uses a separate lane with one number for each row."""
 
     def __init__(self, seed: int) -> None:
         self._seed = np.asarray([seed], np.uint64)

@@ -1,7 +1,6 @@
-"""A Spark session that works after ``pip install``: Java found, nothing printed, source known.
+"""A Spark session that works after ``pip install``, with Java and the data source.
 
-Each default here has a reason that somebody had to find out; whoever sets the same thing, by
-argument or by environment variable, wins.
+Each default here has a reason. An argument or an environment variable of the user overrides it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["ConnectMissing", "java_options", "session"]
 # Of a session, wherever its driver runs.
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # Readers may take filters; without this Spark refuses those that do.
+    # Allows readers to use filters; without this Spark refuses such readers.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 # Of a driver that is started here.
@@ -37,12 +36,12 @@ _DRIVER: Final = {
     # Spark's own way to write a checkpoint starts a process, chmod, four times in every batch.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# Of a few cores; a cluster has its own idea.
+# For a few cores; a cluster has its own setting.
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "4"}
 
 
 class ConnectMissing(AnabranchError):
-    """A package that clients of Spark Connect need; the text says how to get it."""
+    """A package for Spark Connect is missing; the text says how to install it."""
 
 
 def session(
@@ -89,7 +88,7 @@ def session(
 def _activate(spark: SparkSession) -> None:
     """The session of this thread: where it has none, Spark writes to built-in formats alone."""
     if spark.getActiveSession() is None:
-        spark.createDataFrame([], "nothing int")  # which makes it the thread's, by the way
+        spark.createDataFrame([], "nothing int")  # which also makes it the session of the thread
 
 
 def _made(builder: SparkSession.Builder) -> SparkSession:
@@ -111,7 +110,7 @@ _ARROW_UNCHECKED: Final = [
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 ]
-"""Arrow looks at bounds and nulls of every value that Spark gets, and Spark at both before.
+"""Switch off checks of Arrow: bounds and nulls of every value, which Spark checks before.
 
 Without both Java spends an eighth less on columns that come from Python. Iceberg does the same in
 every Spark it is used in.
@@ -122,7 +121,7 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 def _prepare_environment(java_home: Path, *, local: bool) -> None:
     """Variables that the start of Java and of workers depends on."""
-    # The user's Java wins, started our way: see `anabranch.spark.java`.
+    # The Java of the user has precedence, through a wrapper: see `anabranch.spark.java`.
     os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("SPARK_HOME", str(spark_home()))
     # Else workers are whatever python3 is on PATH, and this package is not there. Spark gives the
@@ -148,5 +147,5 @@ def _settings(given: Mapping[str, str], *, local: bool) -> Iterator[tuple[str, s
 
 
 def java_options(words: Iterable[str]) -> str:
-    """Arguments of Java as one setting, from which Spark takes them apart again."""
+    """Arguments of Java as one setting, in the quoting of Spark."""
     return " ".join('"{}"'.format(re.sub(r'(["\\])', r"\\\1", word)) for word in words)

@@ -1,7 +1,7 @@
-"""Tables into streams: the writers that Spark runs.
+"""Writes tables into streams: the writers that Spark runs.
 
-The driver makes a plan and sends it to every task, which carries it out (`writing`). What does so
-is imported there: Spark plans and commits a write in processes of their own, and they start in half
+The driver makes a plan and sends it to every task, which carries it out (`writing`). Tasks import
+that module themselves: Spark plans and commits a write in separate processes, which start in half
 the time without Arrow and a client.
 """
 
@@ -43,8 +43,8 @@ def batch_writer(
 ) -> DataSourceArrowWriter:
     """The writer of ``df.write``; raises `OptionError` and `EncodeError`.
 
-    `lane` is a column: rows of a stream that differ in it are counted apart, so that each kind may
-    have more rows in a repetition, behind those that it had.
+    `lane` is a column: rows of a stream are counted separately for each of its values, so that each
+    value may have additional rows in a repetition.
     """
     if overwrite:
         raise OptionError(
@@ -77,7 +77,7 @@ def stream_writer(
 
 
 def _carry_out(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
-    """Write all rows of one task. `job` is what stands for the query in a plain batch write."""
+    """Write all rows of one task. `job` replaces the query in a plain batch write."""
     from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
 
     return write(plan, iterator, job)
@@ -97,7 +97,7 @@ class _BatchWriter(DataSourceArrowWriter):
         return _carry_out(self._plan, iterator, self._plan.job)
 
     def commit(self, messages: list[Any]) -> None:
-        """Rows are in as they are written; see that equal ones met in a task."""
+        """Rows are committed already; check that equal rows were in one task."""
         _require_met(messages)
         if self._plan.options.result_file is not None:
             done = [each for each in messages if each is not None]
@@ -109,11 +109,11 @@ class _BatchWriter(DataSourceArrowWriter):
             Path(self._plan.options.result_file).write_text(json.dumps(said), "utf-8")
 
     def abort(self, messages: list[Any]) -> None:
-        """What was written stays: readers may have seen it, and a repetition goes on behind it."""
+        """Written rows stay: readers may have seen them, and a repetition continues behind them."""
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    """One query; Spark makes this object anew for every batch."""
+    """One query; Spark makes a new object for every batch."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -123,7 +123,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         return _carry_out(self._plan, iterator, None)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Rows are in as they are written; see that the tasks and Spark meant the same batch."""
+        """Rows are committed already; check that tasks and Spark had the same batch."""
         others = {each.batch for each in messages if each is not None} - {batchId}
         if others and needs_identity(self._plan.options):
             raise WriteFailed(
@@ -147,11 +147,11 @@ class _StreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What was written stays: the batch is repeated, and its ledger knows what is in."""
+        """Written rows stay: the batch is repeated, and the ledger recognises them."""
 
 
 def _require_met(messages: Iterable[Written | None]) -> None:
-    """Where equal rows are counted, each task counts its own: two must not have equal ones."""
+    """Check that no two tasks had equal rows, because each task counts its own."""
     seen: set[int] = set()
     rows = 0
     for each in messages:

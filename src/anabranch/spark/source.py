@@ -1,8 +1,7 @@
-"""The data source ``anabranch``: the name by which Spark knows it, and where its parts are.
+"""The data source ``anabranch``: its name and its parts.
 
-Spark has the sources that it finds looked at in a process of its own, plans each read and write in
-another one, and commits in a third. None of them needs all, so nothing is imported before it is
-asked for.
+Spark inspects data sources in one process, plans each read and write in another one, and commits in
+a third. None of them needs all parts, so each part is imported when it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one region's server says of streams: how far each origin's log goes, and which groups.
+"""The state of streams on one region's server: the log of each origin, and the groups.
 
 An *origin* is a region in one epoch; its name is the region's number, with the epoch if that is not
 the first (``1``, ``1.2``), and empty on a server without regions.
@@ -27,10 +27,10 @@ NOWHERE: Final[Id] = (0, 0)
 _AT_ONCE: Final = 500  # streams asked for in one pipeline
 
 Creations = frozenset[tuple[int, ...]]
-"""Region, epoch and number of each creation of a group that counts; none without regions."""
+"""Region, epoch and number of each valid creation of a group; none without regions."""
 
 GroupState = tuple[Any, Any]
-"""Creations and acknowledgements of a group, as AB.INFO tells them."""
+"""Creations and acknowledgements of a group, from AB.INFO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Log:
 
     @property
     def horizon(self) -> Id:
-        """Nothing below was kept by trimming."""
+        """The ID below which trimming has removed all entries."""
         if self.first_id is not None:
             return self.first_id
         return self.newest[0] + 1, 0
@@ -63,7 +63,7 @@ class Standing:
     groups: dict[str, Creations] = field(default_factory=dict)
 
     def newest(self, origin: str) -> Id:
-        """How far the log of an origin goes; `NOWHERE` if there is none."""
+        """The newest ID in the log of an origin; `NOWHERE` if there is none."""
         log = self.logs.get(origin)
         return NOWHERE if log is None else log.newest
 
@@ -92,7 +92,7 @@ def _standings(replica: Replica, streams: Sequence[str]) -> list[Standing | None
     )
     found: list[Standing | None] = []
     for info, rows in zip(infos, heads, strict=True):
-        if info is None or rows is None:  # a key that went away in between counts as gone
+        if info is None or rows is None:  # a key that was deleted in between counts as missing
             for _, _, first, stop, *_ in rows or ():
                 if first < stop:
                     next(firsts)
@@ -132,7 +132,7 @@ def _first_id(reply: bytes | None) -> Id | None:
 
 
 def group_state(replica: Replica, stream: str) -> tuple[Any, dict[str, GroupState]]:
-    """From one moment: the replica's vector, and what every region must know of each group."""
+    """Of one moment: the replica's version vector, and the shared part of each group."""
     key = stream_key(stream)
     *_, replies = replica.client.ask([("MULTI",), ("AB.INFO",), ("AB.INFO", key), ("EXEC",)])
     region, info = replies
@@ -159,10 +159,10 @@ def things_of(standing: Standing | None) -> set[Thing]:
 
 
 def has_lasted(thing: Thing, was: Standing | None, now: Standing | None) -> bool:
-    """Whether a stream or a group was there all the time, and not deleted and made anew.
+    """Whether a stream or a group existed all the time, and was not deleted and made again.
 
-    A stream of which nothing is left that was there before counts as made anew, though it may have
-    been trimmed: nobody can tell.
+    A stream without any of its former entries counts as made again, although it may have been
+    trimmed: the difference is not visible.
     """
     if was is None or now is None:
         return False
@@ -188,10 +188,11 @@ def lacking_of(
     heard: Sequence[Sequence[bool]],
     heard_later: Sequence[Sequence[bool]],
 ) -> list[int] | None:
-    """Which replicas lack a thing for good; None if somebody lacks it, and it cannot be told.
+    """Which replicas lack an entry or group permanently; None if that cannot be decided.
 
-    Seen at three moments, with tokens taken and waited for between each two: who lacks it must have
-    heard of its making, and who has it must have heard of its end, if that was its end.
+    There are three observations, with tokens taken and waited for between each two: a replica that
+    lacks it must have applied its creation, and a replica that has it must have applied its
+    deletion, if there was one.
     """
     before, first, second = shows
     everyone = range(len(second))

@@ -1,4 +1,4 @@
-"""The line that a streaming read says once, when it starts: where it begins, or goes on."""
+"""The log line at the start of a streaming read: where it begins, or continues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tell_start(
     resumed: bool,
     selects: Callable[[str, str], bool] | None = None,
 ) -> None:
-    """Log where a query starts; `resumed` says that a checkpoint knew.
+    """Log where a query starts; `resumed`: from a checkpoint.
 
     `selects`: which regions of which streams are read; all by default.
     """
@@ -50,14 +50,14 @@ def _place(stream: str, region: str, cursor: Cursor) -> str:
     if cursor.position == cursor.incarnation or (cursor.by_id and cursor.last_id == "0-0"):
         return f"{name} from its first entry"
     if cursor.by_id:
-        first = next_id(cursor.last_id)  # of an entry, or of a time: that of none is behind it
+        first = next_id(cursor.last_id)  # the ID of an entry, or a time
         return f"{name} from {first}" if first.endswith("-0") else f"{name} behind {cursor.last_id}"
     behind = "" if cursor.last_id == "0-0" else f" behind {cursor.last_id}"
     return f"{name}{behind} (position {cursor.position})"
 
 
 def _wish(options: ReadOptions) -> str:
-    """What was asked for, in short."""
+    """The requested streams and regions, in short."""
     if options.starting_timestamp is not None:
         return f"startingTimestamp={options.starting_timestamp}"
     wanted = options.starting_offsets or "latest"

@@ -1,9 +1,9 @@
-"""Keep a streaming query running: start it again from its checkpoint, ever more slowly.
+"""Keeps a streaming query running: starts it again from its checkpoint, with back-off.
 
-Spark ends a query when a task has failed too often, when its source's process dies or when the
-server is away for longer than the client waits. The checkpoint makes starting again safe, so doing
-it is left to a loop: back-off doubles from a second to a minute, begins anew after progress, and
-ends after a number of failures without any.
+Spark ends a query when a task has failed too often, when the process of its source dies, or when
+the server is unreachable for longer than the client waits. With a checkpoint a restart is safe, so
+a loop does it: the back-off doubles from a second to a minute, is reset after progress, and the
+loop gives up after a number of failures without progress.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["GaveUp", "Supervised", "reason_of", "supervise"]
 
 _log = logging.getLogger(__name__)
-_JITTER: Final = 0.2  # queries that fell together do not come back together
+_JITTER: Final = 0.2  # queries that failed together should not restart together
 
 
 class GaveUp(AnabranchError):
@@ -32,7 +32,7 @@ class GaveUp(AnabranchError):
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """How it went."""
+    """The outcome of a supervised query."""
 
     starts: int
     """How often the query was started."""
@@ -48,11 +48,11 @@ def supervise(
     last_pause_s: float = 60.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Supervised:
-    """Run a query until it ends well (AvailableNow), is stopped, or fails too often in a row.
+    """Run a query until it ends (AvailableNow), is stopped, or fails too often in a row.
 
     `start` makes and starts the query, always with the same checkpoint. A batch that was committed
-    counts as progress. Raises `GaveUp`; what `start` itself raises is a failure like others, but
-    for the first start: a query that never was is a mistake to be told at once.
+    counts as progress. Raises `GaveUp`; an exception of `start` counts as a failure,
+    except at the first start, where it is raised at once.
     """
     failures: list[str] = []
     in_a_row = 0
@@ -94,7 +94,7 @@ def _last_batch(query: StreamingQuery) -> int | None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong: the line of a Spark failure that is about us, without the error's name."""
+    """The line of a Spark failure that concerns this package, without the error's name."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line.partition(": ")[2] for line in lines if line.startswith("anabranch.")]
     return (own or lines or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""What Spark tells of one query after each of its batches, for jobs that show how far they are."""
+"""Receives Spark's report after each batch of one query, for jobs that show their progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LISTENER_S: Final = 10.0
 
 
 class QueryWatch(StreamingQueryListener):
-    """Gets each batch of the query called `name`, whoever starts it and how often."""
+    """Receives each batch of the query called `name`, over all its restarts."""
 
     def __init__(self, kind: str, report: Callable[[StreamingQueryProgress], None]) -> None:
         """`kind` begins the name. `report` is called on a thread of Spark's."""
@@ -36,18 +36,18 @@ class QueryWatch(StreamingQueryListener):
         self._ended = threading.Condition()
 
     def during(self, spark: SparkSession, job: Callable[[], _Result]) -> _Result:
-        """Do something that runs the query, and hear all that is told of it."""
+        """Call a function that runs the query, and receive all reports of it."""
         spark.streams.addListener(self)
         try:
             done = job()
-            with self._ended:  # Spark tells it on a thread of its own
+            with self._ended:  # Spark reports in a separate thread
                 self._ended.wait_for(lambda: not self._running, _LISTENER_S)
             return done
         finally:
             spark.streams.removeListener(self)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Remember which run is ours."""
+        """Remember the run ID of the query."""
         if event.name == self.name:
             with self._ended:
                 self._running.add(str(event.runId))
@@ -61,7 +61,7 @@ class QueryWatch(StreamingQueryListener):
         """Nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Spark tells this last."""
+        """The last report of a query."""
         with self._ended:
             self._running.discard(str(event.runId))
             self._ended.notify_all()

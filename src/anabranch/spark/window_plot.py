@@ -1,4 +1,4 @@
-"""A picture of what `windows` has written to a directory: one line for each key."""
+"""A picture of the results of `windows`: one line for each key."""
 
 from __future__ import annotations
 

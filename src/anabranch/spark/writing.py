@@ -1,6 +1,6 @@
-"""The rows of one task into their streams, in the way that the options ask for.
+"""Writes the rows of one task into their streams, by the options.
 
-With a ledger (`ledger`), or one XADD a row (`adding`).
+With a ledger (`ledger`), or with one XADD for each row (`adding`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SORTED_ROWS: Final = 10_000
 
 
 def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
-    """Write all rows of one task. `job` is what stands for the query in a plain batch write."""
+    """Write all rows of one task. `job` replaces the query in a plain batch write."""
     identity = Identity.of_task(plan.options, job)
     rows = 0
     with connect(plan.options.server) as client:
@@ -46,7 +46,7 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
                 encoded = encode(piece, plan.layout)
                 for key, run in runs_by_stream(encoded, plan.options.stream):
                     if asked and single is None:
-                        with connect(plan.options.server) as another:  # replies are on their way
+                        with connect(plan.options.server) as another:  # replies are still expected
                             require_same_producer(another, key, identity, way)
                     if isinstance(target, Ledger):
                         parts = run.parts()
@@ -64,7 +64,7 @@ def write(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Wr
 
 
 def _way(options: WriteOptions, client: Client) -> str:
-    """By what rows are known that came before."""
+    """How repeated rows are recognised."""
     if options.preserve_ids:
         return "id"
     return options.idempotence or ("ledger" if client.has_bulk else "position")

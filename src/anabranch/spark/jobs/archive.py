@@ -1,4 +1,4 @@
-"""Streams into a lake, exactly once; see `anabranch.spark.lake`."""
+"""Copies streams into a lake, exactly once; see `anabranch.spark.lake`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ALONE_MAX", "Archived", "Part", "Step", "archive", "waiting"]
 
 ALONE_MAX: Final = 2_000_000
-"""So many entries are copied here, by Arrow; more of them by Spark."""
+"""Up to so many entries are copied here, by Arrow; more of them by Spark."""
 
 # Names that the lake makes itself are left out.
 _COLUMNS: Final = pa.schema(
@@ -43,7 +43,7 @@ _COLUMNS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was added of one region of a stream, or would be."""
+    """The entries of one region of a stream that were, or would be, added."""
 
     stream: str
     region: str
@@ -56,7 +56,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What the lake holds now, and what this run added, or would add."""
+    """The size of the lake, and what this run added, or would add."""
 
     entries: int
     """Entries added; in a dry run at most so many."""
@@ -77,12 +77,12 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch, for whoever watches."""
+    """One batch, for reports of progress."""
 
     batch: int
     entries: int
     left: int
-    """Entries that the server had when the batch was planned, and that are still to come."""
+    """Entries that the server had when the batch was planned, and that are not copied yet."""
 
 
 def archive(

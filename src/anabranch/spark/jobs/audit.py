@@ -1,14 +1,15 @@
-"""Have all regions the same? Every region's replica is read, and what differs is proved.
+"""Compares the replicas of all regions, and reports proved differences only.
 
-What is under way is no difference. Only entries that every region has heard of are compared: those
-up to the *cut*, the least of what the replicas have, or all that there was at the start if the
-regions catch up while we wait; and only those above the latest trimming of any. Then digests of
-spans of time are compared (`anabranch.spark.digests`), and only spans that differ entry by entry.
+Entries that are still on their way are no difference. Only entries that every region must have are
+compared: those up to the *cut*, which is the least progress of the replicas, or the end at the
+start if the regions catch up in time; and only those above the latest trimming of any region.
+Digests of spans of time are compared (`anabranch.spark.digests`), then only spans that differ,
+entry by entry.
 
-A deletion may be under way as well. So an entry that one replica shows and another does not is
-reported only if the one still shows it after it has applied all that the other had applied when it
-did not; see `anabranch.spark.replicas`. What cannot be proved, because regions are parted, is
-counted as undecided.
+A deletion may be on its way as well. So an entry that one replica has and another lacks is reported
+only if the first still has it after it has applied everything that the other had applied when it
+lacked the entry; see `anabranch.spark.replicas`. Differences that cannot be proved, because regions
+are disconnected, are counted as undecided.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ _TASK_POSITIONS_MIN: Final = 20_000
 
 
 class TooLarge(AnabranchError):
-    """There is more to compare than was allowed without a session."""
+    """There are more entries to compare than is allowed without a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not alike in all regions."""
+    """A difference between regions."""
 
     kind: str
     """missing
