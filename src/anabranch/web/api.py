@@ -17,19 +17,23 @@ from starlette.routing import Route
 
 from anabranch.web.answers import Problem, as_json
 from anabranch.web.conversation import Conversation, Refused
-from anabranch.web.feed import described
+from anabranch.web.feed import ROWS_PER_STEP, described
 from anabranch.web.identity import identify
 from anabranch.web.plain import plain, words_of
 from anabranch.web.requests import bad, number_of
+from anabranch.web.slices import in_slices
 from anabranch.web.view import may_see
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.requests import Request
 
     from anabranch.commands.request.spec import Command
     from anabranch.node.node import Node
+    from anabranch.scheduling import Steps
     from anabranch.web.identity import Viewer
-    from anabranch.web.survey import Survey
+    from anabranch.web.survey import Row, Survey
 
 __all__ = ["Api"]
 
@@ -71,11 +75,7 @@ class Api:
         asked = request.query_params.get("search", "").lower().encode("utf-8", "surrogatepass")
         offset = number_of(request, "offset", 0, 1_000_000_000)
         limit = number_of(request, "limit", 50, PAGE_MAX)
-        rows = [
-            row
-            for row in self._survey.rows.values()
-            if (not asked or asked in row.key.lower()) and visible(row.key)
-        ]
+        rows = await in_slices(self._found(asked, visible))
         end = offset + limit
         if sort == "key":
             chosen = heapq.nsmallest(end, rows, key=lambda row: (row.key, row.db))
@@ -88,6 +88,15 @@ class Api:
                 "streams": [described(r) for r in chosen[offset:]],
             }
         )
+
+    def _found(self, asked: bytes, visible: Callable[[bytes], bool]) -> Steps[list[Row]]:
+        found = []
+        for number, row in enumerate(list(self._survey.rows.values()), 1):
+            if (not asked or asked in row.key.lower()) and visible(row.key):
+                found.append(row)
+            if not number % ROWS_PER_STEP:
+                yield
+        return found
 
     async def _command(self, request: Request) -> Response:
         viewer = await identify(self._node, request)

@@ -16,10 +16,12 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from anabranch.scheduling import Steps
 from anabranch.web.answers import as_json
 from anabranch.web.identity import identify
 from anabranch.web.plain import shown_bytes
 from anabranch.web.requests import place_of
+from anabranch.web.slices import in_slices
 from anabranch.web.status import status
 from anabranch.web.survey import Survey
 from anabranch.web.view import may_run, may_see, require
@@ -37,6 +39,14 @@ __all__ = ["Feed"]
 BEAT_S: Final = 0.25
 BEATS_PER_STATUS: Final = 4
 STREAMS_SHOWN: Final = 12
+ROWS_PER_STEP: Final = 200
+RULES_MAX: Final = 32
+"""Users with different rules whose summaries are kept."""
+
+SUMS: Final = (
+    *("length", "added_rate", "delivered_rate", "acknowledged_rate", "lag", "pending", "groups"),
+)
+
 FRESH_S: Final = 0.2
 """Pages that ask within this time are shown the same status."""
 
@@ -50,6 +60,7 @@ class Feed:
         self.survey = Survey(node.region)
         self._status: dict[str, Any] = {}
         self._status_s = 0.0
+        self._seen: dict[bytes, tuple[int, dict[str, Any]]] = {}  # by the rules of a user
         self.routes = [Route("/status.json", self._one), Route("/events", self._events)]
 
     def close(self) -> None:
@@ -61,7 +72,7 @@ class Feed:
         require(self._node.region, viewer.user, b"INFO")
         if not self.survey.count:
             await self.survey.renew()
-        return as_json(self._about(viewer))
+        return as_json(await self._about(viewer))
 
     async def _events(self, request: Request) -> Response:
         viewer = await identify(self._node, request)
@@ -81,7 +92,7 @@ class Feed:
             beat = 0
             while self._may_stay(viewer):
                 if beat % BEATS_PER_STATUS == 0:
-                    yield _message("status", self._about(viewer))
+                    yield _message("status", await self._about(viewer))
                 if watch is not None:
                     seen = await watch.look()
                     if seen["entries"] or beat % BEATS_PER_STATUS == 0:
@@ -102,7 +113,7 @@ class Feed:
             return False
         return may_run(region, viewer.user, b"INFO")
 
-    def _about(self, viewer: Viewer) -> dict[str, Any]:
+    async def _about(self, viewer: Viewer) -> dict[str, Any]:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._status_s > FRESH_S or not self._status:
             self._status = status(self._node, self._health.why_not_ready())
@@ -111,17 +122,35 @@ class Feed:
             **self._status,
             "user": viewer.name,
             "may_act": viewer.may_act,
-            **self._streams(viewer),
+            **await self._streams(viewer),
         }
 
-    def _streams(self, viewer: Viewer) -> dict[str, Any]:
-        """The part that depends on which streams the user may see."""
-        region = self._node.region
-        visible = may_see(region, viewer.user)
-        rows = [row for row in self.survey.rows.values() if visible(row.key)]
+    async def _streams(self, viewer: Viewer) -> dict[str, Any]:
+        """The part that depends on which streams the user may see; made once for each survey."""
+        rules = viewer.user.text()
+        known = self._seen.get(rules)
+        if known is None or known[0] != self.survey.count:
+            if len(self._seen) >= RULES_MAX:
+                self._seen.clear()
+            count = self.survey.count
+            known = self._seen[rules] = count, await in_slices(self._summary(viewer))
+        return known[1]
+
+    def _summary(self, viewer: Viewer) -> Steps[dict[str, Any]]:
+        visible = may_see(self._node.region, viewer.user)
+        sums = dict.fromkeys(SUMS, 0.0)
+        rows = []
+        for number, row in enumerate(list(self.survey.rows.values()), 1):
+            if visible(row.key):
+                rows.append(row)
+                for name in SUMS:
+                    sums[name] += getattr(row, name)
+            if not number % ROWS_PER_STEP:
+                yield
         busiest = heapq.nlargest(
             STREAMS_SHOWN, rows, key=lambda row: (row.added_rate, row.lag, row.length)
         )
+        yield
         retried = heapq.nlargest(
             STREAMS_SHOWN,
             [row for row in rows if row.attempts],
@@ -132,13 +161,8 @@ class Feed:
             "survey": {
                 "count": self.survey.count,
                 "streams": len(rows),
-                "entries": sum(row.length for row in rows),
-                "added_rate": round(sum(row.added_rate for row in rows), 1),
-                "delivered_rate": round(sum(row.delivered_rate for row in rows), 1),
-                "acknowledged_rate": round(sum(row.acknowledged_rate for row in rows), 1),
-                "lag": sum(row.lag for row in rows),
-                "pending": sum(row.pending for row in rows),
-                "groups": sum(row.groups for row in rows),
+                "entries": int(sums["length"]),
+                **{name: round(sums[name], 1) for name in SUMS if name != "length"},
             },
             "streams": [described(row) for row in shown.values()],
             "heat": [
