@@ -45,7 +45,7 @@ class Pair:
 
     def part(self) -> None:
         self.eu.execute_command("AB.LINK", "us", "PAUSE")
-        wait_until(lambda: self.peer()["state"] == "unreachable", "the link is given up")
+        wait_until(lambda: self.fact(0, "peers_connected") == "0", "the link is given up")
 
 
 @pytest.fixture
