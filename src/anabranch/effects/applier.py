@@ -39,7 +39,7 @@ class Publisher(Protocol):
     """Where keyspace events go."""
 
     flags: int
-    """The classes of events that somebody may hear of; 0: none."""
+    """The classes of keyspace events that may have subscribers; 0: none."""
 
     def publish(self, events: Sequence[Event]) -> None:
         """Send events to their subscribers."""
@@ -56,7 +56,7 @@ class Applier:
         publisher: Publisher,
         author: Author,
     ) -> None:
-        """``author`` decides until :attr:`author` names somebody else."""
+        """``author`` is the first value of :attr:`author`."""
         self.keyspace = keyspace
         self.replica = keyspace.replica
         self.settings = settings

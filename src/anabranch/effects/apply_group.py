@@ -47,7 +47,7 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     if group is None:
         start = stream.last_id if effect.start is None else effect.start
         group = stream.groups[effect.group] = Group(start)
-    if not replica.is_regional:  # progress is one ID, and Redis wakes nobody
+    if not replica.is_regional:  # progress is one ID, and Redis wakes no reader
         group.entries_read = effect.entries_read
         return
     group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
@@ -79,7 +79,7 @@ def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
-    """See :class:`kinds.DestroyGroup`. Its blocked readers must be told."""
+    """See :class:`kinds.DestroyGroup`. Its blocked readers get an error."""
     stream = begun_stream(keyspace, effect.db, effect.key)
     database = keyspace.databases[effect.db]
     # Causal delivery: a creation with this removal in its context arrives after the removal. So

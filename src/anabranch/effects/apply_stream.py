@@ -144,7 +144,7 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
 def node_shares(effect: kinds.AddRun) -> Iterator[tuple[int, int, bytes, list[int], bool]]:
     """Which of its entries belong to one node: from, to, their bytes, where each ends, opens it.
 
-    To a node that it opens and that another one follows, nobody adds any more.
+    No entries are added to a node that another one follows.
     """
     opening = set(effect.opens)
     begin = 0

@@ -1,4 +1,4 @@
-"""A whole state of another region, joined to ours: for who has missed too much.
+"""Joins a full sync of another region with the own data.
 
 What follows is as if we had applied every effect that the other region had applied. Nothing of ours
 is lost; our own part of consumer groups (what was delivered here, who holds what) stays.

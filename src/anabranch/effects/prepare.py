@@ -128,7 +128,7 @@ def _add(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
 
 
 def _remove(writer: Writer, effect: kinds.Remove) -> Iterator[kinds.Effect]:
-    """All entries with these IDs, whoever wrote them."""
+    """All entries with these IDs, of all regions."""
     stream = _stream(writer, effect.db, effect.key)
     ranges: dict[int, Ranges] = {}
     newest: dict[int, tuple[int, int]] = {}

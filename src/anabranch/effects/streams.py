@@ -13,7 +13,7 @@ def stream_of(keyspace: Keyspace, db: int, key: bytes) -> Stream:
     """The stream of a key that exists; its absence is a bug, never the client's fault."""
     value = keyspace.databases[db].values[key]
     assert type(value) is Stream
-    if not value.is_due:  # for whoever looks it up means to change it
+    if not value.is_due:  # the caller is going to change it
         keyspace.account.changed(value)
     return value
 

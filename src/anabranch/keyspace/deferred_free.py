@@ -1,4 +1,4 @@
-"""Large values that are not needed any more, freed a little at a time.
+"""Frees large values that are not needed any more, in slices.
 
 A stream with a million entries is ten thousand blocks: Python frees them at once, which takes some
 milliseconds. A million pending entries refer to their consumers while the consumers list them:
@@ -28,11 +28,11 @@ _Thing = Value | Group | list[Block] | dict[bytes, Value]
 _BLOCKS: Final = 50
 _ENTRIES: Final = 500
 _VALUES: Final = 100
-"""How many are let go of in one step."""
+"""How many are freed in one step."""
 
 
 class DeferredFree:
-    """What is to be taken apart, in the order in which it came."""
+    """The values to free, in the order of their arrival."""
 
     __slots__ = ("_steps", "_things", "call")
 
@@ -47,15 +47,15 @@ class DeferredFree:
         return len(self._things) + (self._steps is not None)
 
     def add(self, thing: _Thing) -> None:
-        """Nobody but snapshots and readers of frozen views needs this any more."""
+        """Free a value that only snapshots and readers of frozen views may still use."""
         if self.call is not None and _is_large(thing):
             self._things.append(thing)
             self.call()
 
     def sweep(self, is_over: Callable[[], bool]) -> bool:
-        """Take apart until the deadline, at least one step; whether it can go on after it.
+        """Free values until the deadline, at least one step; returns whether work is left.
 
-        It cannot while somebody reads a frozen view of what is next.
+        It cannot while a reader uses a frozen view of the next value.
         """
         while True:
             if self._steps is None:
@@ -80,7 +80,7 @@ def _is_large(thing: _Thing) -> bool:
 
 
 def _steps(thing: _Thing) -> Iterator[bool]:
-    """Take one thing apart; False while somebody still reads what comes next."""
+    """Free one value in steps; a step gives False while a reader uses the next part."""
     if isinstance(thing, Stream):
         for log in thing.logs.values():
             yield from _blocks(log.blocks)

@@ -1,4 +1,4 @@
-"""Something that somebody waits for, and that takes more than one message to find out."""
+"""An inquiry in another region, which takes several messages while a client waits."""
 
 from __future__ import annotations
 

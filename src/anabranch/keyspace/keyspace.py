@@ -22,7 +22,7 @@ __all__ = ["Keyspace"]
 
 
 class Keyspace:
-    """All databases, everybody blocked on their keys, and what is known of all regions."""
+    """All databases, all clients blocked on keys, and the knowledge of all regions."""
 
     __slots__ = (
         "account",

@@ -67,7 +67,7 @@ class LastEffects:
                     known[replica_id] = number
 
     def mark_changed(self, place: Place) -> None:
-        """A key has changed, by effects that are told otherwise."""
+        """A key has changed, by effects that are recorded otherwise."""
         self.changed[bucket_of(place)][place] = None
 
     def record_all(self, vector: Mapping[int, int]) -> None:

@@ -97,7 +97,7 @@ class Waiters:
                 heapq.heapify(self._timers)
 
     def _is_armed(self, timer: tuple[int, int, ref[Waiter]]) -> bool:
-        """Whether somebody still waits for this timer."""
+        """Whether a waiter still uses this timer."""
         waiter = timer[2]()
         return waiter in self.active and timer[0] in (waiter.deadline_ms, waiter.recheck_ms)
 
@@ -129,7 +129,7 @@ class Waiters:
         return timers[0][0] if timers else None
 
     def blocking_keys(self) -> tuple[int, int]:
-        """(keys somebody blocks on, those of them with a waiter that fails without the key)."""
+        """(keys with waiters, those of them with a waiter that fails without the key)."""
         total = on_nokey = 0
         for queues in self._queues:
             total += len(queues)

@@ -97,7 +97,7 @@ class DiskTrouble:
                 session.connection.flush()
 
     def _not_told(self) -> WriteSet:
-        """What nobody may be told of."""
+        """The write set of effects that are not safe."""
         return WriteSet() if self._region.settings.serve_unsafe_reads else self._write_set()
 
     def _write_set(self) -> WriteSet:

@@ -99,7 +99,7 @@ class Durability:
         self.turn = self.replies.turn = None
 
     def abandon(self) -> None:
-        """Write nothing and answer nobody any more, as if the process were killed."""
+        """Stop writing and answering, as after a kill."""
         self._syncing = None
         self._unwritten = b""
         self.replies.drop(cut_off=False)
@@ -333,7 +333,7 @@ class Durability:
         self.last_sync_s = self._driver.now_s() - self._sync_began
         if self.broken:  # another one has failed meanwhile, and the system tells of that once only
             return False
-        # If the directory is gone, no sync has failed: somebody may put it back.
+        # If the directory is gone, no sync has failed: an operator may restore it.
         is_gone = isinstance(problem, FileNotFoundError)
         if problem is not None and not is_gone:
             self._break(problem)

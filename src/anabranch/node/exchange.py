@@ -1,4 +1,4 @@
-"""This region among others: what it keeps, who is told of progress, what is watched.
+"""The exchange of this region with others: files, waiters for progress, and warnings.
 
 The replicator decides what regions exchange; an :class:`Exchange` drives it with the time of the
 process. It keeps the rules that others depend on: a start that may have lost effects opens an
@@ -365,7 +365,7 @@ class Exchange(RegionLocal):
         }
 
     def standings(self) -> dict[int, Standing]:
-        """How far each other region is, as it has told last, itself or through others."""
+        """The newest status row of each other region, received directly or through others."""
         return self.replicator.standings(self.now_ms())
 
     def feature_levels(self) -> dict[int, int]:

@@ -133,7 +133,7 @@ class Node:
     # -- the end ------------------------------------------------------------------------------
 
     def stop(self) -> bool:
-        """Exchange nothing more, give everybody what is theirs; whether all could be kept."""
+        """End the exchange and deliver all replies; returns whether all effects are on the disk."""
         self.stop_timer()
         if self.persistence.exchange is not None:
             self.persistence.exchange.stop()

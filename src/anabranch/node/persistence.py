@@ -205,7 +205,7 @@ class Persistence:
         )
 
     def save(self) -> None:
-        """SAVE: take a snapshot while everybody waits; raises :class:`CommandError`."""
+        """SAVE: take a snapshot while all clients wait; raises :class:`CommandError`."""
         if self.snapshots.in_progress:
             raise CommandError(_IN_PROGRESS)
         try:

@@ -92,7 +92,7 @@ NUMBER_MAX: Final = (1 << 63) - 1
 """Of an effect: as much as a message between regions can say."""
 
 BODY_BYTES_MAX: Final = (1 << 32) - 1
-"""Of a batch of the own log, before it is compressed: what the header can tell."""
+"""The greatest uncompressed size of a batch in the own log, by the header's field."""
 
 SENT_BODY_BYTES_MAX: Final = 64 << 20
 """The same of a batch for other regions. None makes a longer one, none reads one."""
@@ -163,7 +163,7 @@ class Batch(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What the header of a batch tells; see :class:`Batch`."""
+    """The facts in the header of a batch; see :class:`Batch`."""
 
     replica_id: int
     first: int
@@ -231,7 +231,7 @@ def _sealed(
 
 
 def wire_form(data: bytes) -> bytes:
-    """One numbered batch as other regions get it: its flags tell of numbered batches only."""
+    """One numbered batch in the form for other regions, with the flags of numbered batches."""
     flags = data[_FLAGS_AT]
     wanted = flags & ~(CONTINUES | UNIT_CONTINUES)
     if flags & UNIT_CONTINUES:
@@ -271,7 +271,7 @@ def is_local(data: bytes) -> bool:
 
 
 def is_sound(data: bytes) -> bool:
-    """Whether a batch, of the size that its header tells, is as it was written."""
+    """Whether the checksum of a batch, of the size in its header, fits."""
     if not data.startswith(MAGIC):
         return False
     (expected,) = _CHECKSUM.unpack_from(data, _HEADER.size)

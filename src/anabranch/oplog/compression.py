@@ -22,7 +22,7 @@ WORTHWHILE_BYTES: Final = 512
 """Below this the frame costs more than it saves."""
 
 FRAME_HEADER_BYTES_MAX: Final = 18
-"""So many bytes at the beginning tell how long the body is."""
+"""Bytes at the beginning that contain the length of the body."""
 
 _LEVEL: Final = 1
 

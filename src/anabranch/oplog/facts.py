@@ -53,7 +53,7 @@ class SeenRecord(NamedTuple):
     """The record type first."""
     database: int
     key: bytes | None
-    """Whose value this is a part of; None if of nobody's."""
+    """The key whose value this is a part of; None for other records."""
     head: list[Any]
     """Of the stream it is a part of; empty if it is of none."""
 
@@ -78,7 +78,7 @@ class SegmentFacts:
     first_number: int | None = None
     next_number: int | None = None
     due: Due | None = None
-    """The numbers that come next behind the file; None if that cannot be told."""
+    """The numbers that follow the file; None if unknown."""
     region: int = 0
     epoch: int = 0
     earliest_ms: int | None = None

@@ -373,7 +373,7 @@ def _seen(
 
 
 def _due_after(due: Due | None, seen: SeenBatch) -> Due | None:
-    """The numbers that are due behind a batch; None where a state was joined: it may tell more."""
+    """The numbers that must follow a batch; None after a full sync, which may contain more."""
     if due is None or any(isinstance(effect, kinds.JoinFullSync) for effect in seen.effects):
         return None
     batch = seen.batch

@@ -94,7 +94,7 @@ class OpLog:
         self.is_lost = False
         """What is written goes nowhere, see :meth:`look`: nothing more is."""
         self.needed_from: Callable[[], int] = lambda: self.end
-        """The oldest position that somebody beside recovery still wants to read."""
+        """The oldest position that is still read, except by recovery."""
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
         self._unborn = unborn

@@ -128,7 +128,7 @@ class LogIndex:
         for replica_id, number in durable.items():
             known = self._indexes.setdefault(replica_id, _BatchIndex(number))
             known.durable = number
-            if known.last != number:  # a state was joined behind what the log has of it
+            if known.last != number:  # a full sync was joined after the last batch in the log
                 self._begin(replica_id, number).durable = number
 
     def joined(self, vector: Mapping[int, int]) -> None:
@@ -149,7 +149,7 @@ class LogIndex:
                 known.durable = max(known.durable, last)
 
     def told_by(self, vector: Mapping[int, int], position: int) -> None:
-        """A state that was joined has all of this; the log tells of it before a position."""
+        """A joined full sync contains these effects; the log records it before a position."""
         for replica_id, number in vector.items():
             self._unsynced.append((position, replica_id, number))
 
@@ -233,7 +233,7 @@ class LogIndex:
                     found.append(wire_form(data))
                     size += len(data)
         except (OSError, CorruptLogError) as problem:
-            # What is behind it cannot be had from the log any more; a state can.
+            # Later batches cannot be read from the log; the peer gets a full sync instead.
             self.on_damage(problem)
             return found or None
         return found

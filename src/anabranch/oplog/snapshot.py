@@ -58,10 +58,10 @@ _FRAME: Final = struct.Struct("<BIQ")
 _COMPRESSED: Final = 1
 
 RECORD_BYTES_MAX: Final = (1 << 32) - 1
-"""Of a record of an own snapshot, before it is compressed: what its frame can tell."""
+"""The greatest uncompressed size of a record in an own snapshot, by its frame."""
 
 FULL_SYNC_RECORD_BYTES_MAX: Final = 256 << 20
-"""The same of a state that another region has sent: a stream's head with millions of tags."""
+"""The same for a received full sync: a stream's head may have millions of tags."""
 
 _READ_BYTES: Final = 1 << 20
 """Room is made for so much at a time, whatever a frame announces."""

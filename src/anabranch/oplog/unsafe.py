@@ -1,7 +1,7 @@
 """The keys that unsafe effects have changed: what a crash would undo.
 
 This is needed only while the disk does not accept writes. Normally replies wait until their effects
-are safe, and nobody needs to know the keys.
+are safe, and the keys are not needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_BYTES_MAX: Final = 8 << 20
 """If more than this is not safe, every key counts as changed: reading it takes too long."""
 
 EFFECTS_MAX: Final = 20_000
-"""The same for effects: some 20 ms in which nobody is served."""
+"""The same for effects: some 20 ms in which no client is served."""
 
 
 class UnsafeEffects:
@@ -73,7 +73,7 @@ class UnsafeEffects:
                 self._effects += len(batch.effects)
                 numbered = bool(batch.region) and not batch.is_local
                 write_set.add_plain(batch.effects, numbered=numbered)
-        except (OSError, LogError, BatchError, EffectFormatError):  # nobody knows then
+        except (OSError, LogError, BatchError, EffectFormatError):  # unknown then
             write_set.add_all()
 
 

@@ -1,4 +1,4 @@
-"""What other regions did, carried out in ours: their effects as they arrive, and whole states."""
+"""Applies what other regions send: effects as they arrive, and full syncs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKED_CHUNKS_MAX: Final = 4
 
 
 class Merging:
-    """The only way by which other regions change this one; in a region alone nobody calls it."""
+    """The only way by which other regions change this one; unused in a region alone."""
 
     def __init__(self, region: RegionState, waking: Waking) -> None:
         """For the region that owns it."""
@@ -105,7 +105,7 @@ class Merging:
         self._region.effects.now_ms = self._region.clock.now_us() // 1000
 
     def _finish(self, now_ms: int) -> None:
-        """Do what follows from what came."""
+        """Resolve conflicts, count, and wake clients after effects were applied."""
         self.resolve()
         self._count(now_ms)
         if self._region.keyspace.ready:

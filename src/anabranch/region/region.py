@@ -303,7 +303,7 @@ class Region(RegionState):
         self.keyspace.deferred_free.call = self.sweep_later
 
     def sweep_later(self) -> None:
-        """Take apart what nobody needs any more, when there is time; not during a snapshot.
+        """Free values that are not needed any more, when there is time; not during a snapshot.
 
         A snapshot may still have to read values that were deleted since it began.
         """

@@ -26,7 +26,7 @@ class Turn:
     """Effects in the order in which they were applied, and the number the next one gets."""
 
     def __init__(self, replica: Replica) -> None:
-        """``replica`` tells whose effects these are."""
+        """``replica`` contains the replica ID of the effects."""
         self._replica = replica
         self.next_number = 1  # of effects that concern other regions
         self.effects: list[kinds.Effect] = []

@@ -45,7 +45,7 @@ class Waking:
             self._region.scheduler.add(self._go_on, first=True)
 
     def _go_on(self) -> bool:
-        """Wake until the deadline; whether somebody is left."""
+        """Wake until the deadline; returns whether waiters are left."""
         if self._region.scheduler.is_exclusive:
             return True
         is_over = self._region.scheduler.is_over
@@ -99,7 +99,7 @@ class Waking:
         """Run a blocked command again: it answers, fails, or keeps its place."""
         region = self._region
         session = waiter.session
-        if session.closing:  # nobody reads its reply; what it would take is for those who stay
+        if session.closing:  # its reply is not read; other readers get its entries
             return
         ctx = region.context
         ctx.enter(session, region.clock.now_us() // 1000)
@@ -127,7 +127,7 @@ class Waking:
             self.release(waiter, reply)
 
     def time_out(self, waiter: Waiter) -> None:
-        """End a wait with what it means that nothing came, unless that must not be told."""
+        """End a wait with the reply for no result, unless that reply is withheld."""
         reply = waiter.timeout_reply
         dispatcher = self._region.dispatcher
         entry = dispatcher.find(waiter.args)

@@ -43,7 +43,7 @@ class NodeImage:
 
 @dataclass(slots=True)
 class PendingImage:
-    """One entry that a group handed out and that nobody acknowledged."""
+    """One entry that was delivered and is not acknowledged."""
 
     entry_id: int
     delivery_time_ms: int
@@ -81,7 +81,7 @@ class GroupImage:
 
     @property
     def late(self) -> int:
-        """How many pending entries nobody was given yet.
+        """How many pending entries were not delivered yet.
 
         So a region writes what it has yet to deliver below the last ID. XNACK SILENT does the same.
         """

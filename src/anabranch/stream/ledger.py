@@ -19,7 +19,7 @@ class Accepted(NamedTuple):
     rows: int
     """How many of its rows are in, from the first on."""
     crc: int
-    """CRC-32 of their bytes, in order: tells a repetition with other rows."""
+    """CRC-32 of their bytes, in order: detects a repetition with other rows."""
     at_ms: int
 
 

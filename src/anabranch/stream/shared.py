@@ -143,7 +143,7 @@ class Shared:
         return None if None in times else max(time for time in times if time is not None)
 
     def clear(self, covered: Covered) -> None:
-        """The key was deleted by somebody who knew of these effects. Tombstones stay."""
+        """The key was deleted by a region that had applied these effects. Tombstones stay."""
         forget_covered(self.deadlines, covered)
         forget_covered(self.last_ids, covered)
         forget_covered(self.deleted_ids, covered)
