@@ -262,11 +262,14 @@ class RegionLocal:
         wanted = chosen if places else last_effects.beyond(known)
         snapshot = Snapshot(self._region.keyspace, contents, wanted, keeps_last_effects=False)
         self._region.watch_changes(snapshot.before)
-        return self._chunks(snapshot), wanted is not None
+        chunks = self._chunks(snapshot)
+        next(chunks)  # from here on closing it releases the snapshot
+        return chunks, wanted is not None
 
     def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
         compressor = Compressor()
         try:
+            yield b""
             buffer = bytearray(snapshot.header())
             for body in snapshot.bodies():
                 buffer += framed(body, compressor)
