@@ -16,7 +16,7 @@ from anabranch.commands.table import COMMANDS
 from anabranch.rdb.payload import decode_payload
 from anabranch.simulator import looking
 from anabranch.simulator.expected import difference, due_of
-from anabranch.simulator.facts import NEVER
+from anabranch.simulator.facts import NEVER, Vector
 from anabranch.simulator.formulas import Shown
 from anabranch.stream.counters import exact_lag
 from anabranch.stream.image import StreamImage
@@ -93,6 +93,7 @@ class Comparison:
         """Whether entries may be there twice, because RENAME or COPY wrote them again."""
         self.touched: set[tuple[int, bytes]] = set()
         """Regions and keys where commands may have changed what only their region knows."""
+        self._shown: dict[tuple[int, bytes], tuple[Vector, int, Shown]] = {}
         self._glanced: dict[tuple[int, bytes], Shown] = {}
         """What a region's key was last compared with."""
         self._glanced_at: dict[int, int] = {}
@@ -103,7 +104,14 @@ class Comparison:
         return self.mesh.nodes[number]
 
     def shown(self, node: Node, key: bytes) -> Shown:
-        return self.mesh.history.shown((0, key), node.vector)
+        """What a region has to show of a key; worked out when it has applied something."""
+        vector = node.vector
+        applied = sum(vector.values())
+        of, then, shown = self._shown.get((node.number, key), (None, 0, None))
+        if of is not vector or then != applied:  # each process has a vector of its own
+            shown = self.mesh.history.shown((0, key), vector)
+            self._shown[node.number, key] = vector, applied, shown
+        return shown
 
     def reader(self, node: Node, key: bytes, group: bytes, shown: Shown) -> GroupReader:
         readers = self.readers[node.number]

@@ -458,7 +458,7 @@ _MIX: Final[list[tuple[Callable[[History, Node, bytes], Command | None], float]]
     (add, 40), (delete_entries, 6), (delete_entries_how, 3), (trim, 3), (delete, 1.5),
     (flush, 0.2), (create, 7), (destroy, 1.5), (move, 3), (delete_consumer, 6), (read_group, 25),
     (acknowledge, 30), (acknowledge_and_delete, 6), (claim, 6), (claim_some, 2), (release, 3),
-    (set_last_id, 3), (configure, 0.3), (expire, 8), (persist, 2), (rename, 1), (copy, 1),
+    (set_last_id, 3), (configure, 0.3), (expire, 3), (persist, 1), (rename, 1), (copy, 1),
 ]  # fmt: skip
 """How often each is chosen where nothing is out of the ordinary."""
 

@@ -42,6 +42,7 @@ from anabranch.stream.group import Group, Run
 from anabranch.stream.region_log import RegionLog
 from tests.active_active.histories import History
 from tests.active_active.retries import RetryHistory
+from tests.simulator.link_mistakes import OF_LINKS
 from tests.simulator.process_mistakes import OF_A_PROCESS
 
 __all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
@@ -427,7 +428,7 @@ MISTAKES: Final = (
     Mistake("DEL spares groups it has not seen", del_spares_unseen_groups, 10),
     Mistake("DEL takes whatever is there", del_takes_whatever_is_there, 10),
     Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 50),
-    Mistake("the deadline that comes last wins", expiry_last_wins, 100),
+    Mistake("the deadline that comes last wins", expiry_last_wins, 200),
     Mistake("the newest deletion is not kept", max_deleted_not_kept, 10),
     # groups
     Mistake("acknowledgements are for any creation", ack_for_any_creation, 100),
@@ -506,7 +507,7 @@ MISTAKES: Final = (
         "a snapshot shows several moments, in the simulator", snapshot_freezes_nothing, 100,
         "simulator", ("limits", "crash", "power"),
     ),
-    *(Mistake(*row[:3], "simulator", row[3]) for row in OF_A_PROCESS),
+    *(Mistake(*row[:3], "simulator", row[3]) for row in (*OF_LINKS, *OF_A_PROCESS)),
 )  # fmt: skip
 
 

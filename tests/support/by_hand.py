@@ -331,10 +331,10 @@ class Node:
         """Do what follows from what has come."""
         receiver = self._receiver
         self.replicator._sessions.follow_epochs(0.0)
-        while receiver.is_ready:
+        while receiver.buffer and receiver.is_ready:
             receiver.deliver(0.0)
-        for _, refusal in receiver.take_rejected():
-            raise refusal
+        if receiver.rejected:
+            raise receiver.take_rejected()[0][1]
         assert receiver.refused is None, receiver.refused
 
     def begin_join(self, giver: Node, *, partial: bool) -> None:

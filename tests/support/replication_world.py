@@ -82,7 +82,6 @@ class ToyRegion:
         self.joins = 0
         self.trouble: Exception | None = None
         """Raised where the disk is needed."""
-        self.always = False
         self.is_over = False
         self.load_steps = 0
         self.loads = 0
@@ -115,7 +114,6 @@ class ToyRegion:
     def found_on(self, disk: dict[str, Any]) -> ToyRegion:
         """What a process finds on this disk, believing that it is as it was left."""
         after = ToyRegion(self.world, self.number)
-        after.always = self.always
         after.replica_id = disk["replica_id"]
         after.cluster_id = disk["cluster_id"]
         after.members = dict(disk["members"])
@@ -132,8 +130,6 @@ class ToyRegion:
         """A unit of so many batches."""
         for index in range(batches):
             self._issue(None, effects, size, continues=index < batches - 1)
-        if self.always:
-            self.sync()
 
     def _issue(
         self, effect: Any, count: int = 1, size: int = 10, *, continues: bool = False
@@ -207,8 +203,6 @@ class ToyRegion:
         for batch, data in zip(unit, raw, strict=True):
             assert batch.replica_id != self.replica_id
             self._apply(batch, data)
-        if self.always:
-            self.sync()
 
     def watermark_moved(self, vector: dict[int, int]) -> None:
         for replica_id, number in self.watermark.items():

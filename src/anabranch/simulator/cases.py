@@ -61,6 +61,7 @@ RARE_CASES: Final = (
     "pending entry moved",
     "late entry moved",
     "disk lost before one that knows less",
+    "silent connection",
 )
 """Some hundred runs come to these as well."""
 
@@ -116,6 +117,7 @@ _MEANINGS: Final = {
     "replies held for a slow sync": "replies waited, as a sync took long",
     "SETID forward": "XGROUP SETID moved a group forward",
     "SETID to an ID": "XGROUP SETID set a group to an ID",
+    "silent connection": "a connection carried nothing more, and neither side was told",
     "snapshot taken": "a snapshot was finished",
     "start refused by the disk": "a process could not start, as its disk failed",
     "start refused for a damaged log": "a process did not start from a damaged log",

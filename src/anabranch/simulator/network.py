@@ -2,7 +2,7 @@
 
 A connection is two streams of frames. What is sent into a cut line is held, as TCP would, and
 arrives when the line is whole again, unless the connection was given up. A lost frame is a lost
-connection; of a half-open one only one side knows that it has ended.
+connection; of a half-open one only one side knows that it has ended, of a silent one neither does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Line:
     flip: float = 0.0
     """How likely a bit of a frame is turned over."""
     half_open: float = 0.0
-    """How likely a connection that is lost is lost to one side only."""
+    """How likely only one side notices that a connection is lost, or neither side does."""
     twice: float = 0.0
     """How likely a batch arrives twice, as if two regions had relayed it."""
 
@@ -192,8 +192,8 @@ class Network:
         assert other is not None
         sides = [end, other]
         if self._chance.random() < line.half_open:
-            sides = [self._chance.choice(sides)]
-            self.reached["half-open connection"] += 1
+            sides = self._chance.choice([[end], [other], []])
+            self.reached["half-open connection" if sides else "silent connection"] += 1
         self.reached["connection lost"] += 1
         for side in sides:
             self._timeline.after(self._chance.random() * 20, lambda side=side: self._down(side))  # type: ignore[misc]

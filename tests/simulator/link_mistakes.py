@@ -1,0 +1,69 @@
+"""Seeded mistakes that break rules of the links between regions.
+
+See :mod:`tests.simulator.faults`, which tries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from anabranch.replication.causal import CausalBuffer
+from anabranch.replication.receiving import Receiver
+from anabranch.replication.sessions import Sessions
+
+__all__ = ["OF_LINKS"]
+
+Patch = pytest.MonkeyPatch
+
+
+def units_applied_in_parts(patch: Patch) -> None:
+    head = CausalBuffer._head
+    patch.setattr(
+        CausalBuffer,
+        "_head",
+        lambda self, replica_id, vector: (head(self, replica_id, vector)[0], True),
+    )
+
+
+def nothing_granted(patch: Patch) -> None:
+    patch.setattr(Receiver, "grant", lambda self, session: None)
+
+
+def fetches_outlive_their_link(patch: Patch) -> None:
+    patch.setattr(Receiver, "end", lambda self, session, now_ms: None)
+
+
+def silent_links_stay(patch: Patch) -> None:
+    patch.setattr(Sessions, "end_silent", lambda self, now_ms: None)
+
+
+OF_LINKS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]], ...]] = (
+    (
+        "a unit is applied before all of it has come",
+        units_applied_in_parts,
+        10,
+        ("delay", "partition", "crash"),
+    ),
+    (
+        "a peer is granted no more than at first",
+        nothing_granted,
+        10,
+        ("limits", "delay", "partition"),
+    ),
+    (
+        "what a link has begun is not ended with it",
+        fetches_outlive_their_link,
+        200,
+        ("loss", "limits", "partition", "delay"),
+    ),
+    (
+        "a silent link is never given up",
+        silent_links_stay,
+        200,
+        ("loss", "partition", "blackout"),
+    ),
+)
+"""Name, how it is built in, how many seeds may be needed, and what has to go wrong."""
