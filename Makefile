@@ -15,10 +15,10 @@ WORKERS ?= 2
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test histories check fmt docs bench clean redis
+.PHONY: help setup run demo test histories check fmt docs dist compose-up bench clean redis
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make run ARGS='--port 6380' passes arguments on; so do demo, test, histories and bench."
 
@@ -74,9 +74,25 @@ docs: $(DOCUMENTING) ## the documentation site, in site/
 	$(BIN)/python -m tests.house.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+# Containers of three regions: PROFILES='observability spark' adds Prometheus, Grafana and an archive.
+PROFILES ?=
+compose-up: ## three regions in containers, with traffic; PROFILES='observability spark'
+	docker compose -f docker/compose.yaml $(addprefix --profile ,$(PROFILES)) up --build $(ARGS)
+
 # In processes that do nothing else; `make test` has a share of them, the first thousand.
 histories: setup ## random histories of several regions, as long as takes a minute
 	$(BIN)/python -m tests.active_active.histories --seeds 1001-5500 --jobs $(WORKERS) $(ARGS)
+
+# The SBOM lists what the wheel installs, from an environment that has nothing else.
+dist: ## wheel, sdist and SBOM, in dist/
+	rm -rf dist build/sbom && $(PYTHON) -m venv build/sbom build/dist
+	build/dist/bin/python -m pip install --quiet --upgrade --constraint constraints.txt pip
+	build/dist/bin/python -m pip install --quiet --constraint constraints.txt --group release
+	build/dist/bin/python -m build --quiet --outdir dist
+	build/sbom/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	build/sbom/bin/python -m pip uninstall --quiet --yes setuptools pip
+	build/dist/bin/cyclonedx-py environment build/sbom/bin/python --pyproject pyproject.toml \
+	  --output-reproducible --output-format JSON --output-file dist/anabranch.cdx.json
 
 bench: setup redis ## compare with redis-server on this machine; regions and Spark with their goals
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)

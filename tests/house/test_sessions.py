@@ -21,7 +21,7 @@ from tests.support.servers import REPOSITORY, AnabranchServer
 
 _PROMPT = "127.0.0.1:6379> "
 _ID = re.compile(r"\b\d{13}-\d+\b")
-_MAKE = re.compile(r"^(?:[A-Z]+=\S+ )*make((?: [a-z]+)+)", re.MULTILINE)
+_MAKE = re.compile(r"^(?:[A-Z]+=\S+ )*make((?: [a-z-]+)+)", re.MULTILINE)
 
 SESSIONS = [
     (name, number, fence.body)
@@ -122,7 +122,7 @@ def test_the_test_of_the_testing_page_passes() -> None:
 
 
 def test_make_knows_the_targets_that_are_named() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.M))
     for page, text in pages().items():
         shown = re.findall(r"`(make [^`]+)`", text) + [line for name, line in SHELL if name == page]
         for line in shown:

@@ -25,6 +25,7 @@ from tests.support.wire import RespClient
 FILE = REPOSITORY / "docker" / "compose.yaml"
 PORT = 6379
 GOSSIP_PORT = 16379
+HTTP_PORT = 8080
 REGIONS = ("eu", "us", "ap")
 SECONDS = 60.0
 
@@ -58,6 +59,8 @@ class Service:
             }
             assert own["ANABRANCH_GOSSIP_PORT"] == str(GOSSIP_PORT)
             own["ANABRANCH_GOSSIP_PORT"] = str(ports[GOSSIP_PORT])
+            assert own["ANABRANCH_HTTP_PORT"] == str(HTTP_PORT)
+            own["ANABRANCH_HTTP_PORT"] = str(ports[HTTP_PORT])
             assert own["ANABRANCH_GOSSIP_ANNOUNCE"] == self.name
             own["ANABRANCH_GOSSIP_ANNOUNCE"] = "127.0.0.1"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -120,12 +123,18 @@ class Stack:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        rows = yaml.safe_load(variables_filled_in(FILE.read_text()))["services"]
+        rows = self.rows()
         self.ports: dict[str, dict[int, int]] = {}
         for name, row in rows.items():
             if "command" not in row:
-                self.ports[name] = {PORT: free_port(), GOSSIP_PORT: free_port()}
+                self.ports[name] = {each: free_port() for each in (PORT, GOSSIP_PORT, HTTP_PORT)}
         self.services = {name: Service(self, name, row) for name, row in rows.items()}
+
+    @staticmethod
+    def rows() -> dict[str, Any]:
+        """What is started without a profile."""
+        whole = yaml.safe_load(variables_filled_in(FILE.read_text()))["services"]
+        return {name: row for name, row in whole.items() if "profiles" not in row}
 
     def local(self, text: str) -> str:
         """Names and ports of other containers as they are here."""
@@ -220,11 +229,11 @@ def has_processed(stack: Stack, region: str) -> bool:
 
 
 def test_every_published_port_leads_to_a_listener() -> None:
-    services = yaml.safe_load(variables_filled_in(FILE.read_text()))["services"]
+    services = Stack.rows()
     published = [port for row in services.values() for port in row.get("ports", ())]
-    assert len(published) == len(REGIONS)
+    assert len(published) == 2 * len(REGIONS)
     assert len({port.rsplit(":", 1)[0] for port in published}) == len(published)
-    assert all(port.endswith(f":{PORT}") for port in published)
+    assert all(port.endswith((f":{PORT}", f":{HTTP_PORT}")) for port in published)
     for name, row in services.items():
         if name not in REGIONS:
             assert row["healthcheck"] == {"disable": True}
