@@ -98,6 +98,7 @@ bench: setup redis ## compare with redis-server on this machine; regions and Spa
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)
 	$(BIN)/python -m benchmarks.regions $(ARGS)
 	$(BIN)/python -m benchmarks.spark $(ARGS)
+	$(BIN)/python -m benchmarks.page
 
 clean: ## remove what was built or cached; .venv stays
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
