@@ -33,6 +33,7 @@ _FORMS = {
         "[[ms, seq, int, int, int, int, int]]"
     ),
     repr(list[tuple[bytes, int, int]]): "[[bin, int, int]]",
+    repr(list[tuple[bytes, bytes, list[bytes]]]): "[[bin, bin, bins]]",
     repr(list[tuple[int, list[int]]]): "[[int, ints]]",
     repr(list[tuple[int, int, kinds.EntryId]]): "[[int, int, ms, seq]]",
     repr(list[tuple[int, int, int]]): "[[int, int, int]]",

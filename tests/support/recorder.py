@@ -63,6 +63,9 @@ class Recorder:
         elif name == "RESTORE":
             if payload := server.do("DUMP", "s"):
                 server.raw("RESTORE", "t", 0, payload, "REPLACE")
+        elif name == "FUNCTIONLOAD":
+            code = "#!lua name=library\nredis.register_function('f', function() return 1 end)"
+            server.raw("FUNCTION", "LOAD", "REPLACE", code)
         elif name == "ABIMPORT":
             self._import(int(rest[0]) if rest else 3)
         elif "BLOCK" in rest:
@@ -91,7 +94,7 @@ def everything_in(keyspace: Keyspace) -> list[Any]:
         )
         for database in keyspace.databases
         if database.values
-    ] + [dict(keyspace.users), keyspace.incarnations.next]
+    ] + [dict(keyspace.users), dict(keyspace.libraries), keyspace.incarnations.next]
 
 
 def _value(value: object) -> Any:

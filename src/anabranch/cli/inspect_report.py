@@ -81,6 +81,8 @@ def _snapshot_rows(facts: SnapshotFacts) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "users", f"{facts.users:,}"
+    if facts.libraries:
+        yield "function libraries", f"{facts.libraries:,}"
 
 
 def _counted(names: Counter[str]) -> str:
@@ -201,6 +203,7 @@ def file_object(facts: Facts) -> dict[str, Any]:
             "pending": facts.pending,
             "idempotent_ids": facts.idempotent_ids,
             "users": facts.users,
+            "libraries": facts.libraries,
         }
     found |= {"fate": facts.fate.value, "superseded": facts.is_superseded, "problem": None}
     if problem is not None:

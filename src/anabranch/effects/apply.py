@@ -86,6 +86,8 @@ EFFECTS: dict[type[kinds.Effect], Row] = {
     kinds.RemoveMembers: _alone(apply_values.remove_members),
     kinds.SetUser: Row(apply_keys.set_user),
     kinds.DropUser: Row(apply_keys.drop_user),
+    kinds.SetLibrary: Row(apply_keys.set_library),
+    kinds.DropLibrary: Row(apply_keys.drop_library),
     kinds.Synced: Row(apply_keys.synced),
     kinds.AddRegion: _regional(apply_regions.add_region),
     kinds.RemoveRegion: _regional(apply_regions.remove_region),

@@ -10,6 +10,7 @@ from anabranch.effects.restoring import value_of
 from anabranch.effects.streams import begun_stream, bind_by_state, renew_producers
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.scheduling import in_one_go
 from anabranch.stream.group import MAX_DELIVERIES, NO_REPLICA_ID
@@ -175,3 +176,13 @@ def set_user(keyspace: Keyspace, effect: kinds.SetUser) -> None:
 def drop_user(keyspace: Keyspace, effect: kinds.DropUser) -> None:
     """See :class:`kinds.DropUser`."""
     keyspace.users.pop(effect.name, None)
+
+
+def set_library(keyspace: Keyspace, effect: kinds.SetLibrary) -> None:
+    """See :class:`kinds.SetLibrary`."""
+    keyspace.libraries[effect.name] = Library(effect.name, effect.code, effect.functions)
+
+
+def drop_library(keyspace: Keyspace, effect: kinds.DropLibrary) -> None:
+    """See :class:`kinds.DropLibrary`."""
+    keyspace.libraries.pop(effect.name, None)

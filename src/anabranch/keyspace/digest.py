@@ -38,6 +38,10 @@ def keyspace_digest(keyspace: Keyspace, *, exact: bool = False) -> bytes:
             digest = sha1(b"user", usedforsecurity=False)
             _feed(digest, name, line)
             total ^= int.from_bytes(digest.digest(), "big")
+        for library in keyspace.libraries.values():
+            digest = sha1(b"library", usedforsecurity=False)
+            _feed(digest, library.name, library.code)
+            total ^= int.from_bytes(digest.digest(), "big")
     return total.to_bytes(_DIGEST_BYTES, "big")
 
 

@@ -10,6 +10,7 @@ from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
 from anabranch.keyspace.deferred_free import DeferredFree
 from anabranch.keyspace.incarnations import Incarnations
+from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
@@ -29,6 +30,7 @@ class Keyspace:
         "databases",
         "deferred_free",
         "incarnations",
+        "libraries",
         "prepared",
         "ready",
         "replica",
@@ -56,6 +58,7 @@ class Keyspace:
         # ACL users that were set by command, and their lines as ACL LIST writes them; here because
         # they are kept on disk as keys are, and of interest to the ACL commands only
         self.users: dict[bytes, bytes] = {}
+        self.libraries: dict[bytes, Library] = {}
         self.replica = replica or Replica.alone()
 
     def forget_below(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:

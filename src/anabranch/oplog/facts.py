@@ -150,6 +150,7 @@ class SnapshotFacts:
     pending: int = 0
     idempotent_ids: int = 0
     users: int = 0
+    libraries: int = 0
     damage: Damage | None = None
     is_newer: bool = False
     is_superseded: bool = False

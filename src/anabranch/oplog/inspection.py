@@ -438,6 +438,8 @@ def _count_record(fields: list[Any], facts: SnapshotFacts) -> None:
         facts.pending += len(fields[4])
     elif kind == records.USER:
         facts.users += 1
+    elif kind == records.LIBRARY:
+        facts.libraries += 1
     elif kind == records.ORIGIN:
         facts.region, facts.epoch, facts.next_number, facts.wall_ms = fields[1:5]
         regions = fields[6] if len(fields) > 6 else None

@@ -29,6 +29,7 @@ from xxhash import xxh3_64_intdigest
 from anabranch.effects import kinds
 from anabranch.errors import UNREADABLE
 from anabranch.keyspace.keyspace import Keyspace
+from anabranch.keyspace.libraries import Library
 from anabranch.keyspace.values import ListValue, SetValue, StringValue, Value
 from anabranch.oplog import file_kind
 from anabranch.oplog.compression import CompressionError, Compressor, expanded
@@ -76,17 +77,20 @@ PENDING: Final = 5  # see stream/frozen.py
 BLOCKS: Final = 6  # see stream/frozen.py
 USER: Final = 7  # name, line of ACL LIST
 END: Final = 8  # records before this one
+LIBRARY: Final = 9  # name, source, functions: each name, description, flags
 
 _UNTOUCHED: Final = frozenset(
     {
         kinds.Copy,
         kinds.CreateStream,
         kinds.Delete,
+        kinds.DropLibrary,
         kinds.DropUser,
         kinds.Expire,
         kinds.Flush,
         kinds.Restore,
         kinds.SetString,
+        kinds.SetLibrary,
         kinds.SetUser,
     }
 )
@@ -185,6 +189,7 @@ class Snapshot:
             self._waiting[db][key] = value
         self._deadlines = [dict(database.deadlines) for database in databases]
         self._users = list(keyspace.users.items())
+        self._libraries = list(keyspace.libraries.values())
         self._taken: deque[_Taken] = deque()
         self._writing: _Taken | None = None
         contents.keys = sum(map(len, self._waiting))
@@ -256,6 +261,8 @@ class Snapshot:
         ]
         for name, line in self._users:
             yield [USER, name, line]
+        for library in self._libraries:
+            yield [LIBRARY, library.name, library.code, library.functions]
         while (taken := self._next()) is not None:
             self._writing = taken
             yield from taken.records()
@@ -403,6 +410,10 @@ def _load(
     if kind == USER:
         name, line = fields
         keyspace.users[name] = line
+        return None
+    if kind == LIBRARY:
+        name, code, functions = fields
+        keyspace.libraries[name] = Library(name, code, [(*each,) for each in functions])
         return None
     number, key, deadline, data = fields
     database = keyspace.databases[number]

@@ -331,6 +331,7 @@ class Region(RegionState):
             database.exchange(other)
             for key in database.waiters:
                 self.keyspace.ready[database.index, key] = None
+        self.keyspace.libraries = keyspace.libraries
         self.keyspace.unsealed.extend(keyspace.unsealed)
         self.keyspace.account.exchange(keyspace.account)
 

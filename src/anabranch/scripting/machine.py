@@ -22,9 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import greenlet
 from lupa import lua51
 
-from anabranch.commands.scripting.machine import KILLED, ScriptCalls, ScriptError
+from anabranch.commands.scripting.machine import (
+    KILLED,
+    Registered,
+    ScriptCalls,
+    ScriptError,
+)
 from anabranch.errors import CommandError
 from anabranch.scripting import bits, chance, packing
+from anabranch.scripting.registration import Failure, read_registration
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
@@ -46,6 +52,9 @@ TICK_NS: Final = 500_000
 CALLS: Final = 64
 """Calls of commands between two looks at the clock; they are few instructions and take longer."""
 
+LOAD_NS: Final = 500_000_000
+"""All clients wait while a library is loaded; it has to end after this."""
+
 ROOM_BYTES: Final = 1 << 20
 """Left for what this module puts into the world: running out of memory there ends the process."""
 
@@ -59,14 +68,6 @@ _INTEGER_MAX: Final = 1 << 62
 """Greater whole numbers reach commands in floating point, as in Redis."""
 
 
-class _Failure(Exception):
-    """An error of one of our functions, on its way into a script."""
-
-    def __init__(self, text: bytes) -> None:
-        super().__init__(text)
-        self.text = text
-
-
 class LuaMachine:
     """See :class:`anabranch.commands.scripting.machine.Machine`."""
 
@@ -78,6 +79,9 @@ class LuaMachine:
         self._worker: greenlet.greenlet | None = None  # the stack that the script runs on
         self._kill: bytes | None = None  # the error by which the script has to end
         self._calls_left = CALLS
+        self._libraries: dict[bytes, Registered] = {}
+        self._as_function: Any = None
+        self._load_until_ns = 0  # when a library must have been loaded; 0 while none is
         self._instructions = INSTRUCTIONS_MAX
         self._ticked_ns = self._switched_ns = 0
         self._compiled: OrderedDict[bytes, Any] = OrderedDict()
@@ -88,6 +92,7 @@ class LuaMachine:
     def _start(self) -> None:
         """Make the world."""
         self._compiled.clear()
+        self._libraries.clear()
         runtime = lua51.LuaRuntime(
             encoding=None,
             source_encoding="latin-1",
@@ -100,7 +105,7 @@ class LuaMachine:
         runtime.set_max_memory(1 << 40)
         references = [runtime.table() for _ in range(FREE_REFERENCES)]
         del references
-        as_function = runtime.eval("python.as_function")
+        as_function = self._as_function = runtime.eval("python.as_function")
         loadstring = runtime.eval("loadstring")
 
         def wrap(function: Callable[..., object]) -> Any:
@@ -204,6 +209,42 @@ class LuaMachine:
         reply: bytes = answer
         return reply
 
+    def load_library(self, code: bytes, body: bytes) -> Registered:
+        """See :class:`Machine`."""
+        known = self._libraries.get(code)
+        if known is not None:
+            return known
+        try:
+            chunk = self.compile(body, b"@user_function")
+        except ScriptError as problem:
+            raise ScriptError(b"ERR Error compiling function: " + problem.text) from None
+        registered: Registered = {}
+
+        def register(*args: object) -> None:
+            self._make_room()
+            name, function = read_registration(args)
+            if name in registered:
+                raise Failure(b"ERR Function already exists in the library")
+            registered[name] = function
+
+        wrapped = self._as_function(register)
+        self._kill = None
+        self._instructions = INSTRUCTIONS_MAX
+        self._ticked_ns = perf_counter_ns()
+        self._load_until_ns = self._ticked_ns + LOAD_NS
+        self._limit(self._memory_bytes)
+        try:
+            outcome = self._inside[b"load_library"](chunk, wrapped)
+        except lua51.LuaError as failure:
+            outcome = (b"ERR " + _text(failure), None, None)
+        finally:
+            self._load_until_ns = 0
+            self._limit(None)
+        if outcome is not None:
+            raise ScriptError(b"ERR Error registering functions: " + outcome[0])
+        self._libraries[code] = registered
+        return registered
+
     def _limit(self, memory_bytes: int | None) -> None:
         """How much the world may take from now on; None is no limit, for what we do ourselves."""
         self._runtime.set_max_memory(memory_bytes or 1 << 40)
@@ -219,7 +260,7 @@ class LuaMachine:
             if self._kill is None:
                 self._kill = OUT_OF_MEMORY
                 self._inside[b"stop"]()
-            raise _Failure(OUT_OF_MEMORY)
+            raise Failure(OUT_OF_MEMORY)
 
     def _roomy(self, function: Callable[..., object]) -> Callable[..., object]:
         """The same function, which first looks whether there is room for what it returns."""
@@ -271,6 +312,9 @@ class LuaMachine:
             self._limit(self.used_bytes + ROOM_BYTES)
             return self._kill, None
         now = perf_counter_ns()
+        if 0 < self._load_until_ns < now:
+            self._kill = b"FUNCTION LOAD timeout"
+            return self._kill, None
         spent_ns = now - self._ticked_ns
         instructions = self._instructions
         if spent_ns > TICK_NS:
@@ -290,14 +334,14 @@ class LuaMachine:
         """redis.call(): the reply, or an error raised."""
         reply = self._reply(args)
         if reply[0] == 0x2D:  # "-"
-            raise _Failure(reply[1:-2])
+            raise Failure(reply[1:-2])
         return self._decoded(reply)
 
     def _pcall(self, *args: object) -> object:
         """redis.pcall(): the reply, which may be an error."""
         try:
             reply = self._reply(args)
-        except _Failure as failure:
+        except Failure as failure:
             reply = b"-%b\r\n" % failure.text
         if reply[0] == 0x2D:
             return self._runtime.table_from(
@@ -308,7 +352,7 @@ class LuaMachine:
     def _reply(self, args: tuple[object, ...]) -> bytes:
         self._make_room()
         if not args:
-            raise _Failure(b"ERR Please specify at least one argument for this redis lib call")
+            raise Failure(b"ERR Please specify at least one argument for this redis lib call")
         assert self._calls is not None
         self._calls_left -= 1
         if not self._calls_left:
@@ -316,7 +360,7 @@ class LuaMachine:
             stop, _ = self._tick()
             if stop is not None:
                 self._inside[b"stop"]()
-                raise _Failure(stop)
+                raise Failure(stop)
         return self._calls.call([_argument(each) for each in args])
 
     def _decoded(self, reply: bytes) -> object:
@@ -335,12 +379,12 @@ class LuaMachine:
     def _log(self, *args: object) -> None:
         self._make_room()
         if len(args) < 2:
-            raise _Failure(b"ERR redis.log() requires two arguments or more.")
+            raise Failure(b"ERR redis.log() requires two arguments or more.")
         level = args[0]
         if not isinstance(level, int | float):
-            raise _Failure(b"ERR First argument must be a number (log level).")
+            raise Failure(b"ERR First argument must be a number (log level).")
         if not 0 <= level <= 3:
-            raise _Failure(b"ERR Invalid debug level.")
+            raise Failure(b"ERR Invalid debug level.")
         words = [_number(each) if isinstance(each, int | float) else each for each in args[1:]]
         assert self._calls is not None
         self._calls.log(int(level), b" ".join(each for each in words if isinstance(each, bytes)))
@@ -348,9 +392,9 @@ class LuaMachine:
     def _set_protocol(self, *args: object) -> None:
         self._make_room()
         if len(args) != 1:
-            raise _Failure(b"ERR redis.setresp() requires one argument.")
+            raise Failure(b"ERR redis.setresp() requires one argument.")
         if args[0] not in (2, 3):
-            raise _Failure(b"ERR RESP version must be 2 or 3.")
+            raise Failure(b"ERR RESP version must be 2 or 3.")
         assert self._calls is not None
         self._calls.set_protocol(resp3=args[0] == 3)
         self._inside[b"set_protocol"](args[0])
@@ -358,14 +402,14 @@ class LuaMachine:
     def _may_call(self, *args: object) -> bool:
         self._make_room()
         if not args:
-            raise _Failure(
+            raise Failure(
                 b"ERR Please specify at least one argument for this redis.acl_check_cmd() call"
             )
         assert self._calls is not None
         try:
             return self._calls.may_call([_argument(each) for each in args])
         except CommandError as problem:
-            raise _Failure(problem.text) from None
+            raise Failure(problem.text) from None
 
 
 def _version_number() -> int:
@@ -380,7 +424,7 @@ def _no_attribute(*_: object) -> None:
 
 def _describe(problem: object) -> bytes:
     """The text of an error of one of our functions."""
-    if isinstance(problem, _Failure):
+    if isinstance(problem, Failure):
         return problem.text
     return b"ERR " + _text(problem)
 
@@ -396,7 +440,7 @@ def _argument(value: object) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Failure(b"ERR Lua redis lib command arguments must be strings or integers")
+        raise Failure(b"ERR Lua redis lib command arguments must be strings or integers")
     return _number(value)
 
 
@@ -408,7 +452,7 @@ def _number(value: float) -> bytes:
 
 def _sha1hex(*args: object) -> bytes:
     if len(args) != 1:
-        raise _Failure(b"ERR wrong number of arguments")
+        raise Failure(b"ERR wrong number of arguments")
     value = args[0]
     text = b"%.14g" % value if isinstance(value, int | float) else value
     return hashlib.sha1(text if isinstance(text, bytes) else b"").hexdigest().encode()  # noqa: S324
@@ -417,4 +461,4 @@ def _sha1hex(*args: object) -> bytes:
 def _set_repl(*args: object) -> None:
     """Effects of scripts always go to the log and to other regions."""
     if len(args) != 1:
-        raise _Failure(b"ERR redis.set_repl() requires two arguments.")
+        raise Failure(b"ERR redis.set_repl() requires two arguments.")

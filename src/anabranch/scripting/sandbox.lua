@@ -334,14 +334,6 @@ local redis = {
 }
 globals.redis = protect(redis)
 
-local library -- registers functions while a library is loaded
-redis.register_function = function(...)
-  if not library then
-    error("redis.register_function can only be called on FUNCTION LOAD command", 0)
-  end
-  return library(...)
-end
-
 globals.bit = protect(host.bit)
 globals.struct = protect(host.struct)
 globals.cjson = protect(host.cjson(newproxy(), fail))
@@ -617,11 +609,9 @@ runners[answer], runners[run], runners[call] = true, true, true
 local function load_library(body, register)
   begin()
   globals.KEYS, globals.ARGV = nil, nil
-  library = register
-  redis.call, redis.pcall = nil, nil
+  redis.call, redis.pcall, redis.register_function = nil, nil, register
   local ok, problem = xpcall(body, handler)
-  library = nil
-  redis.call, redis.pcall = call_command, try_command
+  redis.call, redis.pcall, redis.register_function = call_command, try_command, nil
   finish()
   if not ok then
     if type(problem) ~= "table" then

@@ -210,7 +210,7 @@ def test_there_are_no_functions(server):
     assert server.error("FUNCTION", "FLUSH", "BAD").startswith("ERR FUNCTION FLUSH only supports")
     assert server.do("FUNCTION", "LIST", "LIBRARYNAME", "x", "WITHCODE") == []
     assert server.error("FUNCTION", "LIST", "BAD") == "ERR Unknown argument BAD"
-    assert server.do("FUNCTION", "STATS") == [b"running_script", None, b"engines", []]
+    assert server.do("FUNCTION", "STATS")[:2] == [b"running_script", None]
 
 
 def test_lolwut_names_the_version(server):

@@ -38,6 +38,10 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     repr(bytes | None): st.none() | BYTES,
     repr(list[bytes]): st.lists(BYTES, max_size=4),
     repr(list[int]): st.lists(NUMBERS, max_size=4),
+    repr(list[tuple[bytes, bytes, list[bytes]]]): st.lists(
+        st.tuples(st.binary(max_size=4), st.binary(max_size=4), st.lists(st.binary(max_size=4))),
+        max_size=3,
+    ),
     repr(list[tuple[int, int]]): st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
     repr(list[tuple[kinds.EntryId, int, int, int]]): st.lists(
         st.tuples(ENTRY_IDS, NUMBERS, NUMBERS, NUMBERS), max_size=4

@@ -40,6 +40,11 @@ _PAUSE_EXEMPT = frozenset("client|unpause client|pause shutdown reset quit auth 
 class RunningScript(Protocol):
     """The script that runs at present."""
 
+    name: bytes
+    """Its hash, or the name of the function."""
+    args: list[bytes]
+    """The request that runs it."""
+    started_ns: int
     is_function: bool
     """Whether FCALL runs it."""
     has_written: bool

@@ -1,45 +1,243 @@
-"""Functions are not supported: this answers what clients and test suites ask for."""
+"""FUNCTION and FCALL: libraries of functions, which are part of the data of this server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
+from anabranch.commands.request import texts
+from anabranch.commands.request.arguments import integer_or_none
+from anabranch.commands.scripting.calls import Calls
+from anabranch.commands.scripting.evaluation import check_flags, run_as_transaction
+from anabranch.commands.scripting.machine import Machine, Registered, ScriptError
+from anabranch.commands.scripting.shebang import parse_library
+from anabranch.effects import kinds
 from anabranch.errors import CommandError
-from anabranch.resp.encode import EMPTY_ARRAY, OK
-from anabranch.resp.values import Map
+from anabranch.keyspace.libraries import Library
+from anabranch.keyspace.pattern import compile_glob
+from anabranch.rdb.errors import PayloadChecksumError, PayloadError
+from anabranch.rdb.lengths import Cursor, string_bytes
+from anabranch.rdb.payload import RDB_VERSION, frame, unframe
+from anabranch.resp.encode import OK, bulk
+from anabranch.resp.values import Map, SetReply, Status
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.context import Context
 
 __all__ = [
+    "fcall",
+    "function_delete",
+    "function_dump",
     "function_flush",
     "function_list",
+    "function_load",
+    "function_restore",
     "function_stats",
 ]
 
+_OPCODE: Final = 0xF5
+"""Of a library's source in a dump, as in RDB files."""
 
-def function_flush(_ctx: Context, args: list[bytes]) -> bytes:
-    """FUNCTION FLUSH [ASYNC | SYNC]."""
-    if len(args) > 3 or (len(args) == 3 and args[2].lower() not in (b"async", b"sync")):
-        raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
+_Found = dict[bytes, tuple[Library, bytes, list[bytes]]]
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+def fcall(ctx: Context, args: list[bytes]) -> bytes | None:
+    """FCALL and FCALL_RO: function numkeys [key ...] [arg ...]."""
+    found = _functions(ctx).get(args[1])
+    if found is None:
+        raise CommandError("ERR Function not found")
+    count = integer_or_none(args[2])
+    if count is None:
+        raise CommandError("ERR Bad number of keys provided")
+    if count > len(args) - 3:
+        raise CommandError("ERR Number of keys can't be greater than number of args")
+    if count < 0:
+        raise CommandError("ERR Number of keys can't be negative")
+    library, _, words = found
+    flags = frozenset(words)
+    is_read_only = args[0].lower().endswith(b"_ro")
+    check_flags(ctx, flags, is_read_only=is_read_only)
+    machine = ctx.server.host.script_machine()
+    body = _loaded(machine, library.code)[args[1]][0]
+    calls = Calls(ctx, machine, args[1], args, flags, is_read_only=is_read_only, is_function=True)
+    return run_as_transaction(ctx, calls, body, args[3 : 3 + count], args[3 + count :])
+
+
+def _functions(ctx: Context) -> _Found:
+    """Every function by name."""
+    return {
+        name: (library, description, flags)
+        for library in ctx.keyspace.libraries.values()
+        for name, description, flags in library.functions
+    }
+
+
+def _loaded(machine: Machine, code: bytes) -> Registered:
+    """What a library registers. Raises CommandError if it cannot be loaded."""
+    try:
+        return machine.load_library(code, parse_library(code).body)
+    except ScriptError as problem:
+        raise CommandError(problem.text) from None
+
+
+# -- libraries --------------------------------------------------------------------------------
+
+
+def function_load(ctx: Context, args: list[bytes]) -> bytes:
+    """FUNCTION LOAD [REPLACE] code."""
+    if len(args) > 4 or (len(args) == 4 and args[2].lower() != b"replace"):
+        raise CommandError(b"ERR Unknown option given: " + texts.shown(args[2]))
+    library = _read(ctx, args[-1])
+    kept = ctx.keyspace.libraries
+    if library.name in kept and len(args) == 3:
+        raise CommandError(b"ERR Library '%b' already exists" % library.name)
+    _check_names(library, [each for each in kept.values() if each.name != library.name])
+    ctx.emit(kinds.SetLibrary(library.name, library.code, library.functions))
+    return bulk(library.name)
+
+
+def _read(ctx: Context, code: bytes) -> Library:
+    """The library of a source."""
+    name = parse_library(code).name
+    registered = _loaded(ctx.server.host.script_machine(), code)
+    if not registered:
+        raise CommandError("ERR No functions registered")
+    functions = [(each, about, flags) for each, (_, about, flags) in registered.items()]
+    return Library(name, code, functions)
+
+
+def _check_names(library: Library, others: Iterable[Library]) -> None:
+    taken = {name for other in others for name, _, _ in other.functions}
+    for name, _, _ in library.functions:
+        if name in taken:
+            raise CommandError(b"ERR Function %b already exists" % name)
+
+
+def function_delete(ctx: Context, args: list[bytes]) -> bytes:
+    """FUNCTION DELETE library."""
+    if args[2] not in ctx.keyspace.libraries:
+        raise CommandError("ERR Library not found")
+    ctx.emit(kinds.DropLibrary(args[2]))
     return OK
 
 
-def function_list(_ctx: Context, args: list[bytes]) -> bytes:
+def function_flush(ctx: Context, args: list[bytes]) -> bytes:
+    """FUNCTION FLUSH [ASYNC | SYNC]."""
+    if len(args) > 3 or (len(args) == 3 and args[2].lower() not in (b"async", b"sync")):
+        raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
+    for name in list(ctx.keyspace.libraries):
+        ctx.emit(kinds.DropLibrary(name))
+    return OK
+
+
+def function_list(ctx: Context, args: list[bytes]) -> bytes:
     """FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]."""
+    matches = compile_glob(b"*")
+    with_code = False
     index = 2
     while index < len(args):
         word = args[index].lower()
         if word == b"libraryname" and index + 1 < len(args):
             index += 1
+            matches = compile_glob(args[index])
         elif word == b"libraryname":
             raise CommandError("ERR library name argument was not given")
-        elif word != b"withcode":
+        elif word == b"withcode":
+            with_code = True
+        else:
             raise CommandError(b"ERR Unknown argument %b" % args[index])
         index += 1
-    return EMPTY_ARRAY
+    found = [each for each in ctx.keyspace.libraries.values() if matches(each.name)]
+    return ctx.reply([_described(each, with_code=with_code) for each in found])
+
+
+def _described(library: Library, *, with_code: bool) -> Map:
+    functions = [
+        Map({
+            b"name": name,
+            b"description": about or None,
+            b"flags": SetReply(map(Status, (flag.decode() for flag in flags))),
+        })
+        for name, about, flags in library.functions
+    ]  # fmt: skip
+    fields: dict[bytes, object] = {
+        b"library_name": library.name,
+        b"engine": b"LUA",
+        b"functions": functions,
+    }
+    if with_code:
+        fields[b"library_code"] = library.code
+    return Map(fields)
 
 
 def function_stats(ctx: Context, _args: list[bytes]) -> bytes:
     """FUNCTION STATS."""
-    return ctx.reply(Map({b"running_script": None, b"engines": Map({})}))
+    running = ctx.server.dispatcher.running
+    shown = None
+    if running is not None:
+        spent_ns = ctx.clock.ticks_ns() - running.started_ns
+        shown = Map(
+            {b"name": running.name, b"command": running.args, b"duration_ms": spent_ns // 1_000_000}
+        )
+    libraries = ctx.keyspace.libraries.values()
+    counts = Map(
+        {
+            b"libraries_count": len(libraries),
+            b"functions_count": sum(len(each.functions) for each in libraries),
+        }
+    )
+    return ctx.reply(Map({b"running_script": shown, b"engines": Map({b"LUA": counts})}))
+
+
+# -- dumps ------------------------------------------------------------------------------------
+
+
+def function_dump(ctx: Context, _args: list[bytes]) -> bytes:
+    """FUNCTION DUMP: the sources of all libraries, in Redis's format."""
+    body = b"".join(
+        bytes([_OPCODE]) + string_bytes(library.code) for library in ctx.keyspace.libraries.values()
+    )
+    return bulk(frame(body, RDB_VERSION))
+
+
+def function_restore(ctx: Context, args: list[bytes]) -> bytes:
+    """FUNCTION RESTORE dump [FLUSH | APPEND | REPLACE]: all of its libraries, or none."""
+    policy = args[3].lower() if len(args) > 3 else b"append"
+    if len(args) > 4 or policy not in (b"flush", b"append", b"replace"):
+        raise CommandError(
+            "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE."
+        )
+    libraries = [_read(ctx, code) for code in _codes(args[2])]
+    kept = {} if policy == b"flush" else dict(ctx.keyspace.libraries)
+    for library in libraries:
+        if library.name in kept and policy != b"replace":
+            raise CommandError(b"ERR Library %b already exists" % library.name)
+        kept.pop(library.name, None)
+        _check_names(library, kept.values())
+        kept[library.name] = library
+    if policy == b"flush":
+        for name in list(ctx.keyspace.libraries):
+            ctx.emit(kinds.DropLibrary(name))
+    for library in libraries:
+        ctx.emit(kinds.SetLibrary(library.name, library.code, library.functions))
+    return OK
+
+
+def _codes(dump: bytes) -> list[bytes]:
+    """The sources in a dump."""
+    try:
+        body, _ = unframe(dump)
+        cursor = Cursor(body)
+        codes = []
+        while cursor.remaining:
+            if cursor.byte() != _OPCODE:
+                raise CommandError("ERR given type is not a function")
+            codes.append(cursor.string())
+    except PayloadChecksumError:
+        raise CommandError("ERR DUMP payload version or checksum are wrong") from None
+    except PayloadError:
+        raise CommandError("ERR failed loading functions payload") from None
+    return codes

@@ -10,7 +10,7 @@ from anabranch.errors import AnabranchError
 if TYPE_CHECKING:
     from anabranch.scheduling import Steps
 
-__all__ = ["KILLED", "Machine", "ScriptCalls", "ScriptError"]
+__all__ = ["KILLED", "Machine", "Registered", "ScriptCalls", "ScriptError"]
 
 _T = TypeVar("_T")
 
@@ -26,6 +26,10 @@ class ScriptError(AnabranchError):
         self.text = text
         self.source = source
         self.line = line
+
+
+Registered = dict[bytes, tuple[Any, bytes, list[bytes]]]
+"""The functions of a library by name: what :meth:`Machine.run` takes, description and flags."""
 
 
 class ScriptCalls(Protocol):
@@ -65,6 +69,12 @@ class Machine(Protocol):
         is_function: bool = False,
     ) -> bytes:
         """The reply of a script, or of a function of a library. Raises :class:`ScriptError`."""
+
+    def load_library(self, code: bytes, body: bytes) -> Registered:
+        """Run the code of a library, whose ``body`` is the same without its first line.
+
+        Raises :class:`ScriptError` with the whole text of the reply.
+        """
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
         """The same as calling it, in steps: scripts that take long yield in between.

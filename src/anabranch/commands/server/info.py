@@ -123,6 +123,7 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
     """Memory of data and buffers, as ``maxmemory`` counts it, and the size of the process."""
     ctx.count_memory()
     scripts = ctx.server.scripts
+    libraries = ctx.keyspace.libraries.values()
     used = ctx.server.dispatcher.used_memory()
     dataset = ctx.keyspace.account.used_bytes
     buffers = facts.get("client_buffer_bytes", 0)
@@ -150,8 +151,8 @@ def _memory(ctx: Context, facts: _Facts) -> _Lines:
         ("used_memory_lua_human", "0B"),
         ("used_memory_scripts_eval", scripts.used_bytes),
         ("number_of_cached_scripts", len(scripts)),
-        ("number_of_functions", 0),
-        ("number_of_libraries", 0),
+        ("number_of_functions", sum(len(each.functions) for each in libraries)),
+        ("number_of_libraries", len(libraries)),
         ("used_memory_vm_functions", 0),
         ("used_memory_vm_total", 0),
         ("used_memory_functions", 0),

@@ -48,6 +48,10 @@ from anabranch.effects.kinds.keys import (
     Restore,
     Swap,
 )
+from anabranch.effects.kinds.libraries import (
+    DropLibrary,
+    SetLibrary,
+)
 from anabranch.effects.kinds.producers import (
     Accept,
     ConfigureProducers,
@@ -102,6 +106,7 @@ __all__ = [
     "Deliver",
     "Dereference",
     "DestroyGroup",
+    "DropLibrary",
     "DropRecords",
     "DropUser",
     "Effect",
@@ -127,6 +132,7 @@ __all__ = [
     "SeeConsumer",
     "SetGroup",
     "SetLastId",
+    "SetLibrary",
     "SetString",
     "SetUser",
     "Splice",

@@ -1,0 +1,19 @@
+"""Libraries of functions, which are part of the data of a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Library"]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The source of a library, and what it has registered.
+
+    A function is its name, its description (empty for none) and its flags.
+    """
+
+    name: bytes
+    code: bytes
+    functions: list[tuple[bytes, bytes, list[bytes]]]

@@ -1,0 +1,129 @@
+"""FUNCTION and FCALL: replies and errors are those of redis-server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.region_harness import Harness
+
+CODE = b"""#!lua name=mylib
+redis.register_function("f1", function(keys, args) return {keys, args} end)
+redis.register_function{function_name="f2", flags={"no-writes"}, description="reads",
+  callback=function(keys, args) return redis.call("GET", keys[1]) end}
+redis.register_function("f3", function() return redis.call("SET", "a", "1") end)
+redis.register_function("f4", function() error("oops") end)"""
+
+
+@pytest.fixture
+def server() -> Harness:
+    server = Harness(enable_debug_command="yes")
+    assert server.do("FUNCTION", "LOAD", CODE) == b"mylib"
+    return server
+
+
+def test_functions_run(server: Harness) -> None:
+    assert server.do("FCALL", "f1", 1, "k", "a", "b") == [[b"k"], [b"a", b"b"]]
+    assert server.do("FCALL", "f3", 0) == b"OK"
+    assert server.do("FCALL_RO", "f2", 1, "a") == b"1"
+    assert server.error("FCALL_RO", "f1", 0) == (
+        "ERR Can not execute a script with write flag using *_ro command."
+    )
+    assert server.error("FCALL", "f4", 0) == (
+        "ERR user_function:6: oops script: f4, on @user_function:6."
+    )
+    assert server.error("FCALL", "nosuch", 0) == "ERR Function not found"
+    assert server.error("FCALL", "f1", "x") == "ERR Bad number of keys provided"
+
+
+def test_libraries_are_listed(server: Harness) -> None:
+    (library,) = server.do("FUNCTION", "LIST", "LIBRARYNAME", "my*", "WITHCODE")
+    assert library[:4] == [b"library_name", b"mylib", b"engine", b"LUA"]
+    assert library[5][1] == [
+        b"name", b"f2", b"description", b"reads", b"flags", [b"no-writes"],
+    ]  # fmt: skip
+    assert library[7] == CODE
+    assert server.do("FUNCTION", "LIST", "LIBRARYNAME", "x*") == []
+    stats = server.do("FUNCTION", "STATS")
+    assert stats[3] == [b"LUA", [b"libraries_count", 1, b"functions_count", 4]]
+
+
+def test_libraries_are_replaced_and_deleted(server: Harness) -> None:
+    assert server.error("FUNCTION", "LOAD", CODE) == "ERR Library 'mylib' already exists"
+    other = b"#!lua name=mylib\nredis.register_function('g', function() return 7 end)"
+    assert server.do("FUNCTION", "LOAD", "REPLACE", other) == b"mylib"
+    assert server.do("FCALL", "g", 0) == 7
+    assert server.error("FCALL", "f1", 0) == "ERR Function not found"
+    assert server.do("FUNCTION", "DELETE", "mylib") == b"OK"
+    assert server.error("FUNCTION", "DELETE", "mylib") == "ERR Library not found"
+
+
+def test_libraries_survive_a_dump_and_a_snapshot(server: Harness) -> None:
+    dump = server.do("FUNCTION", "DUMP")
+    assert server.error("FUNCTION", "RESTORE", dump) == "ERR Library mylib already exists"
+    assert server.do("FUNCTION", "RESTORE", dump, "REPLACE") == b"OK"
+    server.do("FUNCTION", "FLUSH")
+    assert server.do("FUNCTION", "LIST") == []
+    assert server.do("FUNCTION", "RESTORE", dump) == b"OK"
+    server.do("DEBUG", "RELOAD")
+    assert server.do("FCALL", "f1", 0) == [[], []]
+    assert server.error("FUNCTION", "RESTORE", "xxx") == (
+        "ERR DUMP payload version or checksum are wrong"
+    )
+
+
+def test_a_dump_of_redis_server_is_restored() -> None:
+    server = Harness()
+    code = b"#!lua name=x\nredis.register_function('g', function() return 8 end)"
+    # What redis-server 7.0.15 dumps of this library.
+    dump = bytes([0xF5, 0x40, len(code)]) + code + b"\x0a\x00" + bytes(8)
+    assert server.do("FUNCTION", "RESTORE", dump) == b"OK"
+    assert server.do("FCALL", "g", 0) == 8
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("return 1", "Missing library metadata"),
+        ("#!lua\nreturn 1", "Library name was not given"),
+        (
+            "#!lua name=a-b\nreturn 1",
+            "Library names can only contain letters, numbers, or underscores(_) and must be at "
+            "least one character long",
+        ),
+        ("#!lua name=x\nreturn 1", "No functions registered"),
+        (
+            "#!lua name=x\nx = 1",
+            "Error registering functions: ERR user_function:2: Attempt to modify a readonly table",
+        ),
+        (
+            "#!lua name=x\nlocal a = (",
+            "Error compiling function: user_function:2: unexpected symbol near '<eof>'",
+        ),
+        ("#!py name=x\nreturn 1", "Engine 'py' not found"),
+        (
+            "#!lua name=x\nredis.register_function('f1', function() end)",
+            "Function f1 already exists",
+        ),
+        (
+            "#!lua name=x\nredis.register_function('g', 1)",
+            "Error registering functions: ERR second argument to redis.register_function must be "
+            "a function",
+        ),
+        (
+            "#!lua name=x\nredis.register_function{function_name='g', callback=function() end, "
+            "flags={'foo'}}",
+            "Error registering functions: ERR unknown flag given",
+        ),
+        (
+            "#!lua name=x\nwhile true do end",
+            "Error registering functions: ERR FUNCTION LOAD timeout",
+        ),
+    ],
+)  # fmt: skip
+def test_libraries_that_cannot_be_loaded(server: Harness, code: str, text: str) -> None:
+    assert server.error("FUNCTION", "LOAD", code) == f"ERR {text}"
+
+
+def test_functions_are_registered_while_a_library_is_loaded_only(server: Harness) -> None:
+    text = server.error("EVAL", "return redis.register_function('a', function() end)", 0)
+    assert "attempt to call field 'register_function' (a nil value)" in text
