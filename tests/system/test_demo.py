@@ -25,6 +25,7 @@ import sys
 if "serve" in sys.orig_argv and "us" in sys.orig_argv:
     from anabranch.effects import kinds
     from anabranch.effects.applier import Applier
+    from anabranch.effects.apply import apply
 
     apply_remote = Applier.apply_remote
     additions = iter(range(1_000_000))
@@ -33,10 +34,11 @@ if "serve" in sys.orig_argv and "us" in sys.orig_argv:
         apply_remote(self, effect)
         if isinstance(effect, kinds.Add | kinds.AddRun) and next(additions) == 5:
             stream = self.keyspace.databases[effect.db].values[effect.key]
-            origin = max(stream.logs, key=lambda each: stream.logs[each].newest_number)
-            number = stream.logs[origin].newest_number
-            lost = [(origin, [number - 1, number])]
-            self._apply(kinds.RemoveNumbers(effect.db, effect.key, lost, [], False, False))
+            (eu,) = [each for each in stream.logs if each & 0xFF == 1]
+            number = stream.logs[eu].newest_number
+            lost = [(eu, [number - 1, number])]
+            removal = kinds.RemoveNumbers(effect.db, effect.key, lost, [], False, False)
+            apply(self.keyspace, removal)
 
     Applier.apply_remote = losing
 """

@@ -156,8 +156,11 @@ def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[]
     return wait
 
 
+_PAGE_NEEDS: Final = ("starlette", "uvicorn", "prometheus_client")
+
+
 def _has_page() -> bool:
-    return all(find_spec(each) is not None for each in ("starlette", "uvicorn"))
+    return all(find_spec(each) is not None for each in _PAGE_NEEDS)
 
 
 def _welcome(console: Console, world: World, *, is_asked: bool) -> None:

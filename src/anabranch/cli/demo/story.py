@@ -85,7 +85,7 @@ class Story:
         """Carry the steps out, up to the first one of which a claim does not hold."""
         for number, step in enumerate(steps, 1):
             self._say(f"\n[bold]{number}/{len(steps)}  {escape(step.title)}[/]")
-            self._say(escape(step.text))
+            self._say(escape(step.text), wraps=True)
             try:
                 step.act()
                 for line in step.shown_by():
@@ -112,8 +112,10 @@ class Story:
         detail = f" ({claim.detail})" if claim.detail else ""
         self._say(f"  [{style}]{mark}[/]: {escape(claim.sentence + detail)}")
 
-    def _say(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=not self._console.is_terminal)
+    def _say(self, line: str, *, wraps: bool = False) -> None:
+        """A line; only prose is broken at the width of a terminal: commands can be copied."""
+        soft = not (wraps and self._console.is_terminal)
+        self._console.print(line, highlight=False, soft_wrap=soft)
 
     def report(self, seconds: float) -> None:
         """All claims, and the outcome in one line."""

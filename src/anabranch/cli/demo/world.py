@@ -9,8 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -67,9 +67,14 @@ class World:
         """All regions, until each has the data of the others."""
         self.files.save()
         for member in self.members:
-            self._processes[member] = start(self.files, member)
+            self._start(member)
         wait_entered(self.files, self._processes, len(self.members))
         self.slow_links()
+
+    def _start(self, member: Member) -> None:
+        """Start a process and note it, with no interrupt between the two."""
+        with _undisturbed():
+            self._processes[member] = start(self.files, member)
 
     def close(self) -> None:
         """End everything at once, and remove it: nothing is worth an orderly stop."""
@@ -123,7 +128,7 @@ class World:
     def restart(self, member: Member) -> float:
         """Start a region that was killed; seconds until it answered."""
         began = time.monotonic()
-        self._processes[member] = start(self.files, member)
+        self._start(member)
         wait_entered(self.files, {member: self._processes[member]}, 1)
         return time.monotonic() - began
 
@@ -187,6 +192,23 @@ class World:
             return all(vector == vectors[0] for vector in vectors)
 
         self.until(agree, "all regions have applied the same effects")
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let an interrupt wait for the end of a block; processes do not inherit this."""
+    caught: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: caught.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
