@@ -95,6 +95,7 @@ class Context:
     def set_time(self, now_ms: int) -> None:
         """Set the time for the following commands."""
         self.now_ms = self.effects.now_ms = now_ms
+        self.ids.now_ms = now_ms
         self.ids.first = now_ms << SEQ_BITS
 
     # -- reading ------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ _BELOW_DELETED = "ERR The max_deleted_entry_id specified in XSETID is smaller th
 class IdRules:
     """Redis's rules. Whoever sets the time keeps the millisecond of new IDs."""
 
-    __slots__ = ("first", "heads", "heads_ms", "refusal")
+    __slots__ = ("first", "heads", "heads_ms", "now_ms", "refusal")
 
     def __init__(self) -> None:
+        self.now_ms = 0
         self.first = 0  # the first ID of this millisecond
         self.refusal = ""  # why the clock makes no IDs; empty as a rule
         # XADD keeps how IDs of a millisecond begin in a reply, by the length of what follows.
@@ -91,7 +92,7 @@ class RegionalIdRules(IdRules):
         """The same; the sequence number is one of this region's."""
         if self.refusal:
             raise CommandError(self.refusal)
-        return automatic_id(self._replica.own, self.first >> SEQ_BITS, last)
+        return automatic_id(self._replica.own, self.now_ms, last)
 
     def consecutive(self, last: int, count: int) -> range:
         """The same."""

@@ -264,14 +264,16 @@ def xadd(ctx: Context, args: list[bytes]) -> bytes | None:
 
 def _numbered(ctx: Context, key: bytes, stream: Stream) -> tuple[int, int, RegionLog]:
     """The number that an addition takes where others know it, its position, and the log for it."""
-    replica = ctx.replica
+    replica = ctx.effects.replica
     replica.begin_own()
     own, number = replica.own, replica.number
-    position = stream.local.next_position or number
     replica.last_effects.recent[ctx.db.index, key, own] = number
     replica.vector[own] = number
     ctx.session.written = own, number
-    return number, position, log_at(stream, own, position)
+    log = stream.local
+    if position := log.next_position:
+        return number, position, log
+    return number, number, log_at(stream, own, number)
 
 
 def _answered(
