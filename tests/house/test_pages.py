@@ -57,6 +57,11 @@ def test_a_page_starts_with_what_the_reader_can_do_after_it(page: str) -> None:
     assert opening.startswith("After this page you "), f"{page} starts with: {opening[:60]}"
 
 
+def test_no_merge_was_left_unfinished() -> None:
+    for path in sources("py", "md", "toml", "yaml", "sh", "tsv", "Makefile", "Dockerfile"):
+        assert not re.search(r"^(?:<{7}|>{7}) ", path.read_text("utf-8"), re.M), path
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached = set()
     waiting = [REPOSITORY / "README.md"]
