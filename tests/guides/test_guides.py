@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import re
 import signal
@@ -112,7 +113,9 @@ class Reader:
             return False
 
         wait_until(ready, "the server answers", READY_SECONDS)
-        return output.read_text()
+        # On a terminal the server prints this message alone; this is a file.
+        events = [json.loads(line) for line in output.read_text().splitlines()]
+        return "".join(f"{row['message']}\n" for row in events if row["event"] == "server.ready")
 
     def python(self, code: str) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
