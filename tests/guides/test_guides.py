@@ -106,15 +106,19 @@ class Reader:
             )
         self.servers.append(server)
 
+        def shown() -> str:
+            text = output.read_text()
+            return text[: text.rfind("\n") + 1]  # whole lines
+
         def ready() -> bool:
-            assert server.poll() is None, output.read_text()
+            assert server.poll() is None, shown()
             with contextlib.suppress(OSError), RespClient(port, timeout=2.0) as client:
-                return client.call("PING") == ("+", b"PONG")
+                return client.call("PING") == ("+", b"PONG") and '"server.ready"' in shown()
             return False
 
         wait_until(ready, "the server answers", READY_SECONDS)
         # On a terminal the server prints this message alone; this is a file.
-        events = [json.loads(line) for line in output.read_text().splitlines()]
+        events = [json.loads(line) for line in shown().splitlines()]
         return "".join(f"{row['message']}\n" for row in events if row["event"] == "server.ready")
 
     def python(self, code: str) -> str:
