@@ -80,7 +80,6 @@ class LuaMachine:
         self._kill: bytes | None = None  # the error by which the script has to end
         self._calls_left = CALLS
         self._libraries: dict[bytes, Registered] = {}
-        self._as_function: Any = None
         self._load_until_ns = 0  # when a library must have been loaded; 0 while none is
         self._instructions = INSTRUCTIONS_MAX
         self._ticked_ns = self._switched_ns = 0
@@ -91,8 +90,6 @@ class LuaMachine:
 
     def _start(self) -> None:
         """Make the world."""
-        self._compiled.clear()
-        self._libraries.clear()
         runtime = lua51.LuaRuntime(
             encoding=None,
             source_encoding="latin-1",
@@ -105,11 +102,7 @@ class LuaMachine:
         runtime.set_max_memory(1 << 40)
         references = [runtime.table() for _ in range(FREE_REFERENCES)]
         del references
-        as_function = self._as_function = runtime.eval("python.as_function")
         loadstring = runtime.eval("loadstring")
-
-        def wrap(function: Callable[..., object]) -> Any:
-            return as_function(self._roomy(function))
 
         def source(name: str) -> Any:
             return loadstring(
@@ -118,7 +111,7 @@ class LuaMachine:
             )
 
         def library(library: Mapping[bytes, Callable[..., object]]) -> Any:
-            return runtime.table_from({name: wrap(each) for name, each in library.items()})
+            return runtime.table_from({name: self._roomy(each) for name, each in library.items()})
 
         functions = {
             b"describe": _describe,
@@ -227,14 +220,13 @@ class LuaMachine:
                 raise Failure(b"ERR Function already exists in the library")
             registered[name] = function
 
-        wrapped = self._as_function(register)
         self._kill = None
         self._instructions = INSTRUCTIONS_MAX
         self._ticked_ns = perf_counter_ns()
         self._load_until_ns = self._ticked_ns + LOAD_NS
         self._limit(self._memory_bytes)
         try:
-            outcome = self._inside[b"load_library"](chunk, wrapped)
+            outcome = self._inside[b"load_library"](chunk, register)
         except lua51.LuaError as failure:
             outcome = (b"ERR " + _text(failure), None, None)
         finally:
@@ -276,7 +268,9 @@ class LuaMachine:
         if self.used_bytes > self._memory_bytes // 2:
             self._inside[b"collect"]()
             if self.used_bytes > self._memory_bytes // 2:
-                self._start()
+                self._compiled.clear()
+                self._libraries.clear()
+                self._inside[b"collect"]()
 
     def steps(self, work: Callable[[], _T]) -> Steps[_T]:
         """See :class:`Machine`."""

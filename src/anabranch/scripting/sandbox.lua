@@ -334,10 +334,20 @@ local redis = {
 }
 globals.redis = protect(redis)
 
-globals.bit = protect(host.bit)
-globals.struct = protect(host.struct)
+-- Functions of Python look like those of Lua: nobody can look into them.
+local function library(functions)
+  local made = {}
+  for name, body in pairs(functions) do
+    made[name] = as_function(body)
+  end
+  return made
+end
+
+local struct = library(host.struct)
+globals.bit = protect(library(host.bit))
+globals.struct = protect(struct)
 globals.cjson = protect(host.cjson(newproxy(), fail))
-globals.cmsgpack = protect(host.cmsgpack(host.struct.pack, host.struct.unpack, fail))
+globals.cmsgpack = protect(host.cmsgpack(struct.pack, struct.unpack, fail))
 
 shown_globals = setmetatable({}, {
   __index = globals, __newindex = refuse, __metatable = false,
@@ -559,6 +569,7 @@ end
 
 local function finish()
   sethook()
+  globals.KEYS, globals.ARGV = nil, nil
   for shown in next, contents do
     for key in next, shown do
       rawset(shown, key, nil)
@@ -609,7 +620,7 @@ runners[answer], runners[run], runners[call] = true, true, true
 local function load_library(body, register)
   begin()
   globals.KEYS, globals.ARGV = nil, nil
-  redis.call, redis.pcall, redis.register_function = nil, nil, register
+  redis.call, redis.pcall, redis.register_function = nil, nil, as_function(register)
   local ok, problem = xpcall(body, handler)
   redis.call, redis.pcall, redis.register_function = call_command, try_command, nil
   finish()
