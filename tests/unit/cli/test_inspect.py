@@ -73,6 +73,7 @@ SAMPLES = {
     list[int]: [],
     Sequence[int]: [],
     list[bytes]: [b"b"],
+    list[tuple[bytes, bytes, list[bytes]]]: [(b"f", b"", [b"no-writes"])],
     list[tuple[int, int]]: [(0, 5)],
     list[tuple[int, int, int, int]]: [(1 << 64, 0, 5, 1)],
 }
