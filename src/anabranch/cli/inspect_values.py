@@ -163,6 +163,8 @@ def _fields(effect: kinds.Effect) -> tuple[str, dict[str, Any]]:
             continue  # a server on its own does not write it down
         if isinstance(effect, kinds.Add) and name == "fragment":
             found["fields"] = _entry_fields(value)
+        elif isinstance(effect, kinds.SetLibrary) and name == "functions":
+            found[name] = [function for function, _, _ in value]
         elif name.endswith("_ms"):
             found[name.removesuffix("_ms")] = when(value)
         elif form is not None:
