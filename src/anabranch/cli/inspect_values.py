@@ -232,6 +232,9 @@ def record_fields(record: SeenRecord, *, full: bool) -> tuple[str, dict[str, Any
         return "origin", found
     if kind == records.USER:
         return "user", dict(zip(("name", "line"), values, strict=False))
+    if kind == records.LIBRARY:
+        name, _, functions = values
+        return "library", {"name": name, "functions": [each for each, _, _ in functions]}
     if kind == records.BLOCKS:
         return "blocks", found | _blocks(record, full=full)
     if kind == records.PENDING:
