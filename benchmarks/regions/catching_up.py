@@ -84,7 +84,7 @@ def _cut(ahead: Region, behind: Region) -> None:
     ahead.ask("AB.LINK", behind.number, "PAUSE")
     sides = ((ahead, behind), (behind, ahead))
     wait_until(
-        lambda: all(one.peer(other.number)["state"] == b"unreachable" for one, other in sides),
+        lambda: all(one.peer(other.number)["connected-ms"] is None for one, other in sides),
         "the link is given up",
     )
 

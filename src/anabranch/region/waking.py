@@ -155,8 +155,10 @@ class Waking:
         waiting = region.context.waits.vectors
         if waiting:
             vector = region.replica.vector
-            self._again += [each for each, wanted in waiting.items() if covers(vector, wanted)]
-            self.serve()
+            over = [each for each, wanted in waiting.items() if covers(vector, wanted)]
+            if over:
+                self._again += over
+                self.serve()
 
     def safer(self) -> None:
         """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""

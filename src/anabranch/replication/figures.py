@@ -126,7 +126,7 @@ class Figures:
             "members": len(others) + 1,
             "peers_connected": sum(1 for _ in links.up()),
             "peers_in_sync": states.count("in_sync"),
-            "peers_unreachable": states.count("unreachable"),
+            "peers_unreachable": states.count("unreachable") + states.count("cut"),
             "caught_up": int(caught_up),
             "joining_from": 0 if incoming is None else incoming.session.region,
             "joining_bytes": 0 if incoming is None else incoming.bytes,
