@@ -145,7 +145,9 @@ def test_errors_and_exit_codes(cli: Run) -> None:
     assert cli("SET", "k", "v") == "OK\n"
     assert cli("-e", "XADD", "k", "*", "f", "v", code=1).startswith("WRONGTYPE ")
     assert cli("XADD", "s", "0-0", "f", "v").startswith("ERR The ID specified in XADD must be ")
-    assert cli("NONSENSE", "a").startswith("ERR unknown command 'NONSENSE', with args beginning")
+    words = "ERR unknown command '{}', with args beginning with: 'a' "
+    assert cli("NONSENSE", "a") == words.format("NONSENSE") + "\n\n"
+    assert cli("HGET", "a").startswith(words.format("HGET") + "(Anabranch is a stream server and")
 
 
 def test_options_that_choose_where_and_how(command: list[str], cli: Run) -> None:
@@ -252,6 +254,14 @@ def test_latency_at_a_terminal(command: list[str], protocol: list[str]) -> None:
         terminal.expect("From 0 to 100%:")
         terminal.interrupt()
         terminal.end()
+
+
+@pytest.mark.parametrize("option", [["--rdb"], ["--functions-rdb"]], ids="".join)
+def test_a_backup_as_a_file_names_export(
+    command: list[str], option: list[str], tmp_path: Path
+) -> None:
+    said = called(command, *option, tmp_path / "dump.rdb", code=1)
+    assert "`anabranch export` writes its data to an RDB file" in said
 
 
 @pytest.mark.usefixtures("filled")

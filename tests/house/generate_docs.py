@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.commands.request.spec import Command
+from anabranch.commands.request.unknown import ABSENT
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS
@@ -66,7 +67,23 @@ def commands_page() -> str:
         if group in _GROUP_NOTES:
             parts.append(f"\n{_GROUP_NOTES[group]}\n")
         parts += map(_command, sorted(groups[group], key=lambda each: each.name))
+    parts += _absent()
     return "".join(parts)
+
+
+def _absent() -> Iterator[str]:
+    """What Redis has and this server does not."""
+    yield (
+        "\n## Not here\n\n"
+        "These commands of Redis do not exist here. The error begins with the words of Redis, and\n"
+        "then names this page.\n\n"
+        "| For | Commands |\n|---|---|\n"
+    )
+    families: dict[str, list[str]] = {}
+    for name, family in ABSENT.items():
+        families.setdefault(family, []).append(name.upper())
+    for family, names in families.items():
+        yield f"| {family or 'other uses'} | {', '.join(sorted(names))} |\n"
 
 
 def _title(command: Command) -> str:

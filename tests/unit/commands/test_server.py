@@ -140,8 +140,13 @@ def test_shutdown_refuses(server, args, text):
 def test_this_server_is_nobodys_replica(server):
     assert server.do("REPLICAOF", "no", "ONE") == b"OK"
     assert server.do("SLAVEOF", "NO", "ONE") == b"OK"
-    for command in (["REPLICAOF", "h", "1"], ["PSYNC", "?", "-1"], ["REPLCONF"], ["FAILOVER"]):
+    for command in (["REPLICAOF", "h", "1"], ["FAILOVER"]):
         assert "Active-Active" in server.error(*command)
+
+
+@pytest.mark.parametrize("words", ["SYNC", "PSYNC ? -1", "REPLCONF capa eof"])
+def test_whoever_wants_an_rdb_file_hears_of_export(server, words):
+    assert b"`anabranch export`" in server.raw(*words.split())
 
 
 def test_saving_is_a_wish_to_the_outside(server):

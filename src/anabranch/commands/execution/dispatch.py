@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.execution.queueing import end_transaction, queue
 from anabranch.commands.request import texts
+from anabranch.commands.request.unknown import unknown_command
 from anabranch.errors import CommandError
 from anabranch.metrics.stats import CommandStats
 from anabranch.resp.encode import error
@@ -149,7 +150,7 @@ class Dispatcher:
         """The same for execution: raises the unknown-command and arity errors."""
         entry = self.find(args)
         if entry is None:
-            raise CommandError(_unknown_command(args))
+            raise unknown_command(args)
         command = entry.command
         if entry.subcommands:
             if len(args) > 1:
@@ -348,19 +349,6 @@ class Dispatcher:
         line = error(refusal.text)
         self._stats.count_error(line[1:-2])
         return line
-
-
-def _unknown_command(args: list[bytes]) -> bytes:
-    """Name and as many arguments as fit in about 128 bytes, as Redis shows them."""
-    shown = b""
-    for arg in args[1:]:
-        if len(shown) >= 128:
-            break
-        shown += b"'%b' " % texts.shown(arg)[: 128 - len(shown)]
-    text = b"ERR unknown command '%b'" % texts.shown(args[0])[:128]
-    if len(args) > 1:
-        text += b", with args beginning with: " + shown
-    return text
 
 
 _ESCAPES = {

@@ -26,6 +26,7 @@ __all__ = [
     "module_list",
     "monitor",
     "no_replicas",
+    "no_sync",
     "replicaof",
     "role",
     "shutdown",
@@ -39,6 +40,10 @@ _NO_AOF = "ERR WAITAOF cannot be used when numlocal is set but appendonly is dis
 _NO_REPLICAS = (
     "ERR this server has no read-only replicas and is nobody's: "
     "regions replicate as equals (Active-Active)"
+)
+_NO_SYNC = (
+    "ERR this server has no read-only replicas and sends them no RDB file: `anabranch export` "
+    "writes its data to an RDB file or copies it to a running Redis"
 )
 
 
@@ -178,8 +183,13 @@ def replicaof(_ctx: Context, args: list[bytes]) -> bytes:
 
 
 def no_replicas(_ctx: Context, _args: list[bytes]) -> NoReturn:
-    """PSYNC, SYNC, REPLCONF, FAILOVER."""
+    """FAILOVER."""
     raise CommandError(_NO_REPLICAS)
+
+
+def no_sync(_ctx: Context, _args: list[bytes]) -> NoReturn:
+    """SYNC, PSYNC, REPLCONF: what replicas send, and `redis-cli --rdb`."""
+    raise CommandError(_NO_SYNC)
 
 
 # -- the rest ---------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ COMMANDS: list[Command] = [
     ),
     Command(
         "psync",
-        administration.no_replicas,
+        administration.no_sync,
         arity=-3,
         flags="admin noscript no_async_loading no_multi",
         categories=_DANGEROUS,
@@ -126,7 +126,7 @@ COMMANDS: list[Command] = [
     ),
     Command(
         "sync",
-        administration.no_replicas,
+        administration.no_sync,
         arity=1,
         flags="admin noscript no_async_loading no_multi",
         categories=_DANGEROUS,
@@ -136,7 +136,7 @@ COMMANDS: list[Command] = [
     ),
     Command(
         "replconf",
-        administration.no_replicas,
+        administration.no_sync,
         arity=-1,
         flags="admin noscript loading stale allow_busy",
         categories=_DANGEROUS,
