@@ -10,8 +10,10 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
+import deltalake
 import pyarrow.parquet as pq
 import pytest
 
@@ -64,8 +66,6 @@ def test_a_batch_that_is_repeated_is_committed_once(lake: Lake) -> None:
 
 
 def test_many_commit_at_once_and_each_batch_is_there_once(lake: Lake) -> None:
-    lake.commit("q", -1, [])
-
     def commit(number: int) -> bool:
         batch = number // 3  # three attempts of each
         return add(lake, 0, (batch * 10, batch * 10 + 9), query=f"q{batch}")
@@ -74,6 +74,61 @@ def test_many_commit_at_once_and_each_batch_is_there_once(lake: Lake) -> None:
         told = list(threads.map(commit, range(24)))
     assert [sum(told[at : at + 3]) for at in range(0, 24, 3)] == [1] * 8
     assert positions(lake) == stay(80)
+
+
+def test_several_make_the_table_at_once(tmp_path: Path) -> None:
+    together = Barrier(4)
+    for number in range(10):
+        lake = Lake(tmp_path / str(number))
+        drafts = [list(lake.write(table([each]))) for each in range(4)]
+
+        def commit(each: int, lake: Lake = lake, drafts: Any = drafts) -> bool:
+            together.wait()
+            return lake.commit(f"q{each}", 0, drafts[each])
+
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(commit, range(4)))
+        assert positions(lake) == stay(4)
+
+
+@pytest.mark.parametrize("left", [None, "00000000000000000000.json#1", "_commit_1.json.tmp"])
+def test_a_writer_that_died_before_the_first_commit_leaves_no_lake_behind(
+    lake: Lake, left: str | None
+) -> None:
+    (lake.root / "_delta_log").mkdir(parents=True)
+    if left is not None:
+        (lake.root / "_delta_log" / left).write_text("{")
+    assert (lake.files(), lake.version(), lake.history(-1)) == ([], -1, [])
+    assert add(lake, 0, (0, 9))
+    assert positions(lake) == stay(10)
+
+
+def test_a_reader_looks_again_if_old_commits_are_removed_from_the_log(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(3):
+        add(lake, batch, (batch * 10, batch * 10 + 9))
+    commit = lake.root / "_delta_log" / f"{1:020}.json"
+    opened: list[str] = []
+
+    def opens(root: str) -> deltalake.DeltaTable:
+        opened.append(root)
+        gone = len(opened) == 1  # as for a reader that has seen its name before
+        if gone:
+            commit.rename(lake.root / "_gone")
+        try:
+            return table_of(root)
+        finally:
+            if gone:
+                (lake.root / "_gone").rename(commit)
+
+    table_of = deltalake.DeltaTable
+    monkeypatch.setattr(deltalake, "DeltaTable", opens)
+    assert sum(each.rows for each in lake.files()) == 30
+    assert len(opened) == 2
+    commit.unlink()
+    with pytest.raises(LakeError, match="log of the table is damaged"):
+        lake.files()
 
 
 def test_files_are_by_stream_and_day_and_in_the_order_of_regions_and_ids(lake: Lake) -> None:
@@ -170,6 +225,23 @@ def test_what_a_reader_of_an_older_version_needs_is_kept_for_the_retention_time(
     os.utime(lake.root / path.path, (long_ago, long_ago))
     assert merged(lake, retain_hours=1).removed == 1
     assert positions(lake) == stay(50)
+    assert kinds(lake) == []
+
+
+def test_those_who_merge_at_once_double_nothing(lake: Lake) -> None:
+    together = Barrier(3)
+
+    def merge(_: int) -> int:
+        together.wait()
+        return int(merged(lake, retain_hours=1).made)
+
+    for batch in range(4):
+        add(lake, batch, (batch * 10, batch * 10 + 9))
+    for first in (40, 50, 60):
+        add(lake, first, (first, first + 9))
+        with ThreadPoolExecutor(3) as threads:
+            assert sum(threads.map(merge, range(3))) == 1
+    assert positions(lake) == stay(70)
     assert kinds(lake) == []
 
 

@@ -9,9 +9,11 @@ directory must be one that all workers and the driver share.
 
 from __future__ import annotations
 
+import fcntl
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +39,7 @@ ARROW_BYTES_MAX: Final = 1 << 30
 PARTITIONS: Final = ["stream", "date"]
 _OF_FILES: Final = ("path", "partition.stream", "partition.date", "num_records", "size_bytes")
 _ATTEMPTS: Final = 100  # of a commit that conflicts with others
+_OPENINGS: Final = 3  # of a table whose log changes meanwhile
 _THREADS: Final = 4
 
 _FILE_BYTES: Final = 256 << 20  # of Arrow data, before a file is begun anew
@@ -128,16 +131,17 @@ class Lake:
         """
         listed = list(drafts)
         for _ in range(_ATTEMPTS):
-            table = self._table() or self._made()
+            found = self._table()
             from deltalake import CommitProperties, Schema, Transaction  # noqa: PLC0415 - an extra
             from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
 
-            known = table.transaction_version(query)
-            if known is not None and known >= batch:
-                return False
-            if not listed:
-                return True
             try:
+                table = found or self._made()
+                known = table.transaction_version(query)
+                if known is not None and known >= batch:
+                    return False
+                if not listed:
+                    return True
                 table.create_write_transaction(
                     [added(*each) for each in listed],
                     "append",
@@ -149,12 +153,25 @@ class Lake:
                     ),
                 )
             except CommitFailedError:
-                continue  # another writer of this query, or many others: read the present version
+                # Another writer of this query, many others, or one that made the table as well.
+                continue
             except DeltaError as problem:
                 raise LakeError(f"{self.root}: {problem}") from None
             sync_names(self.root / "_delta_log")
             return True
         raise LakeError(f"{self.root}: others were in the way of a commit {_ATTEMPTS} times")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process, and no other thread, of this block is in it.
+
+        The library lets two commits replace the same files, and each entry would be there twice.
+        The lock ends with the process. The files are on a file system that all workers share, and
+        it must know locks.
+        """
+        with (self.root / "_compact.lock").open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def history(self, after: int) -> list[dict[str, Any]]:
         """What was committed after a version, newest first."""
@@ -175,17 +192,24 @@ class Lake:
             raise LakeError(
                 'lakes are kept by deltalake, which is an extra: pip install "anabranch[lake]"'
             ) from None
-        try:
-            return DeltaTable(str(self.root))
-        except TableNotFoundError:
-            if (self.root / "_log").is_dir():
-                raise LakeError(
-                    f"{self.root} is a lake of an earlier version: run "
-                    f"'anabranch spark migrate-lake {self.root}' once"
-                ) from None
-            return None
-        except DeltaError as problem:
-            raise LakeError(f"{self.root}: the log of the table is damaged: {problem}") from None
+        for left in reversed(range(_OPENINGS)):
+            try:
+                return DeltaTable(str(self.root))
+            except TableNotFoundError:
+                break
+            except DeltaError as problem:
+                # A writer removes commits that are 30 days old and in a checkpoint. Who has listed
+                # them before does not find them.
+                if not left:
+                    raise LakeError(
+                        f"{self.root}: the log of the table is damaged: {problem}"
+                    ) from None
+        if (self.root / "_log").is_dir():
+            raise LakeError(
+                f"{self.root} is a lake of an earlier version: run "
+                f"'anabranch spark migrate-lake {self.root}' once"
+            )
+        return None
 
     def _made(self) -> DeltaTable:
         from deltalake import DeltaTable, Schema  # noqa: PLC0415 - an extra

@@ -113,13 +113,13 @@ def _merged(lake: Lake, place: tuple[str, str | None], target_bytes: int) -> tup
     from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
 
     stream, date = place
-    table = lake.table()
     try:
-        said = table.optimize.compact(
-            partition_filters=[("stream", "=", stream), ("date", "=", date or "")],
-            target_size=target_bytes,
-            writer_properties=WriterProperties(compression="ZSTD"),
-        )
+        with lake.alone():
+            said = lake.table().optimize.compact(
+                partition_filters=[("stream", "=", stream), ("date", "=", date or "")],
+                target_size=target_bytes,
+                writer_properties=WriterProperties(compression="ZSTD"),
+            )
     except CommitFailedError:
         return 0, 0  # another one merged the same meanwhile
     except DeltaError as problem:
