@@ -94,11 +94,12 @@ dist: ## wheel, sdist and SBOM, in dist/
 	build/dist/bin/cyclonedx-py environment build/sbom/bin/python --pyproject pyproject.toml \
 	  --output-reproducible --output-format JSON --output-file dist/anabranch.cdx.json
 
-bench: setup redis ## compare with redis-server on this machine; regions and Spark with their goals
+bench: setup redis ## compare with redis-server; regions, Spark, page and test kit with their goals
 	$(BIN)/python -m benchmarks.versus_redis $(ARGS)
 	$(BIN)/python -m benchmarks.regions $(ARGS)
 	$(BIN)/python -m benchmarks.spark $(ARGS)
 	$(BIN)/python -m benchmarks.page
+	$(BIN)/python -m benchmarks.kit
 
 clean: ## remove what was built or cached; .venv stays
 	rm -rf build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

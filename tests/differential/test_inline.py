@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
+from tests.support.servers import KitServer, RedisServer, redis_server_path
 from tests.support.wire import Reply, RespClient
 
 LINES = 3000
@@ -42,7 +42,7 @@ def test_words_of_inline_requests() -> None:
         client.socket.close()
         return found
 
-    with AnabranchServer() as ours, RedisServer() as theirs:
+    with KitServer() as ours, RedisServer() as theirs:
         mine, others = replies(ours.port), replies(theirs.port)
     for line, one, other in zip(lines, mine, others, strict=True):
         assert one == other, line

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.support.servers import AnabranchServer, RedisServer, ServerProcess, redis_server_path
+from tests.support.servers import KitServer, RedisServer, redis_server_path
 from tests.support.wire import ConnectionLost
 
 CASES = 300
@@ -18,7 +18,9 @@ RULES = [
 ]
 
 
-def stays(server: ServerProcess, case: tuple[list[str], list[list[str]], list[str]]) -> bool:
+def stays(
+    server: KitServer | RedisServer, case: tuple[list[str], list[list[str]], list[str]]
+) -> bool:
     """Whether a subscriber outlives the change."""
     first, subscriptions, change = case
     with server.client() as admin, server.client() as client:
@@ -39,7 +41,7 @@ def stays(server: ServerProcess, case: tuple[list[str], list[list[str]], list[st
 def test_subscribers_stay_or_go_as_in_redis() -> None:
     rng = random.Random(11)
     gone = 0
-    with AnabranchServer() as ours, RedisServer() as theirs:
+    with KitServer() as ours, RedisServer() as theirs:
         for _ in range(CASES):
             first = rng.choice([["&*"], ["&news", "&n*"], ["&other*", "&n"], ["(&news +@all)"]])
             subscriptions = [

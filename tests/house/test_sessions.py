@@ -16,8 +16,9 @@ from click.testing import CliRunner
 
 from anabranch.cli import main
 from anabranch.config.load import load
+from anabranch.testing import Server
 from tests.house.markdown import fences, pages
-from tests.support.servers import REPOSITORY, AnabranchServer
+from tests.support.servers import REPOSITORY
 
 _PROMPT = "127.0.0.1:6379> "
 _ID = re.compile(r"\b\d{13}-\d+\b")
@@ -37,8 +38,8 @@ SHELL = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[AnabranchServer]:
-    with AnabranchServer() as one:
+def server() -> Iterator[Server]:
+    with Server() as one:
         yield one
 
 
@@ -64,7 +65,7 @@ def steps(session: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def ask(server: AnabranchServer, command: str) -> list[str]:
+def ask(server: Server, command: str) -> list[str]:
     """What redis-cli prints."""
     done = subprocess.run(
         ["redis-cli", "-p", str(server.port), "--no-raw"],
@@ -81,7 +82,7 @@ def ask(server: AnabranchServer, command: str) -> list[str]:
     ("page", "number", "session"), SESSIONS, ids=[f"{page}-{n}" for page, n, _ in SESSIONS]
 )
 def test_a_session_gives_what_the_page_shows(
-    server: AnabranchServer, page: str, number: int, session: str
+    server: Server, page: str, number: int, session: str
 ) -> None:
     if shutil.which("redis-cli") is None:
         pytest.skip("redis-cli is not installed: THE SESSIONS OF THE DOCUMENTS ARE NOT RUN")
@@ -102,7 +103,7 @@ def test_a_session_gives_what_the_page_shows(
 # -- Python -------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_readme_prints_what_it_shows(server: AnabranchServer) -> None:
+def test_the_example_of_the_readme_prints_what_it_shows(server: Server) -> None:
     text = pages()["README.md"]
     (code,) = fences(text, "python")
     (shown,) = fences(text, "text")

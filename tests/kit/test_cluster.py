@@ -71,6 +71,17 @@ def test_a_third_region_relays_what_a_cut_link_does_not_carry() -> None:
         assert us.xlen("s") == 1
 
 
+def test_a_link_that_is_delayed_delivers_later() -> None:
+    with Cluster("eu", "us") as cluster:
+        cluster.delay("eu", "us", 60_000)
+        cluster.eu.execute("XADD", "s", "*", "f", "v")
+        with pytest.raises(NotConvergedError, match="us lacks 1 effects of eu"):
+            cluster.settle(seconds=0.2)
+        cluster.heal()
+        cluster.settle()
+        assert cluster.us.execute("XLEN", "s") == 1
+
+
 def test_a_message_that_two_regions_accepted_is_there_once() -> None:
     with Cluster("eu", "us") as cluster:
         words = ("XADD", "s", "IDMP", "producer", "message", "*", "f", "v")

@@ -72,7 +72,7 @@ def run(directory: Path, text: str, *options: str) -> subprocess.CompletedProces
     (directory / "test_suite.py").write_text(text)
     settings = "[pytest]\nanabranch_settings =\n    stream-node-max-entries 7\n"
     (directory / "pytest.ini").write_text(settings)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *options]
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
@@ -84,6 +84,14 @@ def test_every_fixture_works_also_in_several_processes(tmp_path: Path, processes
     done = run(tmp_path, SUITE, "-n", processes, "--anabranch-set", "hz=42")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
+
+
+def test_without_redis_py_clients_are_skipped_and_servers_serve(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys\nsys.modules['redis'] = None\n")
+    text = "\n\ndef test_it_serves(anabranch_server):\n    anabranch_server.execute('PING')\n"
+    done = run(tmp_path, FAILING + text)
+    assert "1 passed, 1 skipped" in done.stdout, done.stdout
+    assert "the client fixtures need redis-py" in done.stdout
 
 
 def test_a_test_that_fails_shows_data_commands_and_seed(tmp_path: Path) -> None:

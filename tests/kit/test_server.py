@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from anabranch.testing import CommandFailedError, Server
 from tests.support.inspection import wait_until
 
 
 def client_of(server: Server) -> redis.Redis:
-    return redis.Redis(port=server.port, decode_responses=True)
+    once = Retry(NoBackoff(), 0)  # a server that is gone is gone
+    return redis.Redis(port=server.port, decode_responses=True, retry=once)
 
 
 def test_clients_connect_by_tcp_and_by_a_unix_socket() -> None:
@@ -211,6 +214,21 @@ def test_data_commands_and_figures_can_be_read() -> None:
         assert (server.dump(), server.commands) == ({}, [])
 
 
+def test_a_large_value_is_remembered_by_its_beginning() -> None:
+    with Server() as server, client_of(server) as client:
+        client.set("large", "x" * 20_000_000)
+        client.rpush("many", *range(500))
+        large, many = server.commands[-2:]
+        assert large.endswith(f'"SET" "large" "{"x" * 200}"... (20000000 bytes)')
+        assert many.endswith('"97" ... (402 more)')
+        with client.monitor() as monitor:  # shows it all
+            client.set("large", "y" * 1000)
+            while not (shown := monitor.next_command()["command"]).startswith("SET"):
+                pass
+            assert len(shown) > 1000
+        assert server.commands[-1].endswith("... (1000 bytes)")
+
+
 def test_a_password_and_rules_do_not_stop_the_kit() -> None:
     with Server(requirepass="secret") as server:
         with pytest.raises(redis.AuthenticationError):
@@ -240,3 +258,27 @@ def test_importing_the_kit_and_its_plugin_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_servers_that_were_closed_leave_nothing_behind() -> None:
+    code = """
+import os
+from anabranch.testing import Server
+
+def held():
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd"))
+
+for number in range(100):
+    with Server(persist=number % 2 == 0) as server:
+        server.execute("XADD", "s", "*", "f", "v")
+    if number == 24:
+        bytes_before, files_before = held()
+bytes_after, files_after = held()
+print(bytes_after - bytes_before, files_after - files_before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    grown, files = map(int, done.stdout.split())
+    assert files == 0
+    assert grown < 15_000_000, "a Lua machine, which a server without scripts has not, takes 1 MB"

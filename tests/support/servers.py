@@ -20,6 +20,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Self
 
+from anabranch.testing import Server
 from tests.support.inspection import number, wait_until
 from tests.support.wire import RespClient
 
@@ -250,6 +251,18 @@ class AnabranchServer(ServerProcess):
         """Until this region, new or without its data, has got what another one had."""
         with self.client() as client:
             wait_until(lambda: number(client, "caught_up"), "the region takes writes")
+
+
+class KitServer(Server):
+    """The test kit's server with connections as those of a process: it starts in milliseconds.
+
+    For tests of what commands do. Those of the process, of its memory, its processor time and its
+    log need `AnabranchServer`; so do those of the fast path, as the kit watches every command.
+    """
+
+    def client(self, resp: int = 2, timeout: float = 10.0) -> RespClient:
+        """A new connection."""
+        return RespClient(self.port, resp=resp, timeout=timeout)
 
 
 _in_directories: list[AnabranchServer] = []

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.support.servers import AnabranchServer, RedisServer, redis_server_path
+from anabranch.testing import Server
+from tests.support.servers import RedisServer, redis_server_path
 
 pytestmark = pytest.mark.skipif(redis_server_path() is None, reason="redis-server is not installed")
 
@@ -28,9 +29,10 @@ NOT_HERE = {
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[redis.Redis, redis.Redis]]:
     """Ours, and a Redis, with the same data."""
-    with AnabranchServer() as ours, RedisServer() as theirs:
+    with Server() as ours, RedisServer() as theirs:
         clients = redis.Redis(port=ours.port), redis.Redis(port=theirs.port)
         for client in clients:
+            client.ping()
             client.config_set("slowlog-log-slower-than", 0)
             client.xadd("s", {"f": "v"}, id="1-1")
             client.xadd("s", {"f": "v"}, id="2-1")

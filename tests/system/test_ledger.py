@@ -5,19 +5,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import redis
 
+from anabranch.testing import Cluster, Server
 from tests.support.inspection import wait_until
-from tests.support.servers import AnabranchServer, regions_in, server_in
 
 ROW = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
 PAYLOAD = struct.pack("<2I", 1, len(ROW)) + ROW
 
 
 @contextmanager
-def talking(server: AnabranchServer) -> Iterator[redis.Redis]:
+def talking(server: Server) -> Iterator[redis.Redis]:
     with redis.Redis(port=server.port, protocol=2, decode_responses=True) as client:
         yield client
 
@@ -38,30 +37,31 @@ def records(client: redis.Redis) -> int:
     return found
 
 
-def test_records_come_of_age_while_the_server_runs_and_are_not_back_after_a_start(
-    tmp_path: Path,
-) -> None:
-    server = server_in(tmp_path).start()
-    with talking(server) as client:
+def test_records_come_of_age_while_the_server_runs_and_are_not_back_after_a_start() -> None:
+    with Server(persist=True) as server, talking(server) as client:
         assert client.config_get("ledger-retention") == {"ledger-retention": "2592000"}
         bring(client, "p", "q")
+        server.clock.advance(2592000 - 60)
         assert records(client) == 2
-        client.config_set("ledger-retention", 1)
-        wait_until(lambda: not records(client), "the records are dropped")
-        client.config_set("ledger-retention", 0)
         bring(client, "r")
-    server.kill()
-    server.start()
-    with talking(server) as client:
+        server.clock.advance(60 + 1)
+        wait_until(lambda: records(client) == 1, "the records of p and q are dropped")
+        server.crash()
+        server.restart()
         assert records(client) == 1
         assert client.xlen("s") == 3
 
 
-def test_the_shortest_retention_of_all_regions_counts(tmp_path: Path) -> None:
-    eu, us = regions_in(tmp_path, "eu", "us", extra=("--ledger-retention", "0"))
-    with talking(eu) as here, talking(us) as there:
+def test_the_shortest_retention_of_all_regions_counts() -> None:
+    with (
+        Cluster("eu", "us", ledger_retention=0) as cluster,
+        talking(cluster.eu) as here,
+        talking(cluster.us) as there,
+    ):
         bring(here, "p")
-        wait_until(lambda: there.exists("s") and records(there) == 1, "it has arrived")
-        there.config_set("ledger-retention", 1)
+        cluster.settle()
+        assert records(there) == 1
+        there.config_set("ledger-retention", 60)
+        cluster.clock.advance(60 + 1)
         wait_until(lambda: not records(here), "it is dropped everywhere")
-        assert records(there) == 0
+        wait_until(lambda: not records(there), "it is dropped there, too")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.support.inspection import number, wait_until
-from tests.support.servers import AnabranchServer
+from tests.support.servers import KitServer
 from tests.support.wire import Argument, ConnectionLost, RespClient
 
 BLOCKED: dict[str, tuple[Argument, ...]] = {
@@ -24,8 +24,8 @@ NO_KEY = ("-", b"NOPERM No permissions to access a key")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[AnabranchServer]:
-    with AnabranchServer() as started:
+def server() -> Iterator[KitServer]:
+    with KitServer() as started:
         with started.client() as admin:
             admin.call("XGROUP", "CREATE", "secret", "g", "$", "MKSTREAM")
             admin.call("XADD", "secret", "*", "first", "entry")
@@ -34,7 +34,7 @@ def server() -> Iterator[AnabranchServer]:
 
 
 @contextmanager
-def alice(server: AnabranchServer, admin: RespClient, *blocked: Argument) -> Iterator[RespClient]:
+def alice(server: KitServer, admin: RespClient, *blocked: Argument) -> Iterator[RespClient]:
     """A user with every right, whose command waits."""
     admin.call("ACL", "SETUSER", "alice", "reset", "on", "nopass", "~*", "&*", "+@all")
     admin.call("XGROUP", "SETID", "secret", "g", "$")
@@ -56,7 +56,7 @@ def entries_so_far(client: RespClient) -> int:
 
 
 @pytest.mark.parametrize("command", BLOCKED)
-def test_without_the_key_a_blocked_command_ends(server: AnabranchServer, command: str) -> None:
+def test_without_the_key_a_blocked_command_ends(server: KitServer, command: str) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED[command]) as client:
         assert admin.call("ACL", "SETUSER", "alice", "resetkeys") == ("+", b"OK")
         admin.call(*WAKES.get(command, ADD))
@@ -65,7 +65,7 @@ def test_without_the_key_a_blocked_command_ends(server: AnabranchServer, command
 
 
 @pytest.mark.parametrize("command", BLOCKED)
-def test_without_the_command_a_blocked_command_ends(server: AnabranchServer, command: str) -> None:
+def test_without_the_command_a_blocked_command_ends(server: KitServer, command: str) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED[command]) as client:
         assert admin.call("ACL", "SETUSER", "alice", "-@all") == ("+", b"OK")
         admin.call(*WAKES.get(command, ADD))
@@ -74,7 +74,7 @@ def test_without_the_command_a_blocked_command_ends(server: AnabranchServer, com
         assert text.startswith(b"NOPERM User alice has no permissions to run the ")
 
 
-def test_what_a_revoked_consumer_would_have_taken_goes_to_the_next(server: AnabranchServer) -> None:
+def test_what_a_revoked_consumer_would_have_taken_goes_to_the_next(server: KitServer) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED["XREADGROUP"]) as client:
         admin.call("ACL", "SETUSER", "alice", "resetkeys")
         with server.client() as other:
@@ -86,7 +86,7 @@ def test_what_a_revoked_consumer_would_have_taken_goes_to_the_next(server: Anabr
             assert entries[1][0][1][0] == ("$", added)
 
 
-def test_a_denied_wake_is_in_the_acl_log(server: AnabranchServer) -> None:
+def test_a_denied_wake_is_in_the_acl_log(server: KitServer) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED["XREAD"]) as client:
         admin.call("ACL", "LOG", "RESET")
         admin.call("ACL", "SETUSER", "alice", "resetkeys")
@@ -98,7 +98,7 @@ def test_a_denied_wake_is_in_the_acl_log(server: AnabranchServer) -> None:
 
 
 @pytest.mark.parametrize("command", BLOCKED)
-def test_a_deleted_user_is_disconnected(server: AnabranchServer, command: str) -> None:
+def test_a_deleted_user_is_disconnected(server: KitServer, command: str) -> None:
     with server.client() as admin, alice(server, admin, *BLOCKED[command]) as client:
         assert admin.call("ACL", "DELUSER", "alice") == (":", 1)
         admin.call(*WAKES.get(command, ADD))
@@ -107,7 +107,7 @@ def test_a_deleted_user_is_disconnected(server: AnabranchServer, command: str) -
 
 
 def test_a_subscriber_that_may_not_listen_any_more_is_disconnected(
-    server: AnabranchServer,
+    server: KitServer,
 ) -> None:
     for words in (("SUBSCRIBE", "news"), ("PSUBSCRIBE", "n*"), ("SSUBSCRIBE", "news")):
         with server.client() as admin, server.client() as client:

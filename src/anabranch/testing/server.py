@@ -6,7 +6,6 @@ import asyncio
 import random
 import secrets
 import tempfile
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,17 +24,12 @@ from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.disk import Disk
+from anabranch.testing.seen import OURSELVES, Seen
 from anabranch.testing.worker import Worker
 
 __all__ = ["RUNNING", "CommandFailedError", "Server"]
 
 HOST: Final = "127.0.0.1"
-OURSELVES: Final = "anabranch.testing"
-"""The address of who asks without a connection."""
-
-SEEN_MAX: Final = 1000
-"""So many of the newest commands are remembered."""
-
 GOSSIP_PORT_ABOVE: Final = 10_000
 """A region listens for others on the port of its clients and so many."""
 
@@ -47,14 +41,6 @@ RUNNING: Final[dict[int, Server]] = {}
 
 class CommandFailedError(Exception):
     """A command of the test kit got an error as its reply."""
-
-
-class _Seen(deque[bytes]):
-    """The outbox of a session that watches: the newest commands."""
-
-    def __iadd__(self, lines: Any) -> Self:  # type: ignore[misc]
-        self.extend(lines)
-        return self
 
 
 class Server:
@@ -91,7 +77,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._directory: Path | None = None
-        self._seen: _Seen = _Seen(maxlen=SEEN_MAX)
+        self._seen = Seen()
         self.clock.on_change(self._look_at_time)
 
     # -- life ---------------------------------------------------------------------------------
@@ -117,10 +103,7 @@ class Server:
             chance=random.Random(self.seed),  # noqa: S311 - a test wants to be repeated
             place=DataDirectory(settings, self.disk.open_directory),
         )
-        watcher = live.region.open_session(OURSELVES, OURSELVES)
-        watcher.outbox = self._seen  # type: ignore[assignment]
-        live.region.dispatcher.monitors[watcher] = None
-        live.region.dispatcher.guarded_by.add("monitor")
+        self._seen.watch(live)
         try:
             await live.start()
         except BaseException:
@@ -334,9 +317,11 @@ class Server:
 
     @property
     def commands(self) -> list[str]:
-        """The newest commands of all clients, oldest first, as MONITOR shows them."""
-        lines = [line[1:-2].decode("utf-8", "backslashreplace") for line in list(self._seen)]
-        return [line for line in lines if f" {OURSELVES}] " not in line]
+        """The newest commands of all clients, oldest first, as MONITOR shows them.
+
+        Long arguments are shortened.
+        """
+        return self._seen.lines()
 
     def statistics(self) -> dict[str, int | float | str]:
         """The fields of ``INFO everything``."""

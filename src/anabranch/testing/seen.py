@@ -1,0 +1,86 @@
+"""The newest commands that clients sent to a server under test."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from anabranch.commands.execution.dispatch import quoted
+
+if TYPE_CHECKING:
+    from anabranch.commands.execution.session import Session
+    from anabranch.server.app import Server as LiveServer
+
+__all__ = ["OURSELVES", "Seen"]
+
+OURSELVES: Final = "anabranch.testing"
+"""The address of who asks without a connection."""
+
+SEEN_MAX: Final = 1000
+"""So many of the newest commands are remembered."""
+
+ARGUMENT_BYTES_MAX: Final = 200
+"""Of an argument, so many bytes are remembered."""
+
+ARGUMENTS_MAX: Final = 100
+"""Of a command, so many arguments are remembered."""
+
+
+class _Command(NamedTuple):
+    now_us: int
+    db: int
+    address: str
+    arguments: list[tuple[bytes, int]]
+    """The beginning of each, and how long it is."""
+    more: int
+    """How many arguments were left out."""
+
+    def line(self) -> str:
+        seconds, us = divmod(self.now_us, 1_000_000)
+        words = [
+            quoted(shown) + (b"... (%d bytes)" % size if size > len(shown) else b"")
+            for shown, size in self.arguments
+        ]
+        if self.more:
+            words.append(b"... (%d more)" % self.more)
+        text = b" ".join(words).decode("ascii")
+        return f"{seconds}.{us:06d} [{self.db} {self.address}] {text}"
+
+
+class Seen:
+    """Remembers the newest commands; long ones are shortened, so a large value costs little."""
+
+    def __init__(self) -> None:
+        self._commands: deque[_Command] = deque(maxlen=SEEN_MAX)
+
+    def watch(self, live: LiveServer) -> None:
+        """Remember what clients send to this server, where MONITOR would show it."""
+        dispatcher = live.region.dispatcher
+        show = dispatcher.feed_monitors
+        watcher = live.region.open_session(OURSELVES, OURSELVES)
+
+        def remember(session: Session, args: list[bytes]) -> None:
+            if session.address != OURSELVES:
+                self._commands.append(
+                    _Command(
+                        live.clock.now_us(),
+                        session.db,
+                        session.address,
+                        [(arg[:ARGUMENT_BYTES_MAX], len(arg)) for arg in args[:ARGUMENTS_MAX]],
+                        max(len(args) - ARGUMENTS_MAX, 0),
+                    )
+                )
+            if len(dispatcher.monitors) > 1:  # somebody uses MONITOR
+                show(session, args)
+                watcher.outbox.clear()
+
+        dispatcher.feed_monitors = remember  # type: ignore[method-assign]
+        dispatcher.monitor(watcher)
+
+    def lines(self) -> list[str]:
+        """The commands as MONITOR prints them, oldest first."""
+        return [command.line() for command in list(self._commands)]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._commands.clear()

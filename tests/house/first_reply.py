@@ -1,0 +1,76 @@
+"""From a fresh clone to the first reply: ``python -m tests.house.first_reply`` runs ``make run``.
+
+It reports what was downloaded and how long it took, and fails above 80 MB. It needs nothing but
+Python, as `.ci/run` starts it before anything is installed. What `.venv` has already is not
+downloaded again, so run it in a clone without one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MEGABYTES_MAX = 80.0
+
+_DOWNLOADED = re.compile(r"Downloading (\S+) \(([\d.]+) (bytes|kB|MB)\)")
+_MEGABYTES = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0}
+
+
+def megabytes(log: str) -> float:
+    """What a log of pip names, each file once: pip logs twice what its build processes download."""
+    files = {name: float(size) * _MEGABYTES[unit] for name, size, unit in _DOWNLOADED.findall(log)}
+    return sum(files.values())
+
+
+def first_reply(port: int) -> bytes:
+    """What the server answers to PING."""
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(b"PING\r\n")
+        return client.recv(100)
+
+
+def main() -> int:
+    """Run it; the exit code."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "pip.log"
+        log.touch()
+        began = time.monotonic()
+        with subprocess.Popen(
+            ["make", "--no-print-directory", "run", f"ARGS=--port 0 --dir {directory}"],
+            cwd=REPOSITORY,
+            env={**os.environ, "PIP_LOG": str(log), "PIP_NO_CACHE_DIR": "1"},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if '"server.ready"' in line:
+                    address = json.loads(line)["addresses"][0]
+                    reply = first_reply(int(address.rpartition(":")[2]))
+                    taken = time.monotonic() - began
+                    os.killpg(process.pid, signal.SIGTERM)
+                    process.stdout.read()  # up to its end
+                    break
+            else:
+                sys.stderr.write("make run ended before the server was ready\n")
+                return 1
+        downloaded = megabytes(log.read_text("utf-8", "replace"))
+    sys.stdout.write(
+        f"from the clone to {reply!r}: {downloaded:.1f} MB from package indexes, {taken:.1f} s; "
+        f"at most {MEGABYTES_MAX:g} MB are allowed\n"
+    )
+    return 0 if reply == b"+PONG\r\n" and downloaded <= MEGABYTES_MAX else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
