@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from weakref import ref
 
 from anabranch.effects import kinds
 from anabranch.effects.restoring import value_of
@@ -107,8 +106,6 @@ def bind(
         keyspace.deferred_free.add(older)
     if isinstance(value, Stream):
         value.incarnation = incarnation
-        for log in value.logs.values():
-            keyspace.unsealed.extend(map(ref, log.full_blocks()))
     if deadline is not None:
         target.deadlines[key] = deadline
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from weakref import ref
 
 from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
@@ -46,8 +45,6 @@ def append_entry(
     """
     tail = log.tail
     if opens or tail is None:
-        if tail is not None:
-            database.unsealed.append(ref(tail))
         log.append(entry_id, fragment, weight, True, number)
         if not stream.is_due:
             database.account.changed(stream)
@@ -121,8 +118,6 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
     """Put the entries into their log; ``number`` is that of the first, if they have numbers."""
     nodes, effect.nodes = effect.nodes, None
     for node in nodes or ():
-        if log.tail is not None:
-            database.unsealed.append(ref(log.tail))
         log.append_block(node, number)
         number = number and number + len(node.ids)
     if nodes:
@@ -130,8 +125,6 @@ def append_run(database: Database, log: RegionLog, effect: kinds.AddRun, number:
     ids, last = effect.ids, len(effect.ids)
     for low, high, data, ends, opens in node_shares(effect):
         weight = sum(effect.weights[low:high])
-        if opens and log.tail is not None:
-            database.unsealed.append(ref(log.tail))
         first = number and number + low
         if opens and high < last:
             log.append_full(ids[low:high], data, ends, weight, first)

@@ -4,15 +4,11 @@ A key is counted when it is bound and unbound, at first with an estimate for an 
 that an effect changes is put on a list once; :meth:`Account.measure_changed` measures some values
 of the list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one look
 at a flag. Values that are not measured yet are extrapolated from those that were measured last.
-
-Full blocks are sealed in the background and need less memory then: values that were measured before
-that are measured again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sized
 from sys import getsizeof
 from typing import Final, Protocol
 
@@ -38,20 +34,15 @@ class Account:
     """The sum over all keys of a keyspace."""
 
     __slots__ = (
-        "_again",
         "_counted_bytes",
         "_due",
         "_growth_bytes",
-        "_unsealed",
         "beside_bytes",
     )
 
-    def __init__(self, unsealed: Sized) -> None:
-        """``unsealed`` are the full blocks that are still to be sealed."""
-        self._unsealed = unsealed
+    def __init__(self) -> None:
         self._counted_bytes = 0
         self._due: deque[Value] = deque()  # changed since they were measured
-        self._again: dict[Value, None] = {}  # measured while something was unsealed
         self._growth_bytes = 0  # by which those measured last had grown, on average
         self.beside_bytes = 0
         """What is held beside the keys, as it was measured last: tags of idempotent producers."""
@@ -77,7 +68,6 @@ class Account:
     def unbind(self, key: bytes, value: Value) -> None:
         """It is not any more."""
         self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
-        self._again.pop(value, None)
         value.counted_bytes = UNBOUND
 
     def changed(self, value: Value) -> None:
@@ -87,11 +77,6 @@ class Account:
 
     def measure_changed(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
         """Measure values that have changed: so many, unless they take longer than this."""
-        if self._again and not self._unsealed:
-            for value in self._again:
-                if not value.is_due:
-                    self.changed(value)
-            self._again.clear()
         due = self._due
         if not due:
             return
@@ -106,8 +91,6 @@ class Account:
             growth += size - value.counted_bytes
             measured += 1
             value.counted_bytes = size
-            if self._unsealed:
-                self._again[value] = None
             if ticks_ns() > end_ns:
                 break
         self._counted_bytes += growth
@@ -116,7 +99,7 @@ class Account:
 
     def exchange(self, other: Account) -> None:
         """Swap with the account of another keyspace, whose keys are swapped with ours."""
-        for name in ("_again", "_counted_bytes", "_due", "_growth_bytes"):
+        for name in ("_counted_bytes", "_due", "_growth_bytes"):
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)
             setattr(other, name, mine)

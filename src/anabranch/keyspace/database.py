@@ -7,9 +7,7 @@ so keys without observers cost almost nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Protocol
-from weakref import ref
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.expiry import Deadlines
@@ -17,7 +15,6 @@ from anabranch.keyspace.incarnations import Incarnations
 from anabranch.keyspace.scan import KeyOrder
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.waiters import Waiter
-from anabranch.stream.block import Block
 from anabranch.stream.stream import Stream
 
 __all__ = ["Database", "Watcher"]
@@ -44,7 +41,6 @@ class Database:
         "order",
         "ready",
         "remembered",
-        "unsealed",
         "values",
         "waiters",
         "watchers",
@@ -54,7 +50,6 @@ class Database:
         self,
         index: int,
         ready: dict[tuple[int, bytes], None],
-        unsealed: deque[ref[Block]],
         incarnations: Incarnations,
         account: Account,
     ) -> None:
@@ -67,7 +62,6 @@ class Database:
         self.watchers: dict[bytes, set[Watcher]] = {}
         self.waiters: dict[bytes, dict[Waiter, None]] = {}  # FIFO per key
         self.ready = ready  # these four are shared by all databases, see Keyspace
-        self.unsealed = unsealed
         self.incarnations = incarnations
         self.account = account
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from weakref import ref
 
 from anabranch.keyspace.accounting import Account
 from anabranch.keyspace.database import Database
@@ -15,7 +13,6 @@ from anabranch.keyspace.replica import Dot, Replica
 from anabranch.keyspace.values import Value
 from anabranch.keyspace.version_vectors import covers_dot
 from anabranch.keyspace.waiters import Waiters
-from anabranch.stream.block import Block
 from anabranch.stream.shared import Tombstone
 from anabranch.stream.stream import Stream
 
@@ -34,7 +31,6 @@ class Keyspace:
         "prepared",
         "ready",
         "replica",
-        "unsealed",
         "users",
         "waiters",
     )
@@ -43,13 +39,10 @@ class Keyspace:
         """``replica`` is given where several regions write."""
         # (database, key) with waiters that changed since they were last served
         self.ready: dict[tuple[int, bytes], None] = {}
-        # full blocks that maintenance has not got round to, oldest first, unless they are gone
-        self.unsealed: deque[ref[Block]] = deque()
         self.incarnations = Incarnations()
-        self.account = Account(self.unsealed)
+        self.account = Account()
         self.databases = [
-            Database(index, self.ready, self.unsealed, self.incarnations, self.account)
-            for index in range(count)
+            Database(index, self.ready, self.incarnations, self.account) for index in range(count)
         ]
         self.waiters = Waiters([each.waiters for each in self.databases])
         self.deferred_free = DeferredFree()

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from weakref import ref
 
 import msgspec
 from xxhash import xxh3_64_intdigest
@@ -389,11 +388,6 @@ def _load(
     if kind == BLOCKS:
         assert builder is not None
         builder.add_blocks(fields)
-        keyspace.unsealed.extend(
-            ref(block)
-            for block in builder.stream.logs[fields[0]].blocks[-len(fields[1]) :]
-            if not block.is_open and isinstance(block.ids, list)
-        )
         return builder
     if kind == PENDING:
         assert builder is not None

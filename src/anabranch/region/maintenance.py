@@ -1,8 +1,8 @@
 """Background work in bounded slices.
 
-Keys past their deadline, idempotent IDs and ledger records past their age, full blocks to be
-sealed, the end of a CLIENT PAUSE: ``run`` is called ``hz`` times a second, and each call does at
-most one slice of each kind, so that no client waits for it.
+Keys past their deadline, idempotent IDs and ledger records past their age, the end of a CLIENT
+PAUSE: ``run`` is called ``hz`` times a second, and each call does at most one slice of each kind.
+No client waits long for it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,11 @@ PRODUCER_KEYS_MAX = 1000
 RECORDS_MAX = 1000
 """Ledger records of a stream dropped per slice."""
 
-SEAL_BLOCKS_MAX = 100
-"""Full blocks sealed per slice of a quiet server: some three milliseconds."""
-
-SEAL_BLOCKS_BUSY_MAX = 20
-"""The same while clients keep the server busy: under one per cent of its time."""
-
 COUNTED_MAX = 2000
 """Values whose memory is measured per slice."""
 
 COUNTING_NS_MAX = 3_000_000
 """Measuring stops after this."""
-
-BUSY_COMMANDS = 2000
-"""More commands than this since the last slice: busy."""
 
 
 class Maintenance:
@@ -61,7 +52,6 @@ class Maintenance:
         self._producers_due_ms = 0  # when the next round over all keys begins
         self._producers_database = 0
         self._producers_cursor = 0
-        self._commands_before = 0
 
     def run(self, now_ms: int) -> None:
         """One slice of everything."""
@@ -73,7 +63,6 @@ class Maintenance:
             region.scheduler.add(self._expire_keys)
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
-        self._seal_blocks()
         self._merging.maintain()
         self._sweep_later()
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
@@ -141,19 +130,3 @@ class Maintenance:
         if not retention_s or self._region.context.ids.refusal:
             return 0
         return max(now_ms - retention_s * 1000, 0)
-
-    def _seal_blocks(self) -> None:
-        """Sealing saves memory, not time, so it waits until there is time."""
-        commands = self._region.stats.commands_processed
-        busy = commands - self._commands_before > BUSY_COMMANDS
-        self._commands_before = commands
-        unsealed = self._region.keyspace.unsealed
-        left = SEAL_BLOCKS_BUSY_MAX if busy else SEAL_BLOCKS_MAX
-        while unsealed:
-            block = unsealed[0]()
-            if block is not None:
-                if not left:
-                    return
-                left -= 1
-                block.seal()
-            unsealed.popleft()

@@ -332,7 +332,6 @@ class Region(RegionState):
             for key in database.waiters:
                 self.keyspace.ready[database.index, key] = None
         self.keyspace.libraries = keyspace.libraries
-        self.keyspace.unsealed.extend(keyspace.unsealed)
         self.keyspace.account.exchange(keyspace.account)
 
     # -- time ---------------------------------------------------------------------------------

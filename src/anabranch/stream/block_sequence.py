@@ -58,7 +58,7 @@ class BlockSequence:
         position = self.next_position
         if opens or tail is None:
             if tail is not None:
-                tail.is_open = False
+                tail.close()
             tail = self.tail = Block(entry_id, position, number - position if number else 1)
             self.blocks.append(tail)
             self.first_ids.append(entry_id)
@@ -101,7 +101,7 @@ class BlockSequence:
     def append_block(self, block: Block, number: int = 0) -> None:
         """Add a block of live entries behind the newest; ``number`` as in :meth:`extend`."""
         if self.tail is not None:
-            self.tail.is_open = False
+            self.tail.close()
         position = self.next_position
         block.first_position = position
         block.shift = number - position if number else 1
@@ -416,10 +416,6 @@ class BlockSequence:
     def _keep_newest(self) -> None:
         """The newest block is about to lose slots."""
         self._newest = self.newest_number, self.newest_id
-
-    def full_blocks(self) -> Iterator[Block]:
-        """Blocks to which nothing will be added."""
-        return (block for block in self.blocks if not block.is_open)
 
     def check(self) -> None:
         """Assert every invariant of a region log."""

@@ -344,7 +344,8 @@ def _block_of(fields: list[Any]) -> Block:
     if isinstance(ids[0], int):
         block.ids = PackedIds(ids[0], _native("Q", ids[1]))
     else:
-        block.ids = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
+        plain = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
+        block.ids = PackedIds.pack(plain) or plain
     block.parts = None
     block.data = data
     block.ends = _native("Q" if wide else "H", ends)
@@ -353,7 +354,6 @@ def _block_of(fields: list[Any]) -> Block:
     block.gaps = gaps
     block.weight = weight
     block.positions = positions
-    block.is_open = False
     _restore_numbers(block, numbers)
     if is_open:
         block.reopen()

@@ -1,4 +1,4 @@
-"""The IDs of a sealed block in eight bytes each instead of some fifty.
+"""The IDs of a closed block in eight bytes each instead of some fifty.
 
 IDs of one block lie close together: relative to the first one's millisecond, time and sequence
 number fit into one 64-bit word nearly always. Where they do not (a gap of decades, a sequence
@@ -21,6 +21,7 @@ _SEQ_BITS = 24
 _SEQ_END = 1 << _SEQ_BITS
 _MS_END = 1 << (64 - _SEQ_BITS)
 _SMALL = 1 << 14
+_FEW = 10  # entries in each millisecond from which on packing them piece by piece is faster
 _NUMBERS = array("Q", range(_SMALL))  # of which copies are made: most runs begin with a millisecond
 
 
@@ -36,9 +37,15 @@ class PackedIds(Sequence[int]):
     @classmethod
     def pack(cls, ids: Sequence[int]) -> PackedIds | None:
         """Pack a non-empty ascending list, None if it does not fit; O(n)."""
+        run = cls.pack_run(ids)
+        if run is not None:
+            return run
         base_ms = ids[0] >> SEQ_BITS
-        if (ids[-1] >> SEQ_BITS) - base_ms >= _MS_END:
+        span_ms = (ids[-1] >> SEQ_BITS) - base_ms
+        if span_ms >= _MS_END:
             return None
+        if span_ms * _FEW <= len(ids):
+            return cls._pack_pieces(base_ms, ids)
         sequences = [entry_id & MAX_SEQ for entry_id in ids]
         if max(sequences) >= _SEQ_END:
             return None
@@ -52,6 +59,25 @@ class PackedIds(Sequence[int]):
                 ],
             ),
         )
+
+    @classmethod
+    def _pack_pieces(cls, base_ms: int, ids: Sequence[int]) -> PackedIds | None:
+        """The same for IDs of few milliseconds: usually the IDs of each ascend by one."""
+        words = array("Q")
+        low = 0
+        while low < len(ids):
+            first_ms = ids[low] >> SEQ_BITS << SEQ_BITS
+            high = bisect_left(ids, first_ms + MAX_SEQ + 1, low)
+            first, last = ids[low] - first_ms, ids[high - 1] - first_ms
+            if last >= _SEQ_END:
+                return None
+            word = (first_ms >> SEQ_BITS) - base_ms << _SEQ_BITS
+            if last - first == high - low - 1:
+                words.extend(range(word + first, word + last + 1))
+            else:
+                words.extend([word + entry_id - first_ms for entry_id in ids[low:high]])
+            low = high
+        return cls(base_ms, words)
 
     @classmethod
     def pack_run(cls, ids: Sequence[int]) -> PackedIds | None:

@@ -254,7 +254,7 @@ class RegionLog(BlockSequence):
             block.forget_dead()
             block.first_id = block.ids[0]
             if self.tail is not None:
-                self.tail.is_open = False
+                self.tail.close()
             self.blocks.append(block)
             self.first_ids.append(block.first_id)
             self.tail = block

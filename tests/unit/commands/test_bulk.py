@@ -301,8 +301,6 @@ def test_an_export_is_the_live_entries_of_a_range(server: Streams, seed: int) ->
         fields = [rng.randbytes(rng.randrange(5)) for _ in range(2 * rng.randrange(1, 4))]
         entry_id = server.do("XADD", "s", f"{ms}-*", *fields)
         expected[position] = entry_id, fields
-        if rng.random() < 0.05:
-            server.region.tick()  # seals full blocks
     for position in list(expected):
         if rng.random() < rng.choice((0.0, 0.2, 0.9)):
             server.do("XDEL", "s", expected.pop(position)[0])

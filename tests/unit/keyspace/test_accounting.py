@@ -83,7 +83,6 @@ def test_the_sum_is_that_of_all_keys_whatever_happens(seed: int, region: int) ->
             harness.region.tick()
             harness.region.tick()
             settle(harness)
-            settle(harness)  # again what was sealed meanwhile
             compare(harness)
     harness.do("FLUSHALL")
     settle(harness)

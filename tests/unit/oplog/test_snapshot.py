@@ -70,12 +70,6 @@ def test_a_snapshot_shows_the_moment_at_which_it_began(seed: int) -> None:
             effects.before = snapshot.before
             pieces = snapshot.bodies()
         recorder.run(line)
-        if rng.random() < 0.1:
-            for database in keyspace.databases:  # as maintenance does
-                for value in database.values.values():
-                    if isinstance(value, Stream):
-                        for block in value.local.full_blocks():
-                            block.seal()
         if pieces is not None and rng.random() < 0.15:
             data += [piece for _ in range(rng.choice((1, 1, 3))) if (piece := next(pieces, None))]
     assert pieces is not None

@@ -38,6 +38,25 @@ def test_packed_ids_are_a_sequence_like_the_list(ids: list[int], low: int, high:
 
 
 @given(
+    runs=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), min_size=1, max_size=4),
+    holes=st.sets(st.integers(0, 100)),
+)
+def test_many_ids_of_few_milliseconds_are_packed(
+    runs: list[tuple[int, int]], holes: set[int]
+) -> None:
+    """Runs that begin with a sequence number, a millisecond each, with gaps in them."""
+    all_ids = [
+        make(7 + ms, low + at) for ms, (low, count) in enumerate(runs) for at in range(count)
+    ]
+    ids = [entry_id for at, entry_id in enumerate(all_ids) if at not in holes] or all_ids
+    packed = PackedIds.pack(ids)
+    assert packed is not None
+    assert list(packed) == ids
+    too_high = PackedIds.pack([*ids, make(20, SEQ_END)])
+    assert too_high is None
+
+
+@given(
     ids=packable(),
     away_ms=st.sampled_from([-1, 0, 1, MS_END - 1, MS_END, MS_END + 1]),
     seq=st.sampled_from([0, 1, SEQ_END - 1, SEQ_END, SEQ_END + 1, MAX_SEQ]),

@@ -33,9 +33,9 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
     number, entry_id = 0, 0
     did = []
     for _ in range(rng.randint(5, 60)):
-        what = rng.choices(
-            ("add", "run", "node", "remove", "range", "clear", "seal"), (20, 8, 4, 8, 4, 1, 4)
-        )[0]
+        what = rng.choices(("add", "run", "node", "remove", "range", "clear"), (20, 8, 4, 8, 4, 1))[
+            0
+        ]
         did.append(what)
         if what in ("add", "run", "node"):
             number += rng.choice((1, 1, 1, 5))  # other effects of the replica ID lie between
@@ -58,7 +58,6 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
                 ends = [sum(map(len, fragments[: i + 1])) for i in range(count)]
                 log.append_full(ids, b"".join(fragments), ends, count, numbers[0])
                 log.tail.reopen()  # type: ignore[union-attr]
-                log.tail.is_open = True  # type: ignore[union-attr]
             for each_id, each in zip(ids, numbers, strict=True):
                 naive.live.append((each, each_id, naive.next_position))
                 naive.next_position += 1
@@ -87,9 +86,6 @@ def grown(rng: random.Random) -> tuple[RegionLog, Naive, list[str]]:
             naive.floor = max(naive.floor, top)
             if naive.newest[0] <= top:
                 naive.newest = (0, 0)
-        elif what == "seal":
-            for block in log.full_blocks():
-                block.seal()
     return log, naive, did
 
 

@@ -53,9 +53,6 @@ EXPORT_BYTES_MAX: Final = 8 << 20
 IMPORT_ROWS_MAX: Final = 10_000
 """The most rows of one AB.IMPORT: checked in slices, added at once in about 5 ms."""
 
-_PACKING: Final = 3
-"""Bytes of blocks that are not sealed count this many times, because packing them takes longer."""
-
 _WORD_BYTES: Final = 8
 """Of an ID in :class:`PackedIds`."""
 
@@ -197,14 +194,12 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
     base = stream.incarnation
     pack = _CHUNK.pack
     parts: list[bytes | array[int]] = [b"", b""]
-    size = arrays = packing = chunks = (
-        0  # bytes of fragments, of arrays, of arrays that must be packed
-    )
+    size = arrays = chunks = 0  # bytes of fragments, of arrays
     reached = low
     if log is not None:
         reached = max(low, min(high, base + log.next_position))
         for block, first, stop in log.spans_positioned(low - base, high - base):
-            if size + packing >= bytes_max and chunks:
+            if size >= bytes_max and chunks:
                 reached = base + block.position(first)
                 break
             chunks += 1
@@ -227,11 +222,9 @@ def export(ctx: Context, args: list[bytes]) -> bytes:
                     data,
                 )
                 continue
-            to_pack = block.parts is not None and not block.is_open
             chunk = _chunk(block, first, stop, base)
             size += len(chunk[-1])
             arrays += sum(map(len, chunk[1:-1]))
-            packing += len(chunk[-1]) * _PACKING if to_pack else 0
             parts += chunk
     length = chunks * _CHUNK.size + arrays + size
     if codec == _ZSTD:
@@ -266,7 +259,6 @@ def _export_options(args: list[bytes]) -> tuple[int, int]:
 
 def _chunk(block: Block, low: int, high: int, base: int) -> list[bytes]:
     """Header, arrays and fragments of one run of entries, in the form of the block."""
-    block.seal()  # seals the block, which is probably read again; an open block stays open
     ids = block.ids
     if isinstance(ids, PackedIds):
         form, base_ms = _PACKED, ids.base_ms
