@@ -21,6 +21,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterator
+from operator import lt
 from typing import Any, Final
 
 from anabranch.stream.block import Block
@@ -345,7 +346,8 @@ def _block_of(fields: list[Any]) -> Block:
         block.ids = PackedIds(ids[0], _native("Q", ids[1]))
     else:
         plain = [(ms << SEQ_BITS) | seq for ms, seq in zip(*ids, strict=True)]
-        block.ids = PackedIds.pack(plain) or plain
+        ascend = plain[0] >= 0 and all(map(lt, plain, plain[1:]))  # what is sent may be wrong
+        block.ids = (ascend and PackedIds.pack(plain)) or plain
     block.parts = None
     block.data = data
     block.ends = _native("Q" if wide else "H", ends)
