@@ -7,7 +7,6 @@ only commands run that change nothing, and none that Redis calls dangerous.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from anabranch.web.identity import identify
 from anabranch.web.plain import plain, words_of
 from anabranch.web.requests import bad, number_of
 from anabranch.web.slices import in_slices
+from anabranch.web.survey import keep
 from anabranch.web.view import may_see
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ ANSWER_S: Final = 10.0
 """A command that blocks is given up after this."""
 
 PAGE_MAX: Final = 200
+OFFSET_MAX: Final = 2_000
+"""What lies behind is found by a search, or in another order."""
 
 _SORTS: Final = ("added_rate", "length", "lag", "pending", "size", "groups", "key")
 
@@ -73,30 +75,29 @@ class Api:
         if sort not in _SORTS:
             raise bad(f"sort is one of {', '.join(_SORTS)}")
         asked = request.query_params.get("search", "").lower().encode("utf-8", "surrogatepass")
-        offset = number_of(request, "offset", 0, 1_000_000_000)
+        offset = number_of(request, "offset", 0, OFFSET_MAX)
         limit = number_of(request, "limit", 50, PAGE_MAX)
-        rows = await in_slices(self._found(asked, visible))
-        end = offset + limit
-        if sort == "key":
-            chosen = heapq.nsmallest(end, rows, key=lambda row: (row.key, row.db))
-        else:
-            chosen = heapq.nlargest(end, rows, key=lambda row: (getattr(row, sort), row.key))
+        count, rows = await in_slices(self._found(asked, visible, sort, offset + limit))
         return as_json(
-            {
-                "count": len(rows),
-                "offset": offset,
-                "streams": [described(r) for r in chosen[offset:]],
-            }
+            {"count": count, "offset": offset, "streams": [described(row) for row in rows[offset:]]}
         )
 
-    def _found(self, asked: bytes, visible: Callable[[bytes], bool]) -> Steps[list[Row]]:
-        found = []
+    def _found(
+        self, asked: bytes, visible: Callable[[bytes], bool], sort: str, most: int
+    ) -> Steps[tuple[int, list[Row]]]:
+        """How many streams there are of this name, and the first of them in an order."""
+        count = 0
+        first: list[Any] = []
         for number, row in enumerate(list(self._survey.rows.values()), 1):
             if (not asked or asked in row.key.lower()) and visible(row.key):
-                found.append(row)
+                count += 1
+                if sort == "key":
+                    keep(first, (_Backwards(row.key), -number, row), most)
+                else:
+                    keep(first, (getattr(row, sort), row.key, number, row), most)
             if not number % ROWS_PER_STEP:
                 yield
-        return found
+        return count, [row for *_, row in sorted(first, reverse=True)]
 
     async def _command(self, request: Request) -> Response:
         viewer = await identify(self._node, request)
@@ -143,6 +144,23 @@ class Api:
                 "read_only",
                 f"{command.full_name} needs a user and password, or the token of http-token",
             )
+
+
+class _Backwards:
+    """A name that is greater than those behind it in the alphabet."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+
+    def __lt__(self, other: _Backwards) -> bool:
+        return other._name < self._name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backwards) and other._name == self._name
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _only_reads(command: Command) -> bool:

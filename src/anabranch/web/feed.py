@@ -8,7 +8,6 @@ nobody has open, and what all pages show is computed once.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +22,7 @@ from anabranch.web.plain import shown_bytes
 from anabranch.web.requests import place_of
 from anabranch.web.slices import in_slices
 from anabranch.web.status import status
-from anabranch.web.survey import Survey
+from anabranch.web.survey import Survey, keep
 from anabranch.web.view import may_run, may_see, require
 from anabranch.web.watch import Watch
 
@@ -139,28 +138,28 @@ class Feed:
     def _summary(self, viewer: Viewer) -> Steps[dict[str, Any]]:
         visible = may_see(self._node.region, viewer.user)
         sums = dict.fromkeys(SUMS, 0.0)
-        rows = []
+        count = 0
+        busiest: list[Any] = []
+        retried: list[Any] = []
         for number, row in enumerate(list(self.survey.rows.values()), 1):
             if visible(row.key):
-                rows.append(row)
+                count += 1
                 for name in SUMS:
                     sums[name] += getattr(row, name)
+                busy = (row.added_rate, row.lag, row.length, number, row)
+                keep(busiest, busy, STREAMS_SHOWN)
+                if row.attempts:
+                    keep(retried, (row.duplicates, row.attempts, number, row), STREAMS_SHOWN)
             if not number % ROWS_PER_STEP:
                 yield
-        busiest = heapq.nlargest(
-            STREAMS_SHOWN, rows, key=lambda row: (row.added_rate, row.lag, row.length)
-        )
-        yield
-        retried = heapq.nlargest(
-            STREAMS_SHOWN,
-            [row for row in rows if row.attempts],
-            key=lambda row: (row.duplicates, row.attempts),
-        )
-        shown = {(row.db, row.key): row for row in (*busiest, *retried)}
+        shown = {
+            (row.db, row.key): row
+            for *_, row in (*sorted(busiest, reverse=True), *sorted(retried, reverse=True))
+        }
         return {
             "survey": {
                 "count": self.survey.count,
-                "streams": len(rows),
+                "streams": count,
                 "entries": int(sums["length"]),
                 **{name: round(sums[name], 1) for name in SUMS if name != "length"},
             },

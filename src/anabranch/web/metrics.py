@@ -37,13 +37,36 @@ PREFIX: Final = "anabranch_"
 SAMPLES_PER_STEP: Final = 100
 """Written as text in one step: less than a millisecond."""
 
+FREED_PER_STEP: Final = 2000
+"""Samples that are forgotten in one step."""
+
 PARTS_OF_CHUNK: Final = 8
 """So many of these are sent at a time."""
 
 PEER_STATES: Final = {"in_sync": 0, "unreachable": 2, "cut": 2, "removed": 2}
 """Every other state is catching up: 1."""
 
-_Samples = dict[str, list[tuple[tuple[str, ...], float]]]
+
+class _Series:
+    """The samples of one family: label values, and beside them the values.
+
+    Two plain lists, and the label values of a stream are one object for all its families: a scrape
+    makes few objects that the collector of the interpreter must visit.
+    """
+
+    __slots__ = ("labels", "values")
+
+    def __init__(self) -> None:
+        self.labels: list[tuple[str, ...]] = []
+        self.values: list[float] = []
+
+    def add(self, labels: tuple[str, ...], value: float) -> None:
+        """One more sample."""
+        self.labels.append(labels)
+        self.values.append(value)
+
+
+_Samples = dict[str, _Series]
 
 
 class Metrics:
@@ -64,10 +87,10 @@ class Metrics:
 
     def text(self, user: User) -> Steps[list[bytes]]:
         """What a user may see, in pieces of moderate size."""
-        samples: _Samples = {row.name: [] for row in METRICS}
+        samples: _Samples = {row.name: _Series() for row in METRICS}
 
         def add(name: str, labels: tuple[str, ...], value: float) -> None:
-            samples[name].append((labels, value))
+            samples[name].add(labels, value)
 
         for name, value in self._server().items():
             add(name, (), value)
@@ -90,13 +113,17 @@ class Metrics:
         chunks: list[bytes] = []
         parts: list[bytes] = []
         for row in METRICS:
-            for text in _written(row, samples.pop(row.name)):
+            for text in _written(row, samples[row.name]):
                 parts.append(text)
                 if len(parts) >= PARTS_OF_CHUNK:
                     chunks.append(b"".join(parts))
                     parts.clear()
                 yield
         chunks.append(b"".join(parts))
+        for series in samples.values():  # freed in steps, too
+            while series.labels:
+                del series.labels[-FREED_PER_STEP:], series.values[-FREED_PER_STEP:]
+                yield
         return chunks
 
     # -- one server ---------------------------------------------------------------------------
@@ -151,30 +178,30 @@ class Metrics:
         region, settings = self._region, self._region.settings
         name = settings.region_name or f"region{settings.region_id}"
         about = (__version__, REDIS_VERSION, str(settings.region_id), name)
-        samples["server_info"].append((about, 1))
+        samples["server_info"].add(about, 1)
         for code, count in region.stats.errors.items():
-            samples["errors_total"].append(((code,), count))
+            samples["errors_total"].add((code,), count)
         for entry in region.dispatcher.all_entries():
             calls = entry.calls
             if calls or entry.rejected or entry.failed:
                 label = (entry.command.full_name,)
-                samples["commands_total"].append((label, calls))
-                samples["commands_duration_seconds_total"].append((label, entry.total_ns / 1e9))
-                samples["commands_failed_calls_total"].append((label, entry.failed))
-                samples["commands_rejected_calls_total"].append((label, entry.rejected))
+                samples["commands_total"].add(label, calls)
+                samples["commands_duration_seconds_total"].add(label, entry.total_ns / 1e9)
+                samples["commands_failed_calls_total"].add(label, entry.failed)
+                samples["commands_rejected_calls_total"].add(label, entry.rejected)
         for database in region.keyspace.databases:
             if database.values:
                 label = (str(database.index),)
-                samples["db_keys"].append((label, len(database.values)))
-                samples["db_keys_expiring"].append((label, len(database.deadlines)))
+                samples["db_keys"].add(label, len(database.values))
+                samples["db_keys_expiring"].add(label, len(database.deadlines))
         exchange = self._node.persistence.exchange
         if exchange is not None:
             for peer in exchange.peers():
                 for metric, value in _peer(peer).items():
                     if value is not None:
-                        samples[metric].append(((peer.name or str(peer.region),), value))
+                        samples[metric].add((peer.name or str(peer.region),), value)
             for metric, value in _cluster(exchange.facts()).items():
-                samples[metric].append(((), value))
+                samples[metric].add((), value)
 
 
 def _peer(peer: PeerFigures) -> dict[str, float | None]:
@@ -217,10 +244,11 @@ def _cluster(facts: Mapping[str, Any]) -> dict[str, float]:
 class _Piece:
     """A collector of some samples of one family."""
 
-    def __init__(self, row: Metric, samples: list[tuple[tuple[str, ...], float]]) -> None:
+    def __init__(self, row: Metric, series: _Series, start: int) -> None:
         kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
         self._family = kind(PREFIX + row.name, row.meaning, labels=row.labels)
-        for labels, value in samples:
+        end = start + SAMPLES_PER_STEP
+        for labels, value in zip(series.labels[start:end], series.values[start:end], strict=True):
             self._family.add_metric(labels, value)
 
     def collect(self) -> Iterator[Any]:
@@ -228,10 +256,10 @@ class _Piece:
         yield self._family
 
 
-def _written(row: Metric, samples: list[tuple[tuple[str, ...], float]]) -> Iterator[bytes]:
+def _written(row: Metric, series: _Series) -> Iterator[bytes]:
     """The text of one family in short pieces; without samples there is none."""
-    for at in range(0, len(samples), SAMPLES_PER_STEP):
-        text: bytes = generate_latest(_Piece(row, samples[at : at + SAMPLES_PER_STEP]))
+    for at in range(0, len(series.values), SAMPLES_PER_STEP):
+        text: bytes = generate_latest(_Piece(row, series, at))
         if at:  # the lines of HELP and TYPE stand there already
             text = text.split(b"\n", 2)[2]
         yield text

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from anabranch.scheduling import Steps
 
-__all__ = ["SLICE_NS", "in_slices"]
+__all__ = ["SLICE_NS", "Spent", "in_slices"]
 
 _T = TypeVar("_T")
 
@@ -16,14 +16,25 @@ SLICE_NS: Final = 2_000_000
 """One step may take a little longer; the loop stands still for no more than that."""
 
 
-async def in_slices(steps: Steps[_T]) -> _T:
+class Spent:
+    """The time that steps have taken, without that of others between the slices."""
+
+    ns = 0
+
+
+async def in_slices(steps: Steps[_T], spent: Spent | None = None) -> _T:
     """Do all steps; returns what they return."""
     while True:
-        end_ns = perf_counter_ns() + SLICE_NS
+        now_ns = began_ns = perf_counter_ns()
+        end_ns = began_ns + SLICE_NS
         try:
-            while perf_counter_ns() < end_ns:
+            while now_ns < end_ns:
                 next(steps)
+                now_ns = perf_counter_ns()
         except StopIteration as end:
             result: _T = end.value
             return result
+        finally:
+            if spent is not None:
+                spent.ns += perf_counter_ns() - began_ns
         await asyncio.sleep(0)

@@ -38,8 +38,8 @@ _PRODUCERS_LOOKED_AT: Final = 1000
 Add = Callable[[str, tuple[str, ...], float], None]
 """Takes the name of a metric, label values, and the value."""
 
-Largest = tuple[list[tuple[int, bytes]], int]
-"""Databases and keys of streams, and how many there are beside these."""
+Largest = tuple[list[tuple[int, int, bytes]], int]
+"""Lengths, databases and keys of streams, in any order, and how many there are beside these."""
 
 
 def shown(name: bytes) -> str:
@@ -64,19 +64,19 @@ def largest(keyspace: Keyspace, most: int, may_see: Callable[[bytes], bool]) -> 
     for number, (db, key, stream) in enumerate(streams(keyspace), 1):
         if may_see(key):
             if len(heap) < most:
-                heapq.heappush(heap, (stream.length, -db, key))
+                heapq.heappush(heap, (stream.length, db, key))
             else:
                 left_out += 1
                 if heap and stream.length > heap[0][0]:
-                    heapq.heapreplace(heap, (stream.length, -db, key))
+                    heapq.heapreplace(heap, (stream.length, db, key))
         if not number % _KEYS_PER_STEP:
             yield
-    return sorted((-db, key) for _, db, key in heap), left_out
+    return heap, left_out
 
 
 def collect(
     keyspace: Keyspace,
-    chosen: list[tuple[int, bytes]],
+    chosen: list[tuple[int, int, bytes]],
     now_ms: Callable[[], int],
     add: Add,
     *,
@@ -84,7 +84,7 @@ def collect(
 ) -> Steps[int]:
     """Add the series of these streams; returns how many groups were left out."""
     left_out = 0
-    for db, key in chosen:
+    for _, db, key in chosen:
         stream = keyspace.databases[db].values.get(key)
         if type(stream) is not Stream:
             continue

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 from itertools import islice
-from time import monotonic, thread_time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.keyspace.memory import stream_parts
 from anabranch.scheduling import Steps
 from anabranch.stream.counters import exact_lag
-from anabranch.web.slices import in_slices
+from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import real_window_ms, streams
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.stream.group import Group
     from anabranch.stream.stream import Stream
 
-__all__ = ["AGES_S", "Row", "Survey"]
+__all__ = ["AGES_S", "Row", "Survey", "keep"]
 
 EVERY_S: Final = 2.0
 SHARE: Final = 200
@@ -45,6 +45,8 @@ STREAMS_WEIGHED: Final = 30
 
 GROUPS_MAX: Final = 100
 """Groups of a stream that are looked at."""
+
+ROWS_FREED_PER_STEP: Final = 500
 
 
 class Row(NamedTuple):
@@ -113,10 +115,9 @@ class Survey:
 
     async def renew(self) -> None:
         """Take one survey."""
-        began = thread_time()
-        await in_slices(self._steps())
-        # Others have used some of it: the pause is rather too long than too short.
-        self.took_s = min(thread_time() - began, 1.0)
+        spent = Spent()
+        await in_slices(self._steps(), spent)
+        self.took_s = spent.ns / 1e9
         self.count += 1
 
     # -- one survey ---------------------------------------------------------------------------
@@ -130,12 +131,16 @@ class Survey:
         fullest: list[tuple[int, int, bytes, bytes]] = []
         for db, key, stream in streams(self._region.keyspace):
             rows[db, key] = self._row(db, key, stream, passed_s, now_ms)
-            _keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
+            keep(heaviest, (max(stream.counted_bytes, 0), db, key), STREAMS_WEIGHED)
             for name, group in islice(stream.groups.items(), GROUPS_MAX):
                 if count := group.pending_count:
-                    _keep(fullest, (count, db, key, name), GROUPS_SHOWN)
+                    keep(fullest, (count, db, key, name), GROUPS_SHOWN)
             yield
-        self.rows, self.at_s = rows, now_s
+        before, self.rows, self.at_s = self.rows, rows, now_s
+        while before:  # freed in steps, too
+            for _ in range(min(ROWS_FREED_PER_STEP, len(before))):
+                before.popitem()
+            yield
         memory: dict[str, int] = {}
         for _, db, key in heaviest:
             if (heavy := self._stream(db, key)) is not None:
@@ -194,7 +199,7 @@ class Survey:
         )
 
 
-def _keep(heap: list[Any], item: Any, most: int) -> None:
+def keep(heap: list[Any], item: Any, most: int) -> None:
     """Keep the largest items."""
     if len(heap) < most:
         heapq.heappush(heap, item)

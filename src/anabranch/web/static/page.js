@@ -60,7 +60,7 @@ $("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  makeCharts(); draw(); drawAll();
+  makeCharts(); soon(); drawAll();
 });
 
 /* -- the feed ------------------------------------------------------------------------------ */
@@ -282,8 +282,8 @@ function feedCharts() {
   if (rateChart) rateChart.setData([samples[0], samples[1], samples[2], samples[3]]);
   if (lagChart) lagChart.setData([samples[0], samples[4], samples[5]]);
 }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); draw(); } });
-addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: Math.max(240, $(id).clientWidth), height: 150}); draw(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (state) { makeCharts(); drawAll(); soon(); } });
+addEventListener("resize", () => { for (const [chart, id] of [[rateChart, "rate-chart"], [lagChart, "lag-chart"]]) if (chart) chart.setSize({width: Math.max(240, $(id).clientWidth), height: 150}); });
 const spark = (values) => {
   const high = Math.max(1, ...values), line = values.map((v, i) => (i * 120 / Math.max(1, values.length - 1)).toFixed(1) + "," + (18 - 16 * v / high).toFixed(1)).join(" ");
   return svg("svg", {width: 120, height: 20, viewBox: "0 0 120 20", role: "img", "aria-label": "at most " + num(Math.max(0, ...values)) + " a second"}, svg("polyline", {points: line, fill: "none", stroke: css("--r0"), "stroke-width": 1.5}));
@@ -334,11 +334,16 @@ function showMemory() {
 }
 
 /* -- the timeline -------------------------------------------------------------------------- */
-let points = [], arrivals = new Map(), about = {groups: []}, shownAt = 0;
-const KEPT = 4000;
+let points = [], arrivals = new Map(), about = {groups: []}, fresh = [], tailedAt = 0;
+const KEPT = 4000, ROWS = 100;
+/* Drawn once in a frame at most, and only where it can be seen: layout is asked for once, too. */
+let canvasWidth = 0, inView = true, frame = 0, drawnAt = 0;
+const soon = () => { if (inView && !frame) frame = requestAnimationFrame(() => { frame = 0; draw(); }); };
+new ResizeObserver((seen) => { canvasWidth = Math.round(seen[seen.length - 1].contentRect.width); soon(); }).observe($("timeline"));
+new IntersectionObserver((seen) => { inView = seen[seen.length - 1].isIntersecting; soon(); }).observe($("timeline"));
 function watch(db, key, quietly) {
   watched = {db, key};
-  points = []; arrivals = new Map(); about = {groups: []};
+  points = []; arrivals = new Map(); about = {groups: []}; fresh = [];
   $("watch-key").value = shown(key);
   connect();
   if (!quietly) { openStream(); $("s-stream").scrollIntoView({block: "nearest"}); $("h-stream").focus({preventScroll: true}); }
@@ -349,8 +354,8 @@ $("watch").addEventListener("submit", (event) => {
   if (text) watch(known ? known.db : 0, known ? known.key : text);
 });
 const toggle = (id, act) => $(id).addEventListener("click", () => { const on = $(id).getAttribute("aria-pressed") !== "true"; $(id).setAttribute("aria-pressed", on); act(on); });
-toggle("pause", (on) => { paused = on; if (!on) draw(); });
-$("span").addEventListener("change", () => draw());
+toggle("pause", (on) => { paused = on; if (!on) soon(); });
+$("span").addEventListener("change", soon);
 function takeEntries(seen) {
   if (!watched) return;
   if (seen.error) { $("timeline-say").textContent = seen.error; return; }
@@ -364,8 +369,8 @@ function takeEntries(seen) {
   }
   if (points.length > KEPT) points.splice(0, points.length - KEPT);
   noteArrivals();
-  if (!$("s-stream").hidden && tailing) tail(seen.entries);
-  if (!paused) draw();
+  if (!$("s-stream").hidden && tailing) { fresh = [...fresh, ...seen.entries].slice(-ROWS); showFresh(); }
+  if (!paused) soon();
 }
 /* When another region has an entry follows from how far it says to have applied its region's effects. */
 function noteArrivals() {
@@ -380,7 +385,8 @@ function noteArrivals() {
   if (arrivals.size > 4 * KEPT) arrivals = new Map([...arrivals].slice(-2 * KEPT));
 }
 function draw() {
-  const canvas = $("timeline"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, regions = state && state.regions || [{region: 0, name: state ? state.name : ""}];
+  drawnAt = performance.now();
+  const canvas = $("timeline"), ratio = devicePixelRatio || 1, width = canvasWidth || canvas.clientWidth, regions = state && state.regions || [{region: 0, name: state ? state.name : ""}];
   const lane = Math.max(34, Math.min(62, 190 / regions.length)), height = regions.length * lane + 26;
   canvas.parentNode.style.height = height + "px";
   if (canvas.width !== width * ratio || canvas.height !== height * ratio) { canvas.width = width * ratio; canvas.height = height * ratio; }
@@ -391,7 +397,7 @@ function draw() {
   const ink = css("--ink"), dim = css("--dim"), line = css("--line"), warn = css("--warn");
   const seconds = +$("span").value, newest = points.length ? Math.max(points[points.length - 1].ms, points[Math.max(0, points.length - 50)].ms) : 0;
   const end = newest && newest < state.now_ms - seconds * 1000 ? newest + seconds * 50 : state.now_ms + 500, from = end - seconds * 1000;
-  const left = 78, x = (ms) => left + (ms - from) / (end - from) * (width - left - 12), y = (region) => (Math.max(0, regions.findIndex((each) => each.region === region)) + .5) * lane;
+  const left = 78, x = (ms) => left + (ms - from) / (end - from) * (width - left - 12), lanes = new Map(regions.map((each, index) => [each.region, (index + .5) * lane])), y = (region) => lanes.get(region) ?? lane / 2;
   c.font = "12px system-ui, sans-serif"; c.textBaseline = "middle";
   const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900].find((s) => seconds / s <= width / 110) || 1800;
   c.textAlign = "center";
@@ -400,13 +406,13 @@ function draw() {
     c.fillStyle = dim; c.fillText(clock(t * 1000), x(t * 1000), height - 10);
   }
   c.textAlign = "left";
-  const path = new Map();
+  const path = new Map(), dots = new Map();
   for (const each of regions) {
     const at = y(each.region), paint = colour(each.region);
     c.strokeStyle = line; c.beginPath(); c.moveTo(left, at); c.lineTo(width - 12, at); c.stroke();
     c.fillStyle = paint; c.fill(new Path2D(shapePath(shapeOf(each.region), 12, at, 6)));
     c.fillStyle = ink; c.fillText(each.name, 24, at, left - 28);
-    path.set(each.region, paint);
+    path.set(each.region, paint); dots.set(each.region, new Path2D(shapePath(shapeOf(each.region), 0, 0, 4)));
   }
   let late = 0; const seen = new Map(), dense = points.length > 1200, bars = new Map();
   for (const entry of points) {
@@ -423,7 +429,7 @@ function draw() {
       c.beginPath(); c.moveTo(ax, ay - lane * .3); c.lineTo(ax, ay - lane * .12); c.stroke(); c.lineWidth = 1;
     }
     c.fillStyle = path.get(entry.region) || dim;
-    c.fill(new Path2D(shapePath(shapeOf(entry.region), px, py, 4)));
+    c.translate(px, py); c.fill(dots.get(entry.region) || dots.values().next().value); c.translate(-px, -py);
     if (entry.late) { c.strokeStyle = warn; c.lineWidth = 2; c.beginPath(); c.arc(px, py, 9, 0, 7); c.stroke(); c.lineWidth = 1; }
   }
   const tallest = Math.max(1, ...bars.values());
@@ -435,22 +441,25 @@ function draw() {
     const label = "▸ " + shown(group.name); c.fillStyle = ink; c.textAlign = x(ms) > width - 120 ? "right" : "left"; c.fillText(label, x(ms) + (x(ms) > width - 120 ? -4 : 4), 8); c.textAlign = "left";
   }
   const text = !watched ? "Choose a stream." : `${shown(watched.key)}: ${num(about.length || 0)} entries; shown: ${points.length}` + (seen.size && state.regions ? " (" + [...seen].map(([region, n]) => nameOf(region) + " " + n).join(", ") + ")" : "") + (late ? `; ${late} came late: a reader by XREAD that was at the end skips them, AB.READ and groups do not` : "") + (about.passed_over ? `; ${num(about.passed_over)} passed over, too fast to show` : "");
-  $("timeline-say").textContent = text;
-  canvas.setAttribute("aria-label", "Timeline. " + text);
+  if ($("timeline-say").textContent !== text) { $("timeline-say").textContent = text; canvas.setAttribute("aria-label", "Timeline. " + text); }
   if (!$("legend").children.length) $("legend").append(el("li", {}, "shape and colour: the writing region"), el("li", {}, "tick: another region received it"), el("li", {}, "◯ ring: it came late"), el("li", {}, "dashed line: how far a group was given entries"));
 }
-setInterval(() => { if (watched && !paused && !document.hidden && !document.body.classList.contains("off")) draw(); }, 500);
+setInterval(() => {
+  if (document.hidden || document.body.classList.contains("off")) return;
+  showFresh();
+  if (watched && !paused && performance.now() - drawnAt > 450) soon();
+}, 500);
 
 /* -- browsing ------------------------------------------------------------------------------ */
 let offset = 0;
-const PAGE = 20;
+const PAGE = 20, DEEPEST = 2000;
 async function list() {
   const query = `sort=${$("sort").value}&search=${encodeURIComponent($("search").value)}&offset=${offset}&limit=${PAGE}`;
   const answer = await fetch("/api/streams?" + query, {headers: headers()}).then((r) => r.ok ? r.json() : null).catch(() => null);
   if (!answer) return;
   fill($("streams").tBodies[0], answer.streams.length ? answer.streams.map((row) => el("tr", {}, el("th", {scope: "row"}, open(row)), ...[row.length, row.added_rate, row.groups, row.lag, row.pending].map((n) => el("td", {class: "n"}, num(n))), el("td", {class: "n"}, size(row.size)))) : nothing(7, "No stream has this in its name."));
   $("found").textContent = answer.count ? `${answer.offset + 1}–${answer.offset + answer.streams.length} of ${answer.count}` : "none";
-  $("earlier").hidden = !offset; $("more").hidden = offset + PAGE >= answer.count;
+  $("earlier").hidden = !offset; $("more").hidden = offset + PAGE >= Math.min(answer.count, DEEPEST);
 }
 $("find").addEventListener("submit", (event) => { event.preventDefault(); offset = 0; list(); });
 $("sort").addEventListener("change", () => { offset = 0; list(); });
@@ -473,11 +482,17 @@ const wanted = (fields) => { const [name, ...rest] = $("filter").value.split("="
 const entryRow = (entry) => el("tr", {class: entry.late ? "late" : ""}, el("td", {}, el("time", {title: new Date(entry.ms).toISOString()}, entry.id)), el("td", {}, entry.region ? [mark(entry.region), " ", nameOf(entry.region)] : ""), el("td", {}, fieldsOf(entry.fields, entry.left_out)));
 function tail(entries) {
   const body = $("entries").tBodies[0];
-  body.prepend(...entries.filter((entry) => wanted(entry.fields)).reverse().slice(0, 100).map(entryRow));
-  while (body.rows.length > 100) body.deleteRow(-1);
+  body.prepend(...entries.filter((entry) => wanted(entry.fields)).reverse().slice(0, ROWS).map(entryRow));
+  while (body.rows.length > ROWS) body.deleteRow(-1);
 }
-toggle("tail", (on) => { tailing = on; if (on) { fill($("entries").tBodies[0], []); tail(points.slice(-100)); } });
-$("filter").addEventListener("change", () => { if (tailing) { fill($("entries").tBodies[0], []); tail(points.slice(-100)); } });
+/* A few new rows come at once, a flood once a second: nobody reads it faster. */
+function showFresh() {
+  if (!fresh.length || fresh.length > 20 && performance.now() - tailedAt < 1000) return;
+  tailedAt = performance.now();
+  tail(fresh.splice(0));
+}
+toggle("tail", (on) => { tailing = on; if (on) { fill($("entries").tBodies[0], []); fresh = []; tail(points.slice(-ROWS)); } });
+$("filter").addEventListener("change", () => { if (tailing) { fill($("entries").tBodies[0], []); fresh = []; tail(points.slice(-ROWS)); } });
 $("range").addEventListener("submit", async (event) => {
   event.preventDefault();
   if (!watched) return;

@@ -1,0 +1,122 @@
+"""Work of the HTTP side comes in short steps, however many streams there are.
+
+The loop stands still for a slice of 2 ms and one step at most. How much a step does is counted in
+calls, not in milliseconds, so a slow machine sees the same: no step may make more calls with four
+times the streams.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from anabranch.scheduling import Steps
+from tests.unit.web.test_metrics import Process
+
+pytest.importorskip("starlette", reason="the extra web is not installed")
+
+from anabranch.web.api import Api
+from anabranch.web.feed import Feed
+from anabranch.web.survey import Survey
+
+FEW, MANY = 250, 1_000
+CALLS_MAX = 8_000
+"""In one step: 100 samples of /metrics as text take two thirds of them, and about a millisecond."""
+
+
+class Full(Process):
+    """A server with many streams; every tenth has a group, every fifth a producer."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        for number in range(count):
+            idempotent = ("IDMP", "p", "1") if number % 5 == 0 else ()
+            self.streams.do("XADD", f"s{number}", *idempotent, "*", "f", "v")
+            if number % 10 == 0:
+                self.streams.do("XGROUP", "CREATE", f"s{number}", "g", "0")
+        self.region.settings.metrics_max_streams = count
+        self.survey = Survey(self.region)
+
+    def surveyed(self) -> Survey:
+        """After one survey."""
+        for _ in self.survey._steps():
+            pass
+        self.survey.count += 1
+        return self.survey
+
+
+def scraped(process: Full) -> Steps[Any]:
+    return process.metrics.text(process.user)
+
+
+def surveyed(process: Full) -> Steps[Any]:
+    process.surveyed()  # so that the next one has an old one to forget
+    return process.survey._steps()
+
+
+def summed_up(process: Full) -> Steps[Any]:
+    feed = Feed(cast("Any", process), cast("Any", None))
+    feed.survey = process.surveyed()
+    return feed._summary(cast("Any", Viewer(process)))
+
+
+class Viewer:
+    """Somebody who may see everything."""
+
+    def __init__(self, process: Process) -> None:
+        self.user = process.user
+
+
+def listed(process: Full) -> Steps[Any]:
+    api = Api(cast("Any", process), process.surveyed())
+    return api._found(b"", lambda _key: True, "length", 50)
+
+
+def calls_of_steps(steps: Iterator[None]) -> list[int]:
+    """How many calls each step makes."""
+    counts = [0]
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        if event in {"call", "c_call"}:
+            counts[-1] += 1
+
+    before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # finalizers of other tests are no work of ours
+    sys.setprofile(count)
+    try:
+        for _ in steps:
+            counts.append(0)
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("work", "times"), [(scraped, 1), (surveyed, 4), (summed_up, 4), (listed, 4)]
+)
+def test_no_step_does_more_with_more_streams(
+    work: Callable[[Full], Steps[Any]], times: int
+) -> None:
+    few, many = (calls_of_steps(work(Full(count * times))) for count in (FEW, MANY))
+    assert len(many) > 2 * len(few), "there are more steps instead"
+    assert max(many) <= max(1.5 * max(few), 500), (max(few), max(many))
+    assert max(many) <= CALLS_MAX
+
+
+def test_a_scrape_makes_few_objects_that_stay() -> None:
+    """What a scrape keeps until its end is visited by the collector, in one go."""
+    process = Full(MANY)
+    steps = scraped(process)
+    gc.collect()
+    before = len(gc.get_objects())
+    most = 0
+    for number, _ in enumerate(steps):
+        if number % 200 == 0:
+            most = max(most, len(gc.get_objects()) - before)
+    assert most < 3 * MANY, "one tuple of labels for a stream, and few more"
