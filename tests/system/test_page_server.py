@@ -149,7 +149,9 @@ def test_commands_of_a_connection_and_bad_requests_are_refused(site: Site) -> No
 
 def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
     site.client.xadd("mine:1", {"f": "v"})
-    site.client.xadd("other", {"f": "secret"})
+    site.client.xadd("other", {"f": "secret" * 20_000})
+    site.client.xgroup_create("other", "hidden-group", "0")
+    site.client.xreadgroup("hidden-group", "hidden-consumer", {"other": ">"})
     site.client.acl_setuser(
         "ann", enabled=True, passwords=["+pw"], keys=["mine:*"], commands=["+@all", "-debug"]
     )
@@ -161,9 +163,14 @@ def test_rules_of_a_user_hold_for_what_it_sees(site: Site) -> None:
         assert refused["entries"] == []
         wait_until(lambda: keys() == ["mine:1"], "the survey has it")
         status = next_event(feed, "status")
+        while not status["memory_by_cause"]:  # it was sent before the first survey
+            status = next_event(feed, "status")
         assert status["user"] == "ann"
+        assert 0 < status["memory_by_cause"]["entries"] < 10_000, "the other one has 100 KB"
+        assert not status["sees_all"]
         assert "secret" not in json.dumps(status)
         assert "other" not in json.dumps(status)
+        assert "hidden" not in json.dumps(status)
         assert site.run("XLEN", "other", **me).json["error"].startswith("NOPERM")
         site.client.acl_setuser("ann", enabled=False)
         while feed.readline():  # it ends: the user is off

@@ -152,6 +152,11 @@ class Feed:
                     keep(retried, (row.duplicates, row.attempts, number, row), STREAMS_SHOWN)
             if not number % ROWS_PER_STEP:
                 yield
+        memory: dict[str, int] = {}
+        for (_, key), parts in self.survey.memory.items():
+            if visible(key):
+                for cause, size in parts.items():
+                    memory[cause] = memory.get(cause, 0) + size
         shown = {
             (row.db, row.key): row
             for *_, row in (*sorted(busiest, reverse=True), *sorted(retried, reverse=True))
@@ -169,7 +174,8 @@ class Feed:
                 for each in self.survey.heat
                 if visible(each["key"])
             ],
-            "memory_by_cause": self.survey.memory,
+            "memory_by_cause": memory,
+            "sees_all": viewer.user.is_unrestricted,
         }
 
 

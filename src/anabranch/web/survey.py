@@ -80,7 +80,7 @@ class Survey:
     def __init__(self, region: Region) -> None:
         self._region = region
         self.rows: dict[tuple[int, bytes], Row] = {}
-        self.memory: dict[str, int] = {}
+        self.memory: dict[tuple[int, bytes], dict[str, int]] = {}
         self.heat: list[dict[str, Any]] = []
         self.took_s = 0.0
         self.at_s = 0.0
@@ -141,11 +141,10 @@ class Survey:
             for _ in range(min(ROWS_FREED_PER_STEP, len(before))):
                 before.popitem()
             yield
-        memory: dict[str, int] = {}
+        memory: dict[tuple[int, bytes], dict[str, int]] = {}
         for _, db, key in heaviest:
             if (heavy := self._stream(db, key)) is not None:
-                for cause, size in stream_parts(heavy).items():
-                    memory[cause] = memory.get(cause, 0) + size
+                memory[db, key] = stream_parts(heavy)
             yield
         self.memory = memory
         heat = []

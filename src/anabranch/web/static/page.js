@@ -327,7 +327,7 @@ function showDurability() {
 }
 function showMemory() {
   const m = state.memory, parts = Object.entries(state.memory_by_cause), known = parts.reduce((sum, [, n]) => sum + n, 0);
-  const scale = known ? m.keys_bytes / known : 0;
+  const scale = !known ? 0 : state.sees_all ? m.keys_bytes / known : 1;
   const rows = [...parts.map(([cause, n]) => [cause, n * scale]), ["buffers of clients", m.buffer_bytes]].sort((a, b) => b[1] - a[1]);
   $("memory-say").textContent = `${size(m.used_bytes)} in data and buffers` + (m.max_bytes ? ` of ${size(m.max_bytes)} allowed` : "") + `; the process has ${size(m.rss_bytes)}. Causes are estimated from the largest streams.`;
   fill($("memory").tBodies[0], rows.map(([cause, n]) => el("tr", {}, el("th", {scope: "row"}, cause), el("td", {}, bar(n / Math.max(1, m.used_bytes))), el("td", {class: "n"}, size(n)))));
