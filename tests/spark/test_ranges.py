@@ -155,10 +155,10 @@ def test_a_piece_whose_end_was_deleted_is_whole(server: AnabranchServer, client:
 
 
 def test_a_command_that_was_begun_is_answered_as_any_other(client: Client) -> None:
-    assert client.begin("ECHO", "a")() == b"a"
-    refused = client.begin("XRANGE", "s", "x", "y")
+    assert client.begin([("ECHO", "a"), ("ECHO", "c")])() == [b"a", b"c"]
+    refused = client.begin([("XRANGE", "s", "x", "y")])
     with pytest.raises(ServerRefused, match="Invalid stream ID"):
-        refused()
-    reply = client.begin("ECHO", "b")
+        client.checked(refused())
+    reply = client.begin([("ECHO", "b")])
     client.close()
-    assert reply() == b"b"
+    assert reply() == [b"b"]

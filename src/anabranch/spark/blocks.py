@@ -5,7 +5,10 @@ The server exports an entry's wire bytes (``*2``, ``$`` and ID, ``*2n``, then
 Where entries begin is thus known, so one field of *all* entries is found by a few operations on
 vectors: read the digits of the length, compare the names, step on, eight bytes at a time. Only
 lengths drive this, never what the bytes look like. Entries that differ in their names are walked in
-groups; if there are too many groups, and for replies of XRANGE, hiredis parses.
+groups; if there are too many groups, hiredis parses. A reply of XRANGE has the same bytes, and does
+not say where entries begin. Each begins with the same few bytes, but values may contain these, too:
+so a page is only taken if its lengths, followed from the first entry to the last, end each entry
+where the next one seems to begin.
 
 Values are gathered by Arrow: an array whose elements are the values *and the gaps between them*
 costs nothing to lay over the bytes, and taking every other element copies at the speed of memory.
@@ -16,16 +19,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import hiredis
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from anabranch.spark.entries import Parsed, parse_fragments
 from anabranch.spark.exports import Export, Ints, PayloadError, concatenated
 
-__all__ = ["Block", "Entries", "Parsed", "join"]
+__all__ = ["Block", "join"]
 
 SHAPES_MAX: Final = 64
 """Above so many different sequences of field names in one block, hiredis is quicker."""
@@ -34,6 +38,7 @@ _DIGITS: Final = rb"([0-9]+)"
 _DIGITS_MAX: Final = 10
 _SIZE: Final = re.compile(rb"\r\n\$([0-9]{1,10})\r\n")
 _HEAD: Final = re.compile(rb"\*2\r\n\$([0-9]{1,10})\r\n")
+_BEGIN: Final = b"*2\r\n$"
 _NAME_MAX: Final = 64
 _BYTES_MAX: Final = 2**31 - 64  # Arrow's binary arrays have 32-bit offsets
 _PADDING: Final = bytes(24)  # so that reading ahead stays within the buffer
@@ -51,26 +56,6 @@ class _TooManyShapesError(Exception):
 
 def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
-
-
-class Entries(Protocol):
-    """A run of entries of one region, in the order of that region."""
-
-    ms: Ints
-    seq: npt.NDArray[np.uint64]
-    positions: Ints | None
-
-    def __len__(self) -> int:
-        """How many entries."""
-
-    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """For each name a binary array: the first value of that field, null without one."""
-
-    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
-        """All fields in their order: where each entry's begin (and the end), names, values."""
-
-    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
-        """Names and values of one entry."""
 
 
 def join(exports: Sequence[Export]) -> Block:
@@ -111,19 +96,47 @@ class Block:
         self,
         ms: Ints,
         seq: npt.NDArray[np.uint64],
-        positions: Ints,
+        positions: Ints | None,
         ends: Ints,
         data: bytes,
     ) -> None:
         """`data` holds the fragments one behind the other and then some bytes of padding."""
         self.ms = ms
         self.seq = seq
-        self.positions: Ints | None = positions
+        self.positions = positions
         self._ends = ends
         self._data = data
         self._bytes: Bytes = np.frombuffer(data, np.uint8)
         self._words = self._at_each("<u8")
+        self._walked: list[_Group] | None = None
         self._parsed: Parsed | None = None
+
+    @classmethod
+    def of_xrange(cls, data: bytes | memoryview) -> Block:
+        """The entries of a reply of XRANGE, without its first line.
+
+        Raises `PayloadError` if they do not begin where they seem to, and if parsing is quicker.
+        """
+        none = np.empty(0, np.int64)
+        block = cls(none, none.view(np.uint64), None, none, b"".join((data, _PADDING)))
+        begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])
+        begins = begins[block._equal(begins, _BEGIN)]
+        begins = begins[(begins == 0) | block._equal(np.maximum(begins - len(_CRLF), 0), _CRLF)]
+        size, text_at = block._number(begins + len(_BEGIN) - 1, b"$")
+        begins = begins[block._equal(text_at + size, b"\r\n*")]  # after a name there is a value
+        block._ends = np.append(begins[1:], len(data))
+        try:
+            block._walked = block._walk(None)
+            text = block._gather(*block._id_spans()).cast(pa.string())
+            halves = pc.split_pattern(text, "-", max_splits=1).flatten().cast(pa.uint64())
+        except (_TooManyShapesError, pa.ArrowInvalid):
+            raise PayloadError("these entries are to be parsed one by one") from None
+        if len(halves) != 2 * len(block):
+            raise PayloadError("an entry has no ID")
+        # Arrow's own way to numpy imports pandas.
+        numbers = np.frombuffer(halves.buffers()[1], np.uint64, len(halves))
+        block.ms, block.seq = numbers[::2].astype(np.int64), numbers[1::2].copy()
+        return block
 
     def _at_each(self, kind: str) -> npt.NDArray[Any]:
         """The bytes at each place, read as numbers of one type."""
@@ -131,7 +144,7 @@ class Block:
         return np.ndarray((count,), kind, self._data, strides=(1,))
 
     def __len__(self) -> int:
-        return len(self.ms)
+        return len(self._ends)
 
     def values(self, names: Sequence[bytes]) -> list[pa.Array]:
         """See `Entries`."""
@@ -142,6 +155,8 @@ class Block:
 
     def _groups(self, wanted: frozenset[bytes] | None) -> list[_Group]:
         """As `_walk`; with too many shapes hiredis parses all entries from now on."""
+        if self._walked is not None:
+            return self._walked
         if self._parsed is None:
             try:
                 return self._walk(wanted)
@@ -182,19 +197,19 @@ class Block:
     def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
         """See `Entries`."""
         begin = int(self._ends[index - 1]) if index else 0
-        flat = _parse_fragments(self._data[begin : int(self._ends[index])], 1)[0][1]
+        flat = parse_fragments(self._data[begin : int(self._ends[index])], 1)[0][1]
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def _parse(self) -> Parsed:
         end = int(self._ends[-1]) if len(self) else 0
-        rows = [each[1] for each in _parse_fragments(self._data[:end], len(self))]
+        rows = [each[1] for each in parse_fragments(self._data[:end], len(self))]
         return Parsed(self.ms, self.seq, self.positions, rows)
 
     def _walk(self, wanted: frozenset[bytes] | None) -> list[_Group]:
         """Groups of entries, with the spans of the first of each wanted field, or of all."""
         if not len(self):
             return []
-        words, at = self._number(self._id_ends(), b"\r\n*")
+        words, at = self._number(self._id_spans()[1], b"\r\n*")
         if (words % 2).any():
             raise PayloadError("an entry has a field without a value")
         done: list[_Group] = []
@@ -224,15 +239,16 @@ class Block:
             todo += steps
         return done
 
-    def _id_ends(self) -> Ints:
-        """The offsets behind each entry's ID."""
+    def _id_spans(self) -> tuple[Ints, Ints]:
+        """Where each entry's ID begins and ends."""
         starts = np.concatenate(([0], self._ends[:-1]))
         first = _HEAD.match(self._data)
         if first and self._equal(starts, first[0]).all():  # IDs are equally long
-            return starts + (len(first[0]) + int(first[1]))
-        self._expect(starts, b"*2\r\n$")
-        length, id_start = self._number(starts + len(b"*2\r\n"), b"$")
-        return id_start + length
+            begins = starts + len(first[0])
+            return begins, begins + int(first[1])
+        self._expect(starts, _BEGIN)
+        length, begins = self._number(starts + len(_BEGIN) - 1, b"$")
+        return begins, begins + length
 
     def _step(self, group: _Group) -> list[_Group]:
         """Advance over one field of a group, which is divided if the names differ."""
@@ -397,86 +413,3 @@ def _part(group: _Group, mask: npt.NDArray[np.bool_]) -> _Group:
         group.names,
         [_take(each, mask) for each in group.spans],
     )
-
-
-def _parse_fragments(data: bytes, count: int) -> list[list[Any]]:
-    reader = hiredis.Reader()
-    reader.feed(data)
-    found = []
-    for _ in range(count):
-        entry = reader.gets()
-        if not isinstance(entry, list) or len(entry) != 2 or len(entry[1]) % 2:
-            raise PayloadError("an entry is not in the form it should be")
-        found.append(entry)
-    return found
-
-
-# --------------------------------------------------------------------------------- parsed entries
-
-
-class Parsed:
-    """Entries that hiredis has parsed: each a flat list of names and values."""
-
-    def __init__(
-        self,
-        ms: Ints,
-        seq: npt.NDArray[np.uint64],
-        positions: Ints | None,
-        rows: list[list[bytes]],
-    ) -> None:
-        """`rows` has one flat list for each ID."""
-        self.ms = ms
-        self.seq = seq
-        self.positions = positions
-        self._rows = rows
-
-    @classmethod
-    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> Parsed:
-        """From a reply of XRANGE: IDs and flat lists."""
-        ids = [entry[0].split(b"-") for entry in reply]
-        return cls(
-            np.array([int(ms) for ms, _ in ids], np.uint64).astype(np.int64),
-            np.array([int(seq) for _, seq in ids], np.uint64),
-            None,
-            [entry[1] for entry in reply],
-        )
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
-        """See `Entries`."""
-        columns: list[list[bytes | None]] = []
-        for name in names:
-            column: list[bytes | None] = []
-            for row in self._rows:
-                place = _place(row, name)
-                column.append(row[place + 1] if place >= 0 else None)
-            columns.append(column)
-        return [pa.array(column, pa.binary()) for column in columns]
-
-    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
-        """See `Entries`."""
-        offsets = np.zeros(len(self._rows) + 1, np.int64)
-        np.cumsum([len(row) // 2 for row in self._rows], out=offsets[1:])
-        return (
-            offsets,
-            pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
-            pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
-        )
-
-    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
-        """See `Entries`."""
-        row = self._rows[index]
-        return list(zip(row[::2], row[1::2], strict=True))
-
-
-def _place(row: list[bytes], name: bytes) -> int:
-    """The first place of a name; values, at odd places, may be equal to it."""
-    place = -1
-    try:
-        while place % 2 or place < 0:
-            place = row.index(name, place + 1)
-    except ValueError:
-        return -1
-    return place

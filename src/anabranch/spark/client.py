@@ -41,6 +41,7 @@ __all__ = [
 ]  # fmt: skip
 
 Word = bytes | str | int
+_Receive = Callable[["Client"], list[Any]]
 
 _IDLE_SECONDS: Final = 5.0  # a connection that was unused for longer is checked with PING
 _IDLE_MAX: Final = 8  # connections kept per address
@@ -97,39 +98,44 @@ class Client:
             raise self.refusal(reply) from None
         return reply
 
-    def begin(self, *words: Word) -> Callable[[], Any]:
-        """Send a command that may be sent twice; returns a function that waits for the reply.
+    def begin(
+        self, commands: Sequence[Iterable[Word]], receive: _Receive | None = None
+    ) -> Callable[[], list[Any]]:
+        """Send commands that may be sent twice; returns a function that waits for the replies.
 
-        Call the function before sending anything else. It returns and raises as `command` does.
+        Call the function before sending anything else. It returns and raises as `pipeline` does.
         """
         sent_by = None
         with suppress(ServerUnreachable):
-            self._send([words])
+            self._send(commands)
             sent_by = self._connection
 
-        def reply() -> Any:
+        def replies() -> list[Any]:
             if sent_by is not None and sent_by is self._connection:
                 with suppress(ServerUnreachable):
-                    found = self.receive()
-                    if isinstance(found, redis.RedisError):
-                        raise self.refusal(found) from None
-                    return found
-            return self.command(*words, repeatable=True)
+                    return receive(self) if receive else [self.receive() for _ in commands]
+            return self.pipeline(commands, repeatable=True, receive=receive)
 
-        return reply
+        return replies
 
     def pipeline(
-        self, commands: Sequence[Iterable[Word]], *, repeatable: bool = False, wait_ms: int = 0
+        self,
+        commands: Sequence[Iterable[Word]],
+        *,
+        repeatable: bool = False,
+        wait_ms: int = 0,
+        receive: _Receive | None = None,
     ) -> list[Any]:
         """Send all commands at once and return their replies in order.
 
         An error reply is a `redis.RedisError` object in the list; the other commands took effect.
-        Raises `ServerUnreachable`; then it is unknown which commands took effect.
+        `receive` reads the replies, if it is given. Raises `ServerUnreachable`; then it is unknown
+        which commands took effect.
         """
         for attempt in range(self._options.retries + 1):
             try:
                 self._send(commands)
-                return [self.receive(wait_ms) for _ in commands]
+                return receive(self) if receive else [self.receive(wait_ms) for _ in commands]
             except ServerUnreachable:
                 if not repeatable or attempt == self._options.retries:
                     raise
@@ -142,7 +148,10 @@ class Client:
 
         Raises `ServerRefused` for another error reply, `ServerUnreachable`.
         """
-        replies = self.pipeline(commands, repeatable=True) if commands else []
+        return self.checked(self.pipeline(commands, repeatable=True)) if commands else []
+
+    def checked(self, replies: list[Any]) -> list[Any]:
+        """Replies that were received, as `ask` returns them; raises `ServerRefused`."""
         for at, reply in enumerate(replies):
             if isinstance(reply, redis.RedisError):
                 if "no such key" not in str(reply) and not str(reply).startswith("NOGROUP"):
@@ -196,6 +205,23 @@ class Client:
             reply = error
         self._used = time.monotonic()
         return reply
+
+    def receive_bytes(self) -> bytes:
+        """Some bytes of the replies to what was sent, for a caller that reads all of them itself.
+
+        Raises `ServerUnreachable`.
+        """
+        if self._connection is None:
+            raise self._unreachable(ConnectionError("connection lost"))
+        try:
+            socket: Any = self._connection._sock  # noqa: SLF001 - it has no public name
+            found: bytes = socket.recv(_READ_BYTES)
+        except _BROKEN as error:
+            raise self._broken(error) from None
+        if not found:
+            raise self._broken(ConnectionError("connection closed by the server"))
+        self._used = time.monotonic()
+        return found
 
     def _broken(self, error: Exception) -> ServerUnreachable:
         self._drop()

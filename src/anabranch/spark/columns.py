@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.blocks import Entries
+from anabranch.spark.entries import Entries
 from anabranch.spark.layout import RESERVED
 
 __all__ = ["DEFAULT_SCHEMA", "RESERVED", "ColumnError", "Projection"]

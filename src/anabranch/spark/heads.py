@@ -26,12 +26,10 @@ from anabranch.spark.offsets import (
     previous_id,
 )
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.pages import PAGE
 from anabranch.spark.region_names import RegionNames
 
-__all__ = ["PAGE", "Survey", "head_of"]
-
-PAGE: Final = 10_000
-"""Entries of one XRANGE; larger replies are slower, not quicker."""
+__all__ = ["Survey", "head_of"]
 
 _REACH: Final = 64  # positions of the first AB.EXPORT that looks for one entry
 _TRIES: Final = 10

@@ -6,21 +6,20 @@ planning, that is reported as a loss.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.spark.blocks import Block, Parsed, join
+from anabranch.spark.blocks import Block, join
 from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, connect, stream_key
 from anabranch.spark.columns import ColumnError, Projection
+from anabranch.spark.entries import Entries
 from anabranch.spark.exports import Export, PayloadError, parse_export
-from anabranch.spark.heads import PAGE, head_of
+from anabranch.spark.heads import head_of
 from anabranch.spark.losses import (
     ADVICE,
     ADVICE_BEHIND,
@@ -31,6 +30,7 @@ from anabranch.spark.losses import (
 )
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
+from anabranch.spark.pages import begin_page
 
 __all__ = ["read_range"]
 
@@ -59,20 +59,18 @@ def _by_position(piece: Range, options: ReadOptions, client: Client) -> Iterator
     size = min(options.max_batch_bytes, _EXPORT_BYTES)
     codec = ("CODEC", "ZSTD") if options.export_codec == "zstd" else ()
 
-    def export_from(first: int) -> Callable[[], Any]:
+    def export_from(first: int) -> Callable[[], list[Any]]:
         place = (stream_key(piece.stream), piece.region, first, piece.stop)
-        return client.begin("AB.EXPORT", *place, "MAXBYTES", size, *codec)
+        return client.begin([("AB.EXPORT", *place, "MAXBYTES", size, *codec)])
 
     upto = parse_id(piece.upto)
     reply = export_from(at)
     while at < piece.stop:
-        try:
-            export = parse_export(reply())
-        except ServerRefused as error:
-            if "no such key" not in str(error):
-                raise
+        (payload,) = client.checked(reply())
+        if payload is None:
             _lose_stream(piece, options)
             return
+        export = parse_export(payload)
         if len(export) and (int(export.ms[-1]), int(export.seq[-1])) > upto > (0, 0):
             older = _up_to(export, upto)
             _lose(
@@ -160,30 +158,12 @@ def _standing(piece: Range, options: ReadOptions) -> list[Any] | None:
     return None
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Switch the garbage collector off for a while.
-
-    A page is ten thousand lists, none of them garbage, and for each thousand Python would search
-    all objects that Spark has imported: that took half of the processor time of such a read.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parsed]:
+def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Entries]:
     at, count = piece.after, 0
     key = stream_key(piece.stream)
+    page = begin_page(client, key, at, piece.upto)
     while True:
-        with _uncollected():
-            info, page = client.ask(
-                [("XINFO", "STREAM", key), ("XRANGE", key, f"({at}", piece.upto, "COUNT", PAGE)]
-            )
+        info, entries = page()
         if info is None:
             _lose(f"stream {piece.stream} was deleted while it was read", options)
             return
@@ -195,13 +175,13 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Parse
                 f"stream {piece.stream}: entries after {at} were trimmed before they were read",
                 options,
             )
-        if not page:
+        if entries is None:
             return
-        with _uncollected():
-            entries = Parsed.of_xrange(page)
+        count += len(entries)
+        at = f"{entries.ms[-1:].view(np.uint64)[0]}-{entries.seq[-1]}"
+        # The server prepares and sends the next page while this one is decoded.
+        page = begin_page(client, key, at, piece.upto)
         yield entries
-        count += len(page)
-        at = page[-1][0].decode()
 
 
 def _lose_stream(piece: Range, options: ReadOptions) -> None:

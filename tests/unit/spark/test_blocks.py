@@ -11,7 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.spark.blocks import SHAPES_MAX, Parsed, join
+from anabranch.spark.blocks import SHAPES_MAX, join
+from anabranch.spark.entries import Parsed
 from anabranch.spark.exports import PayloadError, parse_export
 from tests.unit.spark.exports import chunk, fragment, payload
 

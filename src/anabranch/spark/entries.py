@@ -1,0 +1,116 @@
+"""Runs of entries, and those that hiredis has parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import hiredis
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.spark.exports import Ints, PayloadError
+
+__all__ = ["Entries", "Parsed", "parse_fragments"]
+
+
+class Entries(Protocol):
+    """A run of entries of one region, in the order of that region."""
+
+    ms: Ints
+    seq: npt.NDArray[np.uint64]
+    positions: Ints | None
+
+    def __len__(self) -> int:
+        """How many entries."""
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """For each name a binary array: the first value of that field, null without one."""
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """All fields in their order: where each entry's begin (and the end), names, values."""
+
+    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
+        """Names and values of one entry."""
+
+
+def parse_fragments(data: bytes, count: int) -> list[list[Any]]:
+    """The wire bytes of so many entries as lists; raises `PayloadError`."""
+    reader = hiredis.Reader()
+    reader.feed(data)
+    found = []
+    for _ in range(count):
+        entry = reader.gets()
+        if not isinstance(entry, list) or len(entry) != 2 or len(entry[1]) % 2:
+            raise PayloadError("an entry is not in the form it should be")
+        found.append(entry)
+    return found
+
+
+class Parsed:
+    """Entries that hiredis has parsed: each a flat list of names and values."""
+
+    def __init__(
+        self,
+        ms: Ints,
+        seq: npt.NDArray[np.uint64],
+        positions: Ints | None,
+        rows: list[list[bytes]],
+    ) -> None:
+        """`rows` has one flat list for each ID."""
+        self.ms = ms
+        self.seq = seq
+        self.positions = positions
+        self._rows = rows
+
+    @classmethod
+    def of_xrange(cls, reply: Sequence[Sequence[Any]]) -> Parsed:
+        """From a reply of XRANGE: IDs and flat lists."""
+        ids = [entry[0].split(b"-") for entry in reply]
+        return cls(
+            np.array([int(ms) for ms, _ in ids], np.uint64).astype(np.int64),
+            np.array([int(seq) for _, seq in ids], np.uint64),
+            None,
+            [entry[1] for entry in reply],
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self, names: Sequence[bytes]) -> list[pa.Array]:
+        """See `Entries`."""
+        columns: list[list[bytes | None]] = []
+        for name in names:
+            column: list[bytes | None] = []
+            for row in self._rows:
+                place = _place(row, name)
+                column.append(row[place + 1] if place >= 0 else None)
+            columns.append(column)
+        return [pa.array(column, pa.binary()) for column in columns]
+
+    def fields(self) -> tuple[Ints, pa.Array, pa.Array]:
+        """See `Entries`."""
+        offsets = np.zeros(len(self._rows) + 1, np.int64)
+        np.cumsum([len(row) // 2 for row in self._rows], out=offsets[1:])
+        return (
+            offsets,
+            pa.array([name for row in self._rows for name in row[::2]], pa.binary()),
+            pa.array([value for row in self._rows for value in row[1::2]], pa.binary()),
+        )
+
+    def pairs(self, index: int) -> list[tuple[bytes, bytes]]:
+        """See `Entries`."""
+        row = self._rows[index]
+        return list(zip(row[::2], row[1::2], strict=True))
+
+
+def _place(row: list[bytes], name: bytes) -> int:
+    """The first place of a name; values, at odd places, may be equal to it."""
+    place = -1
+    try:
+        while place % 2 or place < 0:
+            place = row.index(name, place + 1)
+    except ValueError:
+        return -1
+    return place
