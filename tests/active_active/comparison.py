@@ -18,7 +18,6 @@ from anabranch.simulator import looking
 from anabranch.simulator.expected import difference, due_of
 from anabranch.simulator.facts import NEVER, Vector
 from anabranch.simulator.formulas import Shown
-from anabranch.stream.counters import exact_lag
 from anabranch.stream.image import StreamImage
 from anabranch.stream.stream import Stream
 from tests.active_active.readers import GroupReader, token_of
@@ -160,7 +159,7 @@ class Comparison:
     def _glance_at_groups(self, node: Node, key: bytes, stream: Stream, shown: Shown) -> None:
         for name, group in looking.groups(stream):
             reader = self.reader(node, key, name, shown)
-            lag = sum(exact_lag(stream, group).values())
+            lag = sum(group.exact_lag(stream.logs).values())
             self._check_lag(shown, name, reader, lag)
             pending = {
                 (replica_id, entry.number)

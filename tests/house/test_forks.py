@@ -11,36 +11,30 @@ from tests.support.servers import REPOSITORY
 
 FORKS = {
     "commands/execution/context.py": (1, "chooses the rules of entry IDs"),
-    "commands/execution/dispatch.py": (1, "a region keeps a share of memory for the others"),
     "commands/extensions/regional_info.py": (1, "XSETID moves the last ID of a stream alone"),
     "commands/extensions/regional_read.py": (1, "tokens of the other mode mean nothing here"),
     "commands/stream/add.py": (1, "the short way of XADD gives the effect its number"),
-    "commands/stream/read.py": (1, "$ is what this region has seen, or the last ID"),
-    "commands/stream/readgroup.py": (1, "deliveries are noted by numbers, or by one ID"),
     "effects/applier.py": (1, "emit gives effects numbers"),
-    "effects/apply_group.py": (5, "progress by numbers or by one ID; tombstones of groups"),
     "effects/apply_keys.py": (2, "nothing is concurrent to DEL and FLUSHALL in a region alone"),
     "effects/apply_producers.py": (1, "tags are held for conflicts with other regions"),
     "effects/prepare.py": (1, "chooses what decisions come to"),
     "keyspace/replica.py": (1, "the definition"),
     "oplog/errors.py": (1, "files of the other mode are refused"),
     "oplog/snapshot.py": (1, "among several regions a deleted stream changes, and is not replaced"),
-    "region/full_sync_checks.py": (1, "another region sends streams of regions only"),
     "server/app.py": (1, "only a region among several has links to others"),
-    "stream/counters.py": (2, "entries-read and lag by Redis's rules, or counted"),
     "stream/frozen.py": (1, "a file tells of which mode its streams are"),
-    "stream/group.py": (1, "an assertion"),
-    "stream/references.py": (1, "what is undelivered follows from numbers, or from one ID"),
-    "stream/stream.py": (2, "one log is read by one ID; a key alone exists until deleted"),
+    "stream/stream.py": (1, "a key alone exists until it is deleted"),
 }
 """Lines of each file and what for. They may only become fewer: what only one mode may do belongs
-into the row of the command, setting or effect, or into a ``Mode`` of ``effects/prepare.py``."""
+into the row of the command, setting or effect, into a ``Mode`` of ``effects/prepare.py``, or into
+an object that is chosen when it is made: ``Shared`` of a stream, its groups, ``IdRules``."""
 
 _FORK = re.compile(
     r"\breplica is (not )?None"
     r"|\b(if|and|or|not) (\w+\.)*_?replica\b(?![.(])"
     r"|\bshared is (not )?(None|NOTHING_SHARED)"
-    r"|\bisinstance\([^()]*\bShared\w*\)"
+    r"|\bisinstance\([^()]*\b(Shared\w*|LoneGroup|RegionalIdRules)\)"
+    r"|\bnew_group is\b|\bmode is (not )?_"
     r"|\b(if|and|or|not) (\w+\.)*creations\b(?![.(])"
     r"|\bbool\((\w+\.)*creations\)"
     r"|\bis_alone\b|\.is_regional\b|\.keeps_key\b"

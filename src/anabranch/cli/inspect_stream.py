@@ -19,7 +19,6 @@ from anabranch.keyspace.replica import Replica
 from anabranch.oplog.overlay import Overlay
 from anabranch.oplog.recovery import Recovery, recover
 from anabranch.server.disk import Directory
-from anabranch.stream.counters import lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
@@ -90,8 +89,8 @@ def _group(stream: Stream, name: bytes, group: Group, limit: int) -> Figures:
     return {
         "name": name,
         "last-delivered-id": id_text(group.last_delivered_id),
-        "entries-read": group.entries_read,
-        "lag": lag(stream, group),
+        "entries-read": group.read_count(stream),
+        "lag": group.lag(stream),
         "pel-count": group.pending_count,
         "nacked-count": len(group.released),
         "consumers": [

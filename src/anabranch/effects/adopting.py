@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from anabranch.effects import kinds
-from anabranch.stream.counters import entries_read
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import NO_REPLICA_ID, Group
 from anabranch.stream.pending import PendingEntry
@@ -68,7 +67,7 @@ class _Standing:
     ) -> None:
         self.group = group
         self.last_id = renumbering.behind(group.last_delivered_id)
-        self.entries_read = entries_read(source, group)
+        self.entries_read = group.read_count(source)
         self._source = source
         self._target = target
         self._renumbering = renumbering

@@ -10,11 +10,9 @@ from anabranch.effects import kinds
 from anabranch.effects.streams import begun_stream, bind_by_state, known_stream, stream_of
 from anabranch.keyspace.keyspace import Keyspace
 from anabranch.keyspace.replica import region_of
-from anabranch.stream.counters import counted_read
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.pending import Consumer
 from anabranch.stream.shared import ALL_GROUPS
-from anabranch.stream.stream import Stream
 
 __all__ = ["group_of", "is_beaten"]
 
@@ -46,36 +44,24 @@ def create_group(keyspace: Keyspace, effect: kinds.CreateGroup) -> None:
     group = stream.groups.get(effect.group)
     if group is None:
         start = stream.last_id if effect.start is None else effect.start
-        group = stream.groups[effect.group] = Group(start)
-    if not replica.is_regional:  # progress is one ID, and Redis wakes no reader
-        group.entries_read = effect.entries_read
-        return
-    group.creations[replica.dot] = Creation(replica.context_now(), effect.start, effect.offset)
-    group.place(stream.logs, anew=True)
+        group = stream.groups[effect.group] = stream.new_group(start)
+    creation = Creation(replica.context_now(), effect.start, effect.offset)
+    group.begin(stream, replica.dot, creation, effect.entries_read)
     bind_by_state(keyspace, effect.db, effect.key, stream)
-    keyspace.databases[effect.db].changed(effect.key)
+    keyspace.databases[effect.db].signal(effect.key)  # there may be more to read
 
 
 def set_group(keyspace: Keyspace, effect: kinds.SetGroup) -> None:
     """See :class:`kinds.SetGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     group = stream.groups[effect.group]
-    group.last_delivered_id = stream.last_id if effect.last_id is None else effect.last_id
-    if not group.creations:  # progress is that ID
-        group.entries_read = effect.entries_read
-        return
-    group.set_start(stream.logs, keyspace.replica.vector, effect.last_id)
-    group.offset = 0
-    _begin_to_count(stream, group, effect.entries_read)
+    group.restart(stream, keyspace.replica.vector, effect.last_id, effect.entries_read)
 
 
 def advance_group(keyspace: Keyspace, effect: kinds.AdvanceGroup) -> None:
     """See :class:`kinds.AdvanceGroup`."""
     stream = stream_of(keyspace, effect.db, effect.key)
-    group = stream.groups[effect.group]
-    if group.creations:  # progress is held by numbers
-        group.jump_to(stream.logs, effect.last_id)
-    group.see(effect.last_id)
+    stream.groups[effect.group].advance(stream.logs, effect.last_id)
 
 
 def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
@@ -88,11 +74,8 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     if gone is not None:
         keyspace.deferred_free.add(gone)
     replica = keyspace.replica
-    if replica.is_regional:  # others may have created it concurrently
-        stream.shared.tombstones[replica.dot] = effect.group
-        replica.unstable_tombstones[replica.dot] = None
-        bind_by_state(keyspace, effect.db, effect.key, stream)
-        database.touch(effect.key)
+    stream.shared.bury(replica.dot, effect.group, replica.unstable_tombstones)
+    bind_by_state(keyspace, effect.db, effect.key, stream)
     database.signal(effect.key)
 
 
@@ -133,9 +116,9 @@ def deliver(keyspace: Keyspace, effect: kinds.Deliver) -> None:
         effect.numbers,
         consumer,
         effect.now_ms,
+        effect.entries_read,
         pending=effect.pending,
     )
-    group.entries_read = effect.entries_read
 
 
 def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
@@ -144,12 +127,7 @@ def assign(keyspace: Keyspace, effect: kinds.Assign) -> None:
     group = stream.groups[effect.group]
     owner = None if effect.consumer is None else group.consumers[effect.consumer]
     for entry_id, replica_id, delivery_ms, count in effect.rows:
-        entry = group.assign(replica_id, entry_id, owner, delivery_ms, count)
-        if group.creations and not entry.number:  # it was not pending: XCLAIM FORCE
-            found = stream.log_of(replica_id).find(entry_id)
-            assert found is not None
-            block, index = found
-            entry.number = block.number(index)
+        group.claim(stream.logs, replica_id, entry_id, owner, delivery_ms, count)
     if owner is None:
         keyspace.databases[effect.db].signal(effect.key)
 
@@ -193,12 +171,4 @@ def adopt_group(keyspace: Keyspace, effect: kinds.AdoptGroup) -> None:
     for entry_id, replica_id, number, owner, delivery_ms, count in effect.pending:
         entry = group.assign(replica_id, entry_id, owners[owner], delivery_ms, count)
         entry.number = number
-    stream = stream_of(keyspace, effect.db, effect.key)
-    _begin_to_count(stream, group, effect.entries_read)
-
-
-def _begin_to_count(stream: Stream, group: Group, entries_read: int | None) -> None:
-    """A group begins elsewhere; entries-read goes on from a number, if one is given."""
-    group.place(stream.logs, anew=True)
-    if entries_read is not None:
-        group.offset = entries_read - counted_read(stream, group)
+    group.begin_to_count(stream_of(keyspace, effect.db, effect.key), effect.entries_read)

@@ -48,8 +48,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             del stream.groups[name]
             keyspace.deferred_free.add(group)
     dot = replica.dot
-    shared.tombstones[dot] = NO_GROUP if effect.expired else ALL_GROUPS
-    replica.unstable_tombstones[dot] = None
+    shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
     stream.recount()
     renew_producers(keyspace, stream)
     if not stream.exists:

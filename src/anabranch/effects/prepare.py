@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from anabranch.effects import kinds
@@ -23,7 +24,7 @@ from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
-from anabranch.stream.counters import counted_read
+from anabranch.stream.counters import entries_read_after
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
@@ -70,6 +71,8 @@ class Mode(NamedTuple):
     create_stream: Callable[[Writer, Database, bytes], Stream]
     added_bytes_max: int
     """Of entries that are added at once."""
+    reserved_percent: Callable[[Settings], int]
+    """Of ``maxmemory``, what is kept for entries that others add before they know of the limit."""
     rewrites: bool
     """RENAME, COPY, MOVE and RESTORE add the entries again, and bind no value as it is."""
 
@@ -215,8 +218,11 @@ def _then_settle(writer: Writer, effect: Any) -> Iterator[kinds.Effect]:
         )
 
 
-def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterator[kinds.Effect]:
-    return iter((effect,)) if effect.pending else _then_settle(writer, effect)
+def _deliver(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
+    """The entries are named by their numbers as well."""
+    stream = _stream(writer, effect.db, effect.key)
+    effect.numbers = stream.logs[effect.region].numbers_of(effect.ids)
+    return (effect,) if effect.pending else _then_settle(writer, effect)
 
 
 def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.Effect]:
@@ -226,7 +232,7 @@ def _create_group(writer: Writer, effect: kinds.CreateGroup) -> Iterator[kinds.E
         group = Group(0)
         group.creations[writer.replica.dot] = Creation(writer.replica.context_now(), effect.start)
         group.place(stream.logs)
-        effect.offset = effect.entries_read - counted_read(stream, group)
+        effect.offset = effect.entries_read - group.counted_read(stream)
     yield effect
 
 
@@ -379,6 +385,16 @@ def _restart(writer: Writer, effect: kinds.SetGroup) -> Iterable[kinds.Effect]:
     return (effect,)
 
 
+def _count(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
+    """Entries-read by Redis's rules."""
+    stream = _stream(writer, effect.db, effect.key)
+    group = stream.groups[effect.group]
+    effect.entries_read = entries_read_after(
+        stream, group.entries_read, group.last_delivered_id, effect.ids
+    )
+    return (effect,)
+
+
 # -- what does not occur ----------------------------------------------------------------------
 
 
@@ -394,9 +410,11 @@ _ALONE = Mode(
     prepare={
         kinds.CreateGroup: _start,
         kinds.SetGroup: _restart,
+        kinds.Deliver: _count,
     },
     create_stream=_create_alone,
     added_bytes_max=1 << 62,
+    reserved_percent=lambda _: 0,
     rewrites=False,
 )
 
@@ -427,5 +445,6 @@ _AMONG = Mode(
     prepare=_PREPARE,
     create_stream=_create_among,
     added_bytes_max=SENT_ENTRIES_BYTES_MAX,
+    reserved_percent=attrgetter("replication_oom_threshold_percent"),
     rewrites=True,
 )

@@ -43,7 +43,7 @@ def begun_stream(keyspace: Keyspace, db: int, key: bytes) -> Stream:
 
 
 def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> None:
-    """Bind the key to a stream that regions share if the stream exists, or unbind it if not."""
+    """Bind the key to a stream if the stream exists, or unbind it if not."""
     database = keyspace.databases[db]
     shared = stream.shared
     if shared.tombstones:
@@ -59,8 +59,9 @@ def bind_by_state(keyspace: Keyspace, db: int, key: bytes, stream: Stream) -> No
         else:
             database.remembered[key] = stream
         return
-    deadline = shared.deadline_ms
-    if deadline != database.deadlines.get(key):
+    known = database.deadlines.get(key)
+    deadline = shared.deadline_of(known)
+    if deadline != known:
         if deadline is None:
             database.deadlines.pop(key, None)
         else:

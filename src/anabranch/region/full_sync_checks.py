@@ -15,7 +15,7 @@ import msgspec
 
 from anabranch.keyspace.held_tags import HeldTag
 from anabranch.keyspace.keyspace import Keyspace
-from anabranch.keyspace.replica import Member, Replica
+from anabranch.keyspace.replica import Member, Replica, region_of
 from anabranch.oplog.batch import NUMBER_MAX
 from anabranch.oplog.errors import CorruptLogError
 from anabranch.region.sent import STAMP_MAX
@@ -158,7 +158,7 @@ def _check_conflicts(replica: Replica, databases: int) -> Iterator[None]:
 
 def _check_stream(stream: Stream, replica: Replica) -> Iterator[None]:
     _check(stream, _STREAM)
-    assert not stream.shared.keeps_key, "it is of a region alone"
+    assert all(map(region_of, stream.logs)), "entries of no region"
     _check(stream.shared, _SHARED)
     ids = [stream.last_id, stream.max_deleted_id, *stream.shared.last_ids.values()]
     ids += stream.shared.deleted_ids.values()

@@ -75,6 +75,8 @@ class RegionState:
         self.nobody = Session(0, None, "", "")
         self.events = KeyspaceEvents(self.channels, lambda: self.dispatcher.withheld)
         self.effects = Applier(self.keyspace, settings, self.stats, self.events, self.nobody)
+        mode = self.effects.mode
+        self.dispatcher.reserved_percent = lambda: mode.reserved_percent(settings)
 
     # -- accounting for requests --------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from anabranch.simulator.formulas import Shown
 from anabranch.simulator.process import Process
 from anabranch.simulator.record import Dot, Record, Violation
 from anabranch.simulator.workload import Workload, parsed_entries, parsed_id
-from anabranch.stream.counters import exact_lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group import Group
 from anabranch.stream.stream import Stream
@@ -51,7 +50,7 @@ class GroupChecks:
         """Look at a group of region ``number``, whose stream has these entries."""
         where = f"group {name!r} of region {number}"
         due = sum(_is_due(group, entry) for entry in entries)
-        lag = sum(exact_lag(stream, group).values())
+        lag = sum(group.exact_lag(stream.logs).values())
         if lag != due:
             raise Violation(12, f"{where} has lag {lag}, and {due} entries are to be delivered")
         held = Counter(

@@ -1,4 +1,4 @@
-"""Where a group stands: logical positions of IDs and lag, by Redis's rules.
+"""How far one ID has come in a stream: logical positions and lag, by Redis's rules.
 
 ``entries_read`` is a logical position ("how many entries had ever been added up to the group's
 last-delivered-id"), or None when unknown. Tombstones make positions uncertain; the rules below
@@ -8,15 +8,38 @@ are although the log could count exactly. Source: docs/counters-and-lag.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from anabranch.stream.group import Group
-from anabranch.stream.stream import Stream
+from anabranch.stream.region_log import RegionLog
 
-__all__ = ["counted_read", "entries_read", "entries_read_after", "estimate", "exact_lag", "lag"]
+__all__ = ["Counted", "entries_read_after", "estimate", "lag"]
 
 
-def estimate(stream: Stream, entry_id: int) -> int | None:
+class Counted(Protocol):
+    """The counters of a stream."""
+
+    last_id: int
+    max_deleted_id: int
+
+    @property
+    def logs(self) -> Mapping[int, RegionLog]:
+        """By replica ID."""
+
+    @property
+    def entries_added(self) -> int:
+        """Entries ever added."""
+
+    @property
+    def length(self) -> int:
+        """Live entries."""
+
+    @property
+    def first_id(self) -> int:
+        """The oldest live entry, 0 when empty."""
+
+
+def estimate(stream: Counted, entry_id: int) -> int | None:
     """Logical position of an ID, None when it cannot be known."""
     added = stream.entries_added
     if not added:
@@ -39,18 +62,19 @@ def estimate(stream: Stream, entry_id: int) -> int | None:
     return None
 
 
-def _tombstone_from(stream: Stream, entry_id: int) -> bool:
+def _tombstone_from(stream: Counted, entry_id: int) -> bool:
     """Whether an explicit deletion may lie at or after ``entry_id``."""
     return bool(stream.length and stream.max_deleted_id and entry_id <= stream.max_deleted_id)
 
 
-def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -> int | None:
-    """The group's entries-read once it has been given the new entries ``delivered``.
+def entries_read_after(
+    stream: Counted, read: int | None, cursor: int, delivered: Sequence[int]
+) -> int | None:
+    """A group's entries-read once it has been given the new entries ``delivered``.
 
-    Never more than was added, although XSETID may have lowered that: lag is not negative.
+    Before, it had come to the ID ``cursor`` and read so many. Never more than was added, although
+    XSETID may have lowered that: lag is not negative.
     """
-    read = group.entries_read
-    cursor = group.last_delivered_id
     first = stream.first_id
     for index, entry_id in enumerate(delivered):
         if read is not None and cursor >= first and not _tombstone_from(stream, cursor):
@@ -62,42 +86,15 @@ def entries_read_after(stream: Stream, group: Group, delivered: Sequence[int]) -
     return read
 
 
-def entries_read(stream: Stream, group: Group) -> int | None:
-    """How many of the entries ever added the group has behind it, None where that is unknown."""
-    if group.creations:
-        read = counted_read(stream, group) + group.read_offset()
-        return min(max(read, 0), stream.entries_added)
-    return group.entries_read
-
-
-def counted_read(stream: Stream, group: Group) -> int:
-    """How many entries of all regions a group has behind it, whatever ENTRIESREAD said."""
-    logs = stream.logs
-    return stream.entries_added - sum(
-        group.unread(replica_id, log) for replica_id, log in logs.items()
-    )
-
-
-def lag(stream: Stream, group: Group) -> int | None:
-    """Entries not yet delivered to the group, None where Redis answers null.
-
-    Where several regions write it is counted, and so always known.
-    """
-    if group.creations:
-        return sum(exact_lag(stream, group).values())
+def lag(stream: Counted, read: int | None, cursor: int) -> int | None:
+    """Entries not yet delivered to such a group, None where Redis answers null."""
     added = stream.entries_added
     if not added or not stream.length:
         return 0
-    cursor = group.last_delivered_id
     first = stream.first_id
     if cursor < first and stream.max_deleted_id < first:
         return stream.length
-    if group.entries_read is not None and not _tombstone_from(stream, cursor):
-        return added - group.entries_read
+    if read is not None and not _tombstone_from(stream, cursor):
+        return added - read
     position = estimate(stream, cursor)
     return None if position is None else added - position
-
-
-def exact_lag(stream: Stream, group: Group) -> dict[int, int]:
-    """By replica ID, the live entries that the group was not given yet: counted, whatever went."""
-    return {replica_id: group.count(replica_id, log) for replica_id, log in stream.logs.items()}

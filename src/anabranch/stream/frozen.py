@@ -151,7 +151,7 @@ class StreamBuilder:
                 log.deleted_id = make(*deleted)
         self._groups: list[Group] = []
         for name, cursors, entries_read, stamp, consumers, _, *rest in groups:
-            group = Group(max(make(*pair) for _, pair in cursors), entries_read)
+            group = stream.new_group(max(make(*pair) for _, pair in cursors), entries_read)
             if rest:  # formerly a region alone did not write it
                 _restore_progress(group, rest)
             group.stamp = stamp

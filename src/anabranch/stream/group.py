@@ -11,12 +11,13 @@ consumer was deleted, the group was moved) end a run, and never count as acknowl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from anabranch.stream.counters import Counted
 from anabranch.stream.entry_id import MAX_ID, MIN_ID
 from anabranch.stream.group_pending import MAX_DELIVERIES
-from anabranch.stream.group_progress import Creation, GroupProgress, Place
+from anabranch.stream.group_progress import Creation, GroupProgress, Logs, Place, Vector
 from anabranch.stream.pending import Consumer
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
@@ -65,7 +66,7 @@ class Group(GroupProgress):
 
     # -- where a copy of the stream goes on -------------------------------------------------------
 
-    def passed_over(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+    def passed_over(self, logs: Logs) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries that only other regions deliver.
 
         Nobody has processed them, but here they were given up (XGROUP DELCONSUMER), or jumped over
@@ -114,18 +115,17 @@ class Group(GroupProgress):
         numbers: list[int],
         consumer: Consumer,
         now_ms: int,
+        entries_read: int | None,
         *,
         pending: bool,
     ) -> None:
         """Entries of a replica ID were delivered here, ascending; ``pending`` is False for NOACK.
 
-        A region alone need not note their numbers.
+        In a region alone they have no numbers, and ``entries_read`` is that of the group by now.
         """
         self.see(ids[-1])
         if pending:
             self.deliver(replica_id, ids, consumer, now_ms)
-        if not numbers:
-            return
         self.delivered.setdefault(replica_id, Ranges()).add_numbers(numbers)
         self._extend_runs(self.runs.setdefault(replica_id, []), numbers)
         if pending:
@@ -158,13 +158,32 @@ class Group(GroupProgress):
                         self.discarded.setdefault(replica_id, {})[entry.number] = None
             self.remove_consumer(name)
 
-    def set_start(
-        self, logs: Mapping[int, RegionLog], seen: Mapping[int, int], last_id: int | None
+    def claim(
+        self,
+        logs: Logs,
+        replica_id: int,
+        entry_id: int,
+        owner: Consumer | None,
+        delivery_ms: int,
+        count: int,
+    ) -> None:
+        """As :meth:`assign`; an entry that was not pending exists (XCLAIM FORCE)."""
+        entry = self.assign(replica_id, entry_id, owner, delivery_ms, count)
+        if not entry.number:
+            found = logs[replica_id].find(entry_id)
+            assert found is not None
+            block, index = found
+            entry.number = block.number(index)
+
+    def restart(
+        self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
     ) -> None:
         """XGROUP SETID: this region begins again behind an ID, or (None) behind all it has seen.
 
         What others acknowledge from now on counts again.
         """
+        self.last_delivered_id = stream.last_id if last_id is None else last_id
+        logs = stream.logs
         self._close_runs()
         for replica_id in set(seen) | set(self.delivered):
             top = seen.get(replica_id, 0)
@@ -176,9 +195,12 @@ class Group(GroupProgress):
             self.delivered[replica_id] = Ranges([(0, place)])
             self.hidden[replica_id] = Ranges([(0, top)])
             self.rewound[replica_id] = None
+        self.offset = 0
+        self.begin_to_count(stream, entries_read)
 
-    def jump_to(self, logs: Mapping[int, RegionLog], last_id: int) -> None:
-        """XCLAIM LASTID: entries up to an ID count as delivered here."""
+    def advance(self, logs: Logs, last_id: int) -> None:
+        """XCLAIM LASTID: entries up to an ID count as delivered here; entries-read stays."""
+        self.see(last_id)
         self._close_runs()
         for replica_id, log in logs.items():
             if place := log.number_upto(last_id):
@@ -191,7 +213,7 @@ class Group(GroupProgress):
 
     # -- acknowledgements ---------------------------------------------------------------------
 
-    def grown_runs(self, logs: Mapping[int, RegionLog]) -> list[tuple[int, int, int]]:
+    def grown_runs(self, logs: Logs) -> list[tuple[int, int, int]]:
         """``(replica_id, low, high)`` of new acknowledgements, for the other regions."""
         grown = []
         for replica_id, runs in self.runs.items():
@@ -323,7 +345,7 @@ class Group(GroupProgress):
 
         Others are given the group of a copy in effects (commands/adopting.py).
         """
-        other = Group(self.last_delivered_id, self.entries_read)
+        other = type(self)(self.last_delivered_id, self.entries_read)
         for name, consumer in self.consumers.items():
             other.consumers[name] = Consumer(name, consumer.seen_ms, consumer.active_ms)
         released = set(self.released)
@@ -345,6 +367,7 @@ class Group(GroupProgress):
 
     def check_shared(self) -> None:
         """Assert what must hold of what regions share."""
+        assert self.creations
         assert set(self.acknowledged) <= set(self.creations)
         for by_replica_id in (self.delivered, self.hidden, *self.acknowledged.values()):
             for ranges in by_replica_id.values():
@@ -357,7 +380,7 @@ class Group(GroupProgress):
         for replica_id, pending in self.pending.items():
             acknowledged = self._acknowledged_numbers(replica_id)
             for entry in pending.entries.values():
-                assert bool(entry.number) == bool(self.creations)
+                assert entry.number
                 assert entry.number not in acknowledged
 
 

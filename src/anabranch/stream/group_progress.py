@@ -2,11 +2,8 @@
 
 Progress is never one ID where several regions write: entries of another region may arrive later
 with lower IDs, and a group must not miss them. So each region hands out what was neither delivered
-here nor acknowledged anywhere, by the numbers of the entries.
-
-In a region alone there are no creations, as nobody else makes the same group, and nobody else
-acknowledges: the group has been given what is not above its last-delivered-id. That is exactly
-Redis.
+here nor acknowledged anywhere, by the numbers of the entries. In a region alone one ID is enough:
+:mod:`anabranch.stream.lone_group`.
 """
 
 from __future__ import annotations
@@ -14,18 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from anabranch.stream.counters import Counted
 from anabranch.stream.group_pending import GroupPending
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
 
-__all__ = ["Creation", "GroupProgress", "Place"]
+__all__ = ["Creation", "GroupProgress", "Logs", "Place", "Vector"]
+
+Logs = Mapping[int, RegionLog]
+"""The logs of a stream, by replica ID."""
+
+Vector = Mapping[int, int]
+"""By replica ID, the number up to which its effects were applied."""
 
 
 class Creation(NamedTuple):
     """One XGROUP CREATE."""
 
-    context: Mapping[int, int]
+    context: Vector
     """What its region had applied."""
     start: int | None
     """Entries above this ID are the group's; None: those beyond the context (``$``)."""
@@ -60,7 +64,7 @@ class GroupProgress(GroupPending):
     def __init__(self, last_delivered_id: int, entries_read: int | None = None) -> None:
         super().__init__()
         self.last_delivered_id = last_delivered_id
-        self.entries_read = entries_read  # of a region alone; None: unknown
+        self.entries_read = entries_read  # of a region alone, where it is kept; None: unknown
         self.creations: dict[Dot, Creation] = {}
         self.acknowledged: dict[Dot, dict[int, Ranges]] = {}  # creation -> replica ID -> numbers
         # this region's own part, by replica ID
@@ -75,6 +79,16 @@ class GroupProgress(GroupPending):
     def see(self, entry_id: int) -> None:
         """An entry was delivered here, or acknowledged somewhere: for last-delivered-id."""
         self.last_delivered_id = max(self.last_delivered_id, entry_id)
+
+    def begin(
+        self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
+    ) -> None:
+        """The group was created, or once more by another region.
+
+        ``entries_read`` is what ENTRIESREAD gave; the creation has its difference to the count.
+        """
+        self.creations[dot] = creation
+        self.place(stream.logs, anew=True)
 
     def forget_creation(self, dot: Dot) -> None:
         """A creation was removed, and what was acknowledged under it with it."""
@@ -108,7 +122,7 @@ class GroupProgress(GroupPending):
                 begins.append(context.get(replica_id, 0))
             else:
                 begins.append(log.number_upto(start) if start else 0)
-        return min(begins) if begins else log.number_upto(self.last_delivered_id)
+        return min(begins)
 
     def _acknowledged_numbers(self, replica_id: int) -> Ranges:
         """Numbers of a replica ID that were acknowledged anywhere and are not hidden here."""
@@ -137,11 +151,45 @@ class GroupProgress(GroupPending):
             for low, high in self.gaps(replica_id, log)
         )
 
-    def would_deliver(self, replica_id: int, log: RegionLog, number: int) -> bool:
-        """Whether an entry is among them."""
-        return any(low < number <= high for low, high in self.gaps(replica_id, log))
+    def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
+        """Whether one of the live entries with this ID is among them."""
+        for replica_id, log in logs.items():
+            if (found := log.find(entry_id)) is not None:
+                block, index = found
+                number = block.number(index)
+                if any(low < number <= high for low, high in self.gaps(replica_id, log)):
+                    return True
+        return False
+
+    def exact_lag(self, logs: Logs) -> dict[int, int]:
+        """By replica ID, the live entries that the group was not given yet, counted."""
+        return {replica_id: self.count(replica_id, log) for replica_id, log in logs.items()}
+
+    def lag(self, stream: Counted) -> int | None:
+        """Entries not yet delivered to the group, None where Redis answers null.
+
+        Where several regions write it is counted, and so always known.
+        """
+        return sum(self.exact_lag(stream.logs).values())
 
     # -- entries-read -------------------------------------------------------------------------
+
+    def read_count(self, stream: Counted) -> int | None:
+        """How many of the entries ever added the group has behind it; None: unknown."""
+        read = self.counted_read(stream) + self.read_offset()
+        return min(max(read, 0), stream.entries_added)
+
+    def counted_read(self, stream: Counted) -> int:
+        """The same of the entries of all regions, whatever ENTRIESREAD said."""
+        return stream.entries_added - sum(
+            self.unread(replica_id, log) for replica_id, log in stream.logs.items()
+        )
+
+    def begin_to_count(self, stream: Counted, entries_read: int | None) -> None:
+        """The group begins elsewhere; entries-read goes on from a number, if one is given."""
+        self.place(stream.logs, anew=True)
+        if entries_read is not None:
+            self.offset = entries_read - self.counted_read(stream)
 
     def _cursor(self, replica_id: int, log: RegionLog) -> int:
         """The greatest number of a replica ID that need not be handed out any more."""
@@ -155,7 +203,7 @@ class GroupProgress(GroupPending):
                 cursor = max(cursor, acknowledged.highs[-1])
         return cursor
 
-    def place(self, logs: Mapping[int, RegionLog], *, anew: bool = False) -> None:
+    def place(self, logs: Logs, *, anew: bool = False) -> None:
         """Note how far the group has come in these logs; ``anew`` if it may have gone back.
 
         Entries that were deleted right behind that count as read. Until entries are removed the
@@ -198,7 +246,7 @@ class GroupProgress(GroupPending):
             return self.offset
         return max(creation.offset for creation in self.creations.values())
 
-    def late(self, logs: Mapping[int, RegionLog]) -> Iterator[tuple[int, Span]]:
+    def late(self, logs: Logs) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries to be delivered that are not above the last ID.
 
         Not in the order of their IDs.

@@ -14,7 +14,7 @@ from hiredis import Reader, pack_command
 
 from anabranch.scheduling import Steps
 from anabranch.stream.block import Block, entry_weight
-from anabranch.stream.counters import entries_read, estimate
+from anabranch.stream.counters import estimate
 from anabranch.stream.entry_id import SEQ_BITS, text
 from anabranch.stream.frozen_log import FrozenLog
 from anabranch.stream.frozen_pending import FrozenPending
@@ -137,7 +137,7 @@ class _FrozenGroup:
         renumbering: Renumbering,
     ) -> None:
         self._late = _late(stream, group)
-        read = entries_read(stream, group)
+        read = group.read_count(stream)
         self.image = GroupImage(
             name,
             group.last_delivered_id,
@@ -317,7 +317,7 @@ def _group(stream: Stream, image: GroupImage) -> Steps[Group]:
         read = estimate(stream, image.last_id)
     if read is not None:  # payloads may claim more than was ever added
         read = min(read, stream.entries_added)
-    group = Group(image.last_id, read)
+    group = stream.new_group(image.last_id, read)
     for consumer in image.consumers:
         group.consumers[consumer.name] = Consumer(
             consumer.name, consumer.seen_time_ms, consumer.active_time_ms

@@ -18,7 +18,7 @@ entry, live or not, the newest that was deleted on purpose, and where counting b
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from anabranch.stream.block import Block
@@ -74,6 +74,19 @@ class RegionLog(BlockSequence):
         if block.number(index) != number or index in block.dead:
             return None
         return block, index
+
+    def numbers_of(self, ids: Sequence[int]) -> list[int]:
+        """The numbers of live entries, whose IDs ascend; O(their blocks)."""
+        numbers: list[int] = []
+        while len(numbers) < len(ids):
+            rest = ids[len(numbers) :]
+            found = self.find(rest[0])
+            assert found is not None
+            block, first = found
+            stop = block.index_after(rest[-1])
+            number_of = dict(zip(block.ids[first:stop], block.numbers_of(first, stop), strict=True))
+            numbers += [number_of[each] for each in rest[: stop - first] if each in number_of]
+        return numbers
 
     def number_upto(self, entry_id: int) -> int:
         """The number of the newest slot with an ID up to this one, 0 if there is none."""

@@ -134,13 +134,22 @@ class Shared:
             or self.accepted
         )
 
+    def deadline_of(self, known: int | None) -> int | None:
+        """When a key goes of which this was known: what counts of the settings."""
+        return self.deadline_ms
+
     @property
     def deadline_ms(self) -> int | None:
-        """When the key goes: the latest of concurrent settings, None (never) beating all."""
+        """The latest of concurrent settings, None (never) beating all."""
         if not self.deadlines:
             return None
         times = self.deadlines.values()
         return None if None in times else max(time for time in times if time is not None)
+
+    def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
+        """The key or a group of it was removed: a tombstone stays until it is stable."""
+        self.tombstones[dot] = tombstone
+        unstable[dot] = None
 
     def clear(self, covered: Covered) -> None:
         """The key was deleted by a region that had applied these effects. Tombstones stay."""
@@ -296,6 +305,12 @@ class _Nothing(Shared):
     @property
     def tables(self) -> tuple[dict[Dot, Any], ...]:
         return ()
+
+    def bury(self, dot: Dot, tombstone: Tombstone, unstable: dict[Dot, None]) -> None:
+        """Nobody creates it concurrently."""
+
+    def deadline_of(self, known: int | None) -> int | None:
+        return known
 
     def written(self) -> list[Any] | None:
         return None

@@ -13,6 +13,7 @@ from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import LOCAL_REGION, Group
 from anabranch.stream.ledger import Ledger
+from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.merge import (
     limited,
     limited_labelled,
@@ -54,6 +55,7 @@ class Stream:
         "local",
         "logs",
         "max_deleted_id",
+        "new_group",
         "producers",
         "shared",
     )
@@ -74,12 +76,14 @@ class Stream:
         self.counted_bytes = -1  # of memory, see keyspace/accounting.py; -1: no key is bound to it
         self.is_due = False  # changed since they were counted
         self.shared = NOTHING_SHARED  # what several writing regions need to agree
+        self.new_group: type[Group] = LoneGroup  # makes a group of this stream
 
     @classmethod
     def of_regions(cls, own: int, idmp_duration_s: int, idmp_maxsize: int) -> Stream:
         """An empty stream that several regions write; ``own`` is the replica ID that we are."""
         stream = cls(idmp_duration_s, idmp_maxsize)
         stream.shared = Shared()
+        stream.new_group = Group
         stream.logs = {}
         stream.write_as(own)
         return stream
@@ -162,17 +166,12 @@ class Stream:
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
-        if not group.creations:  # of a region alone: one log, and one ID says how far it was read
-            replica_id = LOCAL_REGION
-            for span in self.local.spans(group.last_delivered_id + 1, MAX_ID, limit):
-                yield replica_id, span
-            return
         sources = {
             replica_id: group.spans(replica_id, log)
             for replica_id in self.ranked()
             if (log := self.logs[replica_id]).length
         }
-        yield from limited_labelled(merge_labelled(sources), limit)
+        return limited_labelled(merge_labelled(sources), limit)
 
     def has_for(self, group: Group) -> bool:
         """Whether :meth:`spans_for` would give anything."""

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from anabranch.scheduling import Steps
-from anabranch.stream.counters import entries_read, exact_lag
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.stream import Stream
 
@@ -126,10 +125,10 @@ def _collect_stream(stream: Stream, labels: tuple[str, ...], now_ms: int, add: A
 
 
 def _collect_group(stream: Stream, group: Group, labels: tuple[str, ...], add: Add) -> None:
-    add("stream_group_lag", labels, sum(exact_lag(stream, group).values()))
+    add("stream_group_lag", labels, sum(group.exact_lag(stream.logs).values()))
     add("stream_group_messages_pending", labels, group.pending_count)
     add("stream_group_consumers", labels, len(group.consumers))
-    read = entries_read(stream, group)
+    read = group.read_count(stream)
     if read is not None:
         add("stream_group_entries_read", labels, read)
     add("stream_group_redelivered_total", labels, group.redeliveries)

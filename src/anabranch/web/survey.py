@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anabranch.keyspace.memory import stream_parts
 from anabranch.scheduling import Steps
-from anabranch.stream.counters import exact_lag
 from anabranch.web.slices import Spent, in_slices
 from anabranch.web.stream_metrics import real_window_ms, streams
 
@@ -164,7 +163,7 @@ class Survey:
         groups = list(islice(stream.groups.values(), GROUPS_MAX))
         producers = stream.producers
         added = stream.entries_added
-        lag = max((sum(exact_lag(stream, group).values()) for group in groups), default=0)
+        lag = max((sum(group.exact_lag(stream.logs).values()) for group in groups), default=0)
         pending = sum(group.pending_count for group in groups)
         acknowledged = sum(group.acknowledgements for group in groups)
         delivered = acknowledged + pending

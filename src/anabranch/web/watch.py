@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.keyspace.replica import region_of
-from anabranch.stream.counters import exact_lag
 from anabranch.stream.entry_id import parse, text
 from anabranch.stream.stream import Stream
 from anabranch.web.conversation import Conversation, Refused
@@ -135,7 +134,7 @@ class Watch:
                 {
                     "name": shown_bytes(name),
                     "at": text(group.last_delivered_id).decode(),
-                    "lag": sum(exact_lag(stream, group).values()),
+                    "lag": sum(group.exact_lag(stream.logs).values()),
                     "pending": group.pending_count,
                     "consumers": len(group.consumers),
                 }

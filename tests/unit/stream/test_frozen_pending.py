@@ -9,6 +9,7 @@ import pytest
 from anabranch.stream import frozen_pending
 from anabranch.stream.frozen_pending import FrozenPending
 from anabranch.stream.group import LOCAL_REGION, Group
+from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.pending import Consumer, PendingEntry
 
 Shown = tuple[int, bytes | None, int, int, int]
@@ -20,7 +21,7 @@ def shown(entry: PendingEntry) -> Shown:
 
 
 def a_group(entries: int) -> Group:
-    group = Group(0, 0)
+    group = LoneGroup(0, 0)
     for name in (b"a", b"b"):
         group.consumer(name, 0)
     ids = range(10, 10 + 2 * entries, 2)  # room between them

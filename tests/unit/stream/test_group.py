@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from anabranch.stream import pending as pending_module
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
+from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.pending import PendingEntry, PendingList
 
 # -- pending lists ----------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def test_a_group_agrees_with_a_dictionary(
     regions: int, steps: list[tuple[str, int, int, str, int]]
 ) -> None:
     """Owned and released entries, their order, and who holds what."""
-    group = Group(7, 3)
+    group = LoneGroup(7, 3)
     model = _Model()
     for step in steps:
         group = _act(group, model, step, regions)
@@ -195,7 +196,7 @@ def test_a_group_agrees_with_a_dictionary(
 
 
 def test_entries_of_two_regions_may_have_one_id() -> None:
-    group = Group(0, None)
+    group = LoneGroup(0, None)
     for region, name in ((1, b"a"), (2, b"b")):
         group.deliver(region, [7], group.consumer(name, 0), 0)
     group.remove_consumer(b"a")

@@ -11,9 +11,9 @@ from anabranch.keyspace.keyspace import Keyspace
 from anabranch.rdb.payload import decode_payload, encode_payload
 from anabranch.scheduling import in_one_go
 from anabranch.stream.entry_id import MAX_ID, make, text
-from anabranch.stream.group import Group
 from anabranch.stream.image import GroupImage, NodeImage, ProducerImage, StreamImage
 from anabranch.stream.image_conversion import ImageBuilder, ImageLoader
+from anabranch.stream.lone_group import LoneGroup
 from anabranch.stream.region_log import RegionLog
 from anabranch.stream.stream import Stream
 
@@ -114,7 +114,7 @@ def test_blocks_weigh_what_they_weighed() -> None:
 
 def test_groups_with_pending_and_released_entries() -> None:
     stream = sample()
-    group = stream.groups[b"g"] = Group(make(6, 0), 6)
+    group = stream.groups[b"g"] = LoneGroup(make(6, 0), 6)
     alice, bob = group.consumer(b"alice", 5), group.consumer(b"bob", 6)
     group.deliver(0, [make(1, 0), make(3, 0), make(4, 0), make(6, 0)], alice, 100)
     group.assign(0, make(4, 0), bob, 90, 3)

@@ -106,6 +106,7 @@ class Dispatcher:
         self.answers_busy = False  # while a transaction is under way that takes long
         self.running: RunningScript | None = None
         self.used_memory: Callable[[], int] = int  # bytes, as ``maxmemory`` counts them
+        self.reserved_percent: Callable[[], int] = int  # of ``maxmemory``, not for commands
         self._write_refusals: dict[str, str] = {}  # the error for writing commands, by reason
         self.withheld: Withheld | None = None  # refuses reads while the disk does not accept writes
         for command in commands:
@@ -263,14 +264,9 @@ class Dispatcher:
             )
 
     def memory_exceeded(self) -> bool:
-        """Whether commands that add data are refused.
-
-        A region reserves memory for entries that others add before they know of the limit.
-        """
-        settings = self._settings
-        limit = settings.maxmemory
-        if self._keyspace.replica.is_regional:
-            limit -= limit * settings.replication_oom_threshold_percent // 100
+        """Whether commands that add data are refused."""
+        limit = self._settings.maxmemory
+        limit -= limit * self.reserved_percent() // 100
         return 0 < limit < self.used_memory()
 
     @property

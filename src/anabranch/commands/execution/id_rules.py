@@ -1,4 +1,4 @@
-"""Which IDs new entries get: Redis's rules in a region alone, stricter ones among several."""
+"""Which IDs new entries get, and what is newer than now: Redis's rules, or those of regions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.commands.request.arguments import id_argument
 from anabranch.errors import CommandError
-from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS
+from anabranch.keyspace.vector_token import write_token
+from anabranch.stream.entry_id import MAX_ID, MAX_SEQ, SEQ_BITS, text
 from anabranch.stream.regional_id import MODULUS, automatic_id, sequence_in
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class IdRules:
     ) -> None:
         """Refuse what XSETID must not set; 0 is no ID."""
 
+    def newest(self, stream: Stream | None) -> bytes:
+        """What ``$`` means to XREAD now, as an ID or a token of what it has seen."""
+        return text(0 if stream is None else stream.last_id)
+
 
 class RegionalIdRules(IdRules):
     """Those where several regions write, see :mod:`anabranch.stream.regional_id`."""
@@ -132,3 +137,7 @@ class RegionalIdRules(IdRules):
             raise CommandError(_BELOW_ADDED)
         if 0 < max_deleted < stream.max_deleted_id:
             raise CommandError(_BELOW_DELETED)
+
+    def newest(self, stream: Stream | None) -> bytes:
+        """What this region has applied: entries of others may come late, with lower IDs."""
+        return write_token(self._replica.vector)

@@ -13,7 +13,6 @@ from anabranch.keyspace.replica import epoch_of, region_of
 from anabranch.resp.encode import ZERO, integer
 from anabranch.resp.values import Map
 from anabranch.scheduling import Steps
-from anabranch.stream.counters import exact_lag
 from anabranch.stream.entry_id import text
 from anabranch.stream.group import Group
 from anabranch.stream.numbering import number_of
@@ -205,7 +204,7 @@ def lag(ctx: Context, args: list[bytes]) -> bytes:
                 b"NOGROUP No such consumer group '%b' for key name '%b'"
                 % (texts.shown(name), texts.shown(args[1]))
             )
-        by_region = _by_region(exact_lag(stream, group).items())
+        by_region = _by_region(group.exact_lag(stream.logs).items())
         rows.append(
             Map(
                 [

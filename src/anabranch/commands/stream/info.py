@@ -15,7 +15,6 @@ from anabranch.commands.stream.pending_rows import pending_rows
 from anabranch.errors import CommandError
 from anabranch.resp.encode import bulk
 from anabranch.resp.values import Map, Raw
-from anabranch.stream.counters import entries_read, lag
 from anabranch.stream.entry_id import MAX_ID, MIN_ID, text
 from anabranch.stream.group import Group
 from anabranch.stream.pending import Consumer, PendingEntry
@@ -122,8 +121,8 @@ def _full_group(stream: Stream, name: bytes, group: Group, limit: int) -> Map:
         [
             ("name", name),
             ("last-delivered-id", text(group.last_delivered_id)),
-            ("entries-read", entries_read(stream, group)),
-            ("lag", lag(stream, group)),
+            ("entries-read", group.read_count(stream)),
+            ("lag", group.lag(stream)),
             ("pel-count", group.pending_count),
             ("nacked-count", len(group.released)),
             ("pending", _pending(group.between(MIN_ID, MAX_ID), limit, _owned_tail, 4)),
@@ -176,8 +175,8 @@ def groups_info(ctx: Context, args: list[bytes]) -> bytes:
                     ("consumers", len(group.consumers)),
                     ("pending", group.pending_count),
                     ("last-delivered-id", text(group.last_delivered_id)),
-                    ("entries-read", entries_read(stream, group)),
-                    ("lag", lag(stream, group)),
+                    ("entries-read", group.read_count(stream)),
+                    ("lag", group.lag(stream)),
                 ]
             )
             for name, group in ((name, stream.groups[name]) for name in _group_names(stream))

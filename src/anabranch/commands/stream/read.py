@@ -18,9 +18,9 @@ from anabranch.commands.stream.read_request import (
 )
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
-from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token, write_token
+from anabranch.keyspace.vector_token import TOKEN_PREFIX, read_token
 from anabranch.resp.encode import EMPTY_ARRAY, array_header, null_array
-from anabranch.stream.entry_id import MAX_ID, text
+from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.merge import limited
 from anabranch.stream.numbering import spans_behind
 from anabranch.stream.region_log import Span
@@ -185,19 +185,11 @@ def _special(stream: Stream | None, raw: bytes) -> int:
 
 
 def _resolved(ctx: Context, args: list[bytes], request: ReadRequest) -> list[bytes]:
-    """The request as it runs again later: ``$`` means the moment of blocking.
-
-    With several regions that means what this region has applied by then: an entry of another region
-    may arrive late, with a lower ID than the newest.
-    """
+    """The request as it runs again later: ``$`` means the moment of blocking."""
     ids = []
     for key, raw in zip(request.keys, request.ids, strict=True):
         if raw == b"$":
-            stream = ctx.stream(key)
-            if ctx.replica.is_regional:
-                raw = write_token(ctx.replica.vector)
-            else:
-                raw = text(0 if stream is None else stream.last_id)
+            raw = ctx.ids.newest(ctx.stream(key))
         ids.append(raw)
     return args[: len(args) - len(ids)] + ids
 

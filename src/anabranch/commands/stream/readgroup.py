@@ -17,7 +17,6 @@ from anabranch.effects import kinds
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.resp.encode import bulk, null_array
-from anabranch.stream.counters import entries_read_after
 from anabranch.stream.entry_id import MAX_ID, text
 from anabranch.stream.group import MAX_DELIVERIES, Group
 from anabranch.stream.pending import PendingEntry
@@ -262,41 +261,33 @@ def _deliver(
     count = len(chunks)
     extra = 0 if request.claim_ms is None else _DELIVERY_BYTES
     by_region: dict[int, list[int]] = {}
-    ordered: list[int] = []
-    numbers: dict[int, list[int]] = {}
-    counts = bool(group.creations)  # its progress is held by numbers, and its entries counted
     for region, (block, low, span_high) in stream.spans_for(group, limit):
         high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
             ids = block.ids[low:high]
             by_region.setdefault(region, []).extend(ids)
-            ordered += ids
-            if counts:
-                numbers.setdefault(region, []).extend(block.numbers_of(low, high))
+            count += len(ids)
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
             else:
                 chunks += [_with_delivery(block.fragment(i), 0, 0) for i in range(low, high)]
         if high < span_high:
             break
-    if ordered:
+    for region, ids in by_region.items():
         assert request.group is not None
-        entries_read = None if counts else entries_read_after(stream, group, ordered)
-        for region, ids in by_region.items():
-            ctx.emit(
-                kinds.Deliver(
-                    ctx.db.index,
-                    key,
-                    request.group,
-                    request.consumer,
-                    region,
-                    ids,
-                    ctx.now_ms,
-                    entries_read,
-                    not request.noack,
-                    numbers.get(region, []),
-                )
+        ctx.emit(
+            kinds.Deliver(
+                ctx.db.index,
+                key,
+                request.group,
+                request.consumer,
+                region,
+                ids,
+                ctx.now_ms,
+                None,
+                not request.noack,
             )
+        )
     if chunks:
         ctx.changes += 1
-    return chunks, count + len(ordered)
+    return chunks, count

@@ -1,0 +1,103 @@
+"""A consumer group of a region alone: its progress is one ID, exactly as in Redis.
+
+Nobody else creates the same group, and nobody else acknowledges: the group has been given what is
+not above its last-delivered-id. Nothing of what regions share of a group is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.stream.counters import Counted, lag
+from anabranch.stream.entry_id import MAX_ID
+from anabranch.stream.group import Group
+from anabranch.stream.group_pending import GroupPending
+from anabranch.stream.group_progress import Creation, Logs, Vector
+from anabranch.stream.pending import Consumer
+from anabranch.stream.region_log import RegionLog, Span
+from anabranch.stream.shared import Dot
+
+__all__ = ["LoneGroup"]
+
+
+class LoneGroup(Group):
+    """The groups of a stream that only this server writes; the stream makes them."""
+
+    __slots__ = ()
+
+    def begin(
+        self, stream: Counted, dot: Dot, creation: Creation, entries_read: int | None
+    ) -> None:
+        """Entries-read begins with what ENTRIESREAD gave."""
+        self.entries_read = entries_read
+
+    def restart(
+        self, stream: Counted, seen: Vector, last_id: int | None, entries_read: int | None
+    ) -> None:
+        """XGROUP SETID."""
+        self.last_delivered_id = stream.last_id if last_id is None else last_id
+        self.entries_read = entries_read
+
+    def advance(self, logs: Logs, last_id: int) -> None:
+        """XCLAIM LASTID: entries-read stays."""
+        self.see(last_id)
+
+    def hand_out(
+        self,
+        replica_id: int,
+        ids: Sequence[int],
+        numbers: list[int],
+        consumer: Consumer,
+        now_ms: int,
+        entries_read: int | None,
+        *,
+        pending: bool,
+    ) -> None:
+        """Entries were delivered; ``entries_read`` is that of the group by now."""
+        self.see(ids[-1])
+        self.entries_read = entries_read
+        if pending:
+            self.deliver(replica_id, ids, consumer, now_ms)
+
+    def claim(
+        self,
+        logs: Logs,
+        replica_id: int,
+        entry_id: int,
+        owner: Consumer | None,
+        delivery_ms: int,
+        count: int,
+    ) -> None:
+        """As :meth:`assign`."""
+        self.assign(replica_id, entry_id, owner, delivery_ms, count)
+
+    # -- what is left to deliver --------------------------------------------------------------
+
+    def spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
+        """Live entries to hand out, ascending."""
+        return log.spans(self.last_delivered_id + 1, MAX_ID)
+
+    def _begin(self, replica_id: int, log: RegionLog) -> int:
+        return log.number_upto(self.last_delivered_id)
+
+    def is_undelivered(self, logs: Logs, entry_id: int) -> bool:
+        """Whether a live entry with this ID is to be handed out."""
+        return entry_id > self.last_delivered_id
+
+    # -- entries-read and lag -----------------------------------------------------------------
+
+    def read_count(self, stream: Counted) -> int | None:
+        """By Redis's rules; None where Redis answers null."""
+        return self.entries_read
+
+    def lag(self, stream: Counted) -> int | None:
+        """By Redis's rules; None where Redis answers null."""
+        return lag(stream, self.entries_read, self.last_delivered_id)
+
+    def check(self) -> None:
+        """Assert that nothing is shared, and no entry named by its number."""
+        GroupPending.check(self)
+        for table in (self.creations, self.acknowledged, self.delivered, self.hidden, self.runs):
+            assert not table
+        for pending in self.pending.values():
+            assert not any(entry.number for entry in pending.entries.values())
