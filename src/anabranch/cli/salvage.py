@@ -230,7 +230,7 @@ async def _live(server: Server, lost: Lost, cluster: Cluster, patience_s: float)
     finally:
         progress.finish()
         await orderly_stop(server, patient=False)
-        server.persistence.close()
+        server.close()
 
 
 def _chunks(entries: list[Entry]) -> Iterator[list[Entry]]:

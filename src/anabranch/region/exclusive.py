@@ -75,6 +75,7 @@ class Exclusive:
         if reply is not None:
             self._hand_over_effects()
             return reply
+        region.exclusive = self
         region.scheduler.is_exclusive = True
         region.dispatcher.guarded_by.add("exclusive")
         session.sliced = self
@@ -137,6 +138,7 @@ class Exclusive:
     def _end(self, reply: bytes) -> None:
         region, session, entry = self._region, self._session, self._entry
         self._hand_over_effects()
+        region.exclusive = None
         region.scheduler.is_exclusive = False
         dispatcher = region.dispatcher
         dispatcher.guarded_by.discard("exclusive")
@@ -154,6 +156,12 @@ class Exclusive:
             region.channels.pending[session] = None
         if region.keyspace.ready and not self._waking.is_under_way:
             self._waking.serve()
+
+    def abandon(self) -> None:
+        """Go no further."""
+        self._region.exclusive = None
+        self._region.scheduler.remove(self.go_on)
+        self._steps.close()
 
     def resume(self) -> None:
         """Nothing holds it back."""

@@ -255,6 +255,14 @@ class Region(RegionState):
         """See :class:`Runner`."""
         return Exclusive(self, self.waking, session, args, steps).begin()
 
+    def abandon_exclusive(self) -> None:
+        """Give up a transaction that takes long, if one is under way, as the server ends.
+
+        Its effects are lost. What it has changed in memory must not be used any more.
+        """
+        if self.exclusive is not None:
+            self.exclusive.abandon()
+
     # -- going on -----------------------------------------------------------------------------
 
     def can_go_on(self, session: Session) -> bool:

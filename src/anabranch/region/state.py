@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.services import Services
     from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
+    from anabranch.region.exclusive import Exclusive
 
 __all__ = ["RegionState"]
 
@@ -59,6 +60,7 @@ class RegionState:
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.scheduler = Scheduler(clock.ticks_ns)
+        self.exclusive: Exclusive | None = None  # the transaction under way that takes long
         self.dispatcher = Dispatcher(
             commands,
             acl=self.acl,

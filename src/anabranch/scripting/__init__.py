@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from anabranch.errors import CommandError
@@ -25,8 +24,4 @@ def new_machine(memory_bytes: int) -> Machine:
         raise CommandError(
             "ERR scripts need Lua, which is not installed: pip install 'anabranch[lua]'"
         ) from None
-    machine = LuaMachine(memory_bytes)
-    # It is never taken apart, at the end of the process neither: lupa would use what is freed
-    # already when the collector of cycles does that.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(machine))
-    return machine
+    return LuaMachine(memory_bytes)

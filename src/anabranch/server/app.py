@@ -125,6 +125,13 @@ class Server:
         assert self._stop_requested is not None
         return await self._stop_requested
 
+    def close(self) -> None:
+        """Free what the end of the process would free, after any kind of stop."""
+        self.listeners.close()
+        self.region.abandon_exclusive()
+        self.persistence.close()
+        self.host.free_machine()
+
     def stop_timers(self) -> None:
         """Stop background work."""
         if self._cron is not None:
@@ -235,8 +242,7 @@ async def _serve(loaded: Loaded, loop_name: str) -> int:
         process.notify_systemd(settings.supervised, "STOPPING=1", os.environ)
         await orderly_stop(server, patient=patient)
     finally:
-        server.listeners.close()
-        server.persistence.close()
+        server.close()
         process.remove_pid_file(settings.pidfile)
     emit("info", "server.stopped")
     return 0

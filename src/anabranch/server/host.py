@@ -97,6 +97,12 @@ class ServerHost:
             self._machine = new_machine(self._server.settings.script_memory_limit)
         return self._machine
 
+    def free_machine(self) -> None:
+        """The server ends: it runs no script any more."""
+        if self._machine is not None:
+            self._machine.close()
+            self._machine = None
+
     def sleep(self, seconds: float) -> None:
         """Block the whole process for this time."""
         self._server.clock.sleep(seconds)

@@ -44,6 +44,9 @@ class Running(Protocol):
     def stop_timers(self) -> None:
         """Stop background work."""
 
+    def close(self) -> None:
+        """Free files, ports and what else the process holds."""
+
 
 def install_signal_handlers(server: Running, pid_file: str) -> None:
     """SIGTERM and SIGINT stop, SIGHUP and SIGPIPE are ignored."""
@@ -93,7 +96,6 @@ async def orderly_stop(server: Running, *, patient: bool) -> None:
 
 def abandon(server: Running) -> None:
     """End as after a kill: nothing more is written, neither to files nor to clients."""
-    server.listeners.close()
     server.http.close()
     server.stop_timers()
     server.node.durability.abandon()
@@ -101,4 +103,4 @@ def abandon(server: Running) -> None:
         server.regions.stop(farewell=False)
     for connection in list(server.clients.connections):
         connection.transport.abort()
-    server.node.persistence.close()
+    server.close()

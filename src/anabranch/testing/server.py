@@ -107,8 +107,7 @@ class Server:
         try:
             await live.start()
         except BaseException:
-            live.listeners.close()
-            live.persistence.close()
+            live.close()
             raise
         self._live = live
         self.port = settings.port
@@ -156,8 +155,7 @@ class Server:
         try:
             await orderly_stop(live, patient=patient)
         finally:
-            live.listeners.close()
-            live.persistence.close()
+            live.close()
 
     def stop(self) -> None:
         """Stop in good order; nothing happens if it is not running. Its data can be used again."""

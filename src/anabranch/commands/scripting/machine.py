@@ -84,3 +84,6 @@ class Machine(Protocol):
 
     def kill(self) -> None:
         """End the script that runs with an error, when it has the next step."""
+
+    def close(self) -> None:
+        """Free its memory. It cannot be used any more; no script may be under way."""

@@ -1,0 +1,185 @@
+"""The functions of the server that scripts reach: those of ``redis``, and of the libraries.
+
+Replies of commands cross the border as RESP: the sandbox decodes what is not a plain value, under
+its own limits of memory and time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from anabranch.errors import CommandError
+from anabranch.scripting import bits, chance, packing
+from anabranch.scripting.registration import Failure
+from anabranch.version import REDIS_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from anabranch.commands.scripting.machine import ScriptCalls
+    from anabranch.scripting.interruption import Interruption
+    from anabranch.scripting.world import World
+
+__all__ = ["HostFunctions", "text_of"]
+
+_INTEGER_MAX: Final = 1 << 62
+"""Greater whole numbers reach commands in floating point, as in Redis."""
+
+
+class HostFunctions:
+    """They belong to one machine, and work for the script that runs there."""
+
+    def __init__(self, world: World, interruption: Interruption) -> None:
+        self._world = world
+        self._interruption = interruption
+        self._make_room = interruption.make_room
+        self._chance = chance.Drand48()
+        self.calls: ScriptCalls | None = None
+        """Of the script that runs."""
+
+    def by_name(self) -> Mapping[bytes, object]:
+        """What ``sandbox.lua`` gets."""
+        roomy = self._interruption.roomy
+
+        def library(functions: Mapping[bytes, Callable[..., object]]) -> Mapping[bytes, object]:
+            return {name: roomy(each) for name, each in functions.items()}
+
+        return {
+            b"describe": _describe,
+            b"tick": self._interruption.tick,
+            b"call": self._call,
+            b"pcall": self._pcall,
+            b"sha1hex": roomy(_sha1hex),
+            b"log": self._log,
+            b"setresp": self._set_protocol,
+            b"acl_check_cmd": self._may_call,
+            b"set_repl": roomy(_set_repl),
+            b"chance": self._chance.next,
+            b"seed": roomy(self._chance.seed),
+            b"bit": library(bits.FUNCTIONS),
+            b"struct": library(packing.FUNCTIONS),
+            b"version": REDIS_VERSION.encode(),
+            b"version_number": _version_number(),
+        }
+
+    def _call(self, *args: object) -> object:
+        """redis.call(): the reply, or an error raised."""
+        reply = self._reply(args)
+        if reply[0] == 0x2D:  # "-"
+            raise Failure(reply[1:-2])
+        return self._decoded(reply)
+
+    def _pcall(self, *args: object) -> object:
+        """redis.pcall(): the reply, which may be an error."""
+        try:
+            reply = self._reply(args)
+        except Failure as failure:
+            reply = b"-%b\r\n" % failure.text
+        if reply[0] == 0x2D:
+            return self._world.table({b"err": reply[1:-2], b"ignore_error_stats_update": True})
+        return self._decoded(reply)
+
+    def _reply(self, args: tuple[object, ...]) -> bytes:
+        self._make_room()
+        if not args:
+            raise Failure(b"ERR Please specify at least one argument for this redis lib call")
+        assert self.calls is not None
+        self._interruption.count_call()
+        return self.calls.call([_argument(each) for each in args])
+
+    def _decoded(self, reply: bytes) -> object:
+        """A reply as a value of Lua."""
+        self._make_room(len(reply))
+        mark = reply[0]
+        if mark == 0x24:  # "$"
+            if reply[1] == 0x2D:
+                return False
+            return reply[reply.index(b"\n") + 1 : -2]
+        if mark == 0x3A:  # ":"
+            return float(reply[1:-2])
+        decoded = self._world.inside["decode"](reply, 1)
+        return decoded[0] if isinstance(decoded, tuple) else decoded
+
+    def _log(self, *args: object) -> None:
+        self._make_room()
+        if len(args) < 2:
+            raise Failure(b"ERR redis.log() requires two arguments or more.")
+        level = args[0]
+        if not isinstance(level, int | float):
+            raise Failure(b"ERR First argument must be a number (log level).")
+        if not 0 <= level <= 3:
+            raise Failure(b"ERR Invalid debug level.")
+        words = [_number(each) if isinstance(each, int | float) else each for each in args[1:]]
+        assert self.calls is not None
+        self.calls.log(int(level), b" ".join(each for each in words if isinstance(each, bytes)))
+
+    def _set_protocol(self, *args: object) -> None:
+        self._make_room()
+        if len(args) != 1:
+            raise Failure(b"ERR redis.setresp() requires one argument.")
+        if args[0] not in (2, 3):
+            raise Failure(b"ERR RESP version must be 2 or 3.")
+        assert self.calls is not None
+        self.calls.set_protocol(resp3=args[0] == 3)
+        self._world.inside["set_protocol"](args[0])
+
+    def _may_call(self, *args: object) -> bool:
+        self._make_room()
+        if not args:
+            raise Failure(
+                b"ERR Please specify at least one argument for this redis.acl_check_cmd() call"
+            )
+        assert self.calls is not None
+        try:
+            return self.calls.may_call([_argument(each) for each in args])
+        except CommandError as problem:
+            raise Failure(problem.text) from None
+
+
+def _version_number() -> int:
+    major, minor, patch = map(int, REDIS_VERSION.split("."))
+    return major << 16 | minor << 8 | patch
+
+
+def _describe(problem: object) -> bytes:
+    """The text of an error of one of our functions."""
+    if isinstance(problem, Failure):
+        return problem.text
+    return b"ERR " + text_of(problem)
+
+
+def text_of(problem: object) -> bytes:
+    """The text of any other error."""
+    if isinstance(problem, MemoryError):
+        return b"not enough memory"
+    return str(problem).partition("\n")[0].encode("latin-1", "replace")
+
+
+def _argument(value: object) -> bytes:
+    """An argument of a command as Redis makes it of a value of Lua."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Failure(b"ERR Lua redis lib command arguments must be strings or integers")
+    return _number(value)
+
+
+def _number(value: float) -> bytes:
+    if abs(value) <= _INTEGER_MAX and value == int(value):  # so it is no NaN either
+        return b"%d" % int(value)
+    return b"%.17g" % value
+
+
+def _sha1hex(*args: object) -> bytes:
+    if len(args) != 1:
+        raise Failure(b"ERR wrong number of arguments")
+    value = args[0]
+    text = b"%.14g" % value if isinstance(value, int | float) else value
+    return hashlib.sha1(text if isinstance(text, bytes) else b"").hexdigest().encode()  # noqa: S324
+
+
+def _set_repl(*args: object) -> None:
+    """Effects of scripts always go to the log and to other regions."""
+    if len(args) != 1:
+        raise Failure(b"ERR redis.set_repl() requires two arguments.")
