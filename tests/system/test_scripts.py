@@ -6,7 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 import redis
@@ -14,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from anabranch.testing import Server
+from tests.support.servers import STOP_SECONDS, server_in
 
 BUSY = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 DEADLINE_S = 60.0
@@ -160,6 +162,49 @@ def _is_all_or_nothing(server: Server) -> None:
     assert client.exists("s") == 0
 
 
+@pytest.mark.parametrize("end", ["SIGTERM", "SHUTDOWN NOSAVE"])
+def test_a_server_stops_although_a_script_is_endless(tmp_path: Path, end: str) -> None:
+    words = ("--appendonly", "yes", "--shutdown-timeout", "1", "--busy-reply-threshold", "30")
+    with server_in(tmp_path, *words) as server:
+        client = redis.Redis(port=server.port, retry=Retry(NoBackoff(), 0))
+        client.set("kept", "yes")
+        endless = "redis.call('SET', 'half', 'yes') while true do end"
+        script = Running(server.port, "EVAL", endless, 0)
+        deadline = time.monotonic() + DEADLINE_S
+        while refusal_of(client, "GET", "a") != BUSY:
+            assert time.monotonic() < deadline, script.outcome
+        if end == "SIGTERM":
+            server.stop()  # fails if it takes much longer than shutdown-timeout
+        else:
+            with suppress(redis.ConnectionError):
+                client.shutdown(nosave=True)
+            assert server.process is not None
+            assert server.process.wait(STOP_SECONDS) == 0
+            server.process = None
+        assert "onnection" in str(script.wait())  # it gets no reply
+        server.start()
+        client = redis.Redis(port=server.port)
+        assert client.mget("kept", "half") == [b"yes", None]
+
+
+def test_a_function_is_killed_by_its_own_command_only(server: Server) -> None:
+    client = redis.Redis(port=server.port)
+    client.function_load(
+        "#!lua name=lib\nredis.register_function('endless', function() while true do end end)",
+        replace=True,
+    )
+    function = Running(server.port, "FCALL", "endless", 0)
+    busy = BUSY.replace("SCRIPT", "FUNCTION")
+    deadline = time.monotonic() + DEADLINE_S
+    while refusal_of(client, "GET", "a") != busy:
+        assert time.monotonic() < deadline, function.outcome
+    assert client.function_stats()
+    assert refusal_of(client, "SCRIPT", "KILL") == busy
+    assert refusal_of(client, "FUNCTION", "KILL") == ""
+    assert "Script killed by user" in str(function.wait())
+    assert client.get("a") is None
+
+
 def test_a_script_in_a_transaction_can_be_killed(server: Server) -> None:
     client = redis.Redis(port=server.port)
     queue = client.pipeline()
@@ -182,7 +227,7 @@ def test_a_client_that_leaves_does_not_end_its_script(server: Server) -> None:
     client = redis.Redis(port=server.port)
     script = "redis.call('INCR', 'n') for i = 1, 20000000 do end redis.call('INCR', 'n')"
     with socket.create_connection(("127.0.0.1", server.port)) as leaving:
-        leaving.sendall(f"EVAL \"{script}\" 0\r\n".encode())
+        leaving.sendall(f'EVAL "{script}" 0\r\n'.encode())
         deadline = time.monotonic() + DEADLINE_S
         while refusal_of(client, "GET", "a") != BUSY:
             assert time.monotonic() < deadline
