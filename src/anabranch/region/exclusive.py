@@ -158,7 +158,7 @@ class Exclusive:
             self._waking.serve()
 
     def abandon(self) -> None:
-        """Go no further."""
+        """See :class:`anabranch.region.state.LongTransaction`."""
         self._region.exclusive = None
         self._region.scheduler.remove(self.go_on)
         self._steps.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from anabranch.commands.acl.rules import AclRegistry
 from anabranch.commands.execution.dispatch import Dispatcher
@@ -28,9 +28,15 @@ if TYPE_CHECKING:
     from anabranch.commands.execution.services import Services
     from anabranch.commands.request.spec import Command
     from anabranch.config.settings import Settings
-    from anabranch.region.exclusive import Exclusive
 
 __all__ = ["RegionState"]
+
+
+class LongTransaction(Protocol):
+    """A transaction that takes several slices of time."""
+
+    def abandon(self) -> None:
+        """Go no further. Its effects are lost."""
 
 
 class RegionState:
@@ -60,7 +66,7 @@ class RegionState:
         self.channels = Channels()
         self.sessions: dict[int, Session] = {}
         self.scheduler = Scheduler(clock.ticks_ns)
-        self.exclusive: Exclusive | None = None  # the transaction under way that takes long
+        self.exclusive: LongTransaction | None = None  # the one under way
         self.dispatcher = Dispatcher(
             commands,
             acl=self.acl,
