@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.servers import REPOSITORY
 
 SUITE = """
@@ -68,20 +66,41 @@ def test_it_fails(anabranch):
 """
 
 
-def run(directory: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+ALONE = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTEST_ADDOPTS": "-p xdist -p anabranch.testing.plugin",
+}
+"""Without the other plugins of this environment, whose import takes each process a second."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    outside = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return {**outside, "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def run(directory: Path, text: str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     (directory / "test_suite.py").write_text(text)
     settings = "[pytest]\nanabranch_settings =\n    stream-node-max-entries 7\n"
     (directory / "pytest.ini").write_text(settings)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *options]
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=directory,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
-@pytest.mark.parametrize("processes", ["0", "3"])
-def test_every_fixture_works_also_in_several_processes(tmp_path: Path, processes: str) -> None:
-    done = run(tmp_path, SUITE, "-n", processes, "--anabranch-set", "hz=42")
+def test_every_fixture_works_where_pytest_finds_the_plugin(tmp_path: Path) -> None:
+    done = run(tmp_path, SUITE, "--anabranch-set", "hz=42")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "7 passed" in done.stdout
+
+
+def test_every_fixture_works_in_several_processes(tmp_path: Path) -> None:
+    done = run(tmp_path, SUITE, "-n", "3", "--anabranch-set", "hz=42", **ALONE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "7 passed" in done.stdout
 
@@ -105,10 +124,13 @@ def test_a_test_that_fails_shows_data_commands_and_seed(tmp_path: Path) -> None:
 def test_the_example_passes_in_four_processes(tmp_path: Path) -> None:
     example = REPOSITORY / "examples" / "orders"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "4"]
-    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
-        command, cwd=example, env=environment, capture_output=True, text=True, check=False
+        command,
+        cwd=example,
+        env=environment(**ALONE),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
