@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import redis
 
+from anabranch.testing import Cluster
 from tests.support.http import ask
 from tests.support.inspection import wait_until
-from tests.support.servers import REPOSITORY, AnabranchServer, free_port, regions_in
+from tests.support.servers import REPOSITORY, free_port
 
 pytest.importorskip("prometheus_client", reason="the extra web is not installed")
 
@@ -33,10 +34,9 @@ _BY = re.compile(r"\bby \(([^)]*)\)")
 class Pair:
     """Two regions; the first has an HTTP port."""
 
-    def __init__(self, servers: list[AnabranchServer], port: int) -> None:
-        self.servers = servers
+    def __init__(self, cluster: Cluster, port: int) -> None:
         self.port = port
-        self.eu, self.us = (redis.Redis(port=server.port, protocol=3) for server in servers)
+        self.eu = redis.Redis(port=cluster.eu.port, protocol=3)
 
     def scrape(self) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
         """Values by labels, by full name."""
@@ -55,22 +55,16 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    servers = regions_in(tmp_path, "eu", "us")
-    made = Pair(servers, free_port())
-    for server in servers:
-        server.wait_for_writes()
-    made.eu.config_set("metrics-per-consumer", "yes")
-    made.eu.config_set("http-port", made.port)
-    made.eu.xadd("s", {"f": "v"})
-    made.eu.execute_command("XADD", "s", "IDMP", "p", "a", "*", "f", "v")
-    made.eu.xgroup_create("s", "g", "0")
-    made.eu.xreadgroup("g", "c", {"s": ">"})
-    yield made
-    made.eu.close()
-    made.us.close()
-    for server in servers:
-        server.stop()
+def pair() -> Iterator[Pair]:
+    with Cluster("eu", "us", metrics_per_consumer=True) as cluster:
+        made = Pair(cluster, free_port())
+        with made.eu as eu:
+            eu.config_set("http-port", made.port)
+            eu.xadd("s", {"f": "v"})
+            eu.execute_command("XADD", "s", "IDMP", "p", "a", "*", "f", "v")
+            eu.xgroup_create("s", "g", "0")
+            eu.xreadgroup("g", "c", {"s": ">"})
+            yield made
 
 
 def test_metrics_of_a_live_cluster(pair: Pair) -> None:

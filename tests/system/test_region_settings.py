@@ -6,14 +6,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from anabranch.testing import Cluster
+from anabranch.testing.server import GOSSIP_PORT_ABOVE
 from tests.support.inspection import info, wait_until
-from tests.support.servers import AnabranchServer, free_port, regions_in
+from tests.support.servers import free_port
+from tests.support.wire import RespClient
 
 FILLER = "x" * 1000
 
@@ -21,11 +23,11 @@ FILLER = "x" * 1000
 class Pair:
     """Two regions of a cluster, and how to ask them."""
 
-    def __init__(self, servers: list[AnabranchServer]) -> None:
-        self.servers = servers
+    def __init__(self, cluster: Cluster) -> None:
         self.eu, self.us = (
-            redis.Redis(port=server.port, decode_responses=True, protocol=3) for server in servers
+            redis.Redis(port=region.port, decode_responses=True, protocol=3) for region in cluster
         )
+        self.ports = [region.port for region in cluster]
 
     def peer(self) -> dict[str, Any]:
         """What eu says of us."""
@@ -33,7 +35,7 @@ class Pair:
         return dict(row)
 
     def fact(self, at: int, name: str) -> str:
-        with self.servers[at].client() as client:
+        with RespClient(self.ports[at]) as client:
             return info(client, "active-active")[name]
 
     def in_sync(self) -> bool:
@@ -49,12 +51,12 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(regions_in(tmp_path, "eu", "us"))
-    made.wait()
-    yield made
-    made.eu.close()
-    made.us.close()
+def pair() -> Iterator[Pair]:
+    with Cluster("eu", "us", appendfsync="everysec") as cluster:
+        made = Pair(cluster)
+        with made.eu, made.us:
+            made.wait()
+            yield made
 
 
 # -- listening elsewhere ------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def test_a_region_is_found_at_another_address(pair: Pair) -> None:
     with pytest.raises(redis.ResponseError, match="cannot listen"):
         pair.eu.config_set("gossip-bind", "192.0.2.1")
     pair.eu.config_set("gossip-bind", "127.0.3.1", "gossip-announce", "127.0.3.1")
-    port = int(pair.eu.config_get("gossip-port")["gossip-port"])
+    port = pair.ports[0] + GOSSIP_PORT_ABOVE
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=10)
     with socket.create_connection(("127.0.3.1", port), timeout=10):
