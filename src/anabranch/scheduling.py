@@ -141,7 +141,7 @@ class Scheduler:
 
     # -- work that is left over ---------------------------------------------------------------
 
-    def add(self, work: Work, *, first: bool = False) -> None:
+    def schedule(self, work: Work, *, first: bool = False) -> None:
         """Have it done in the turns to come; what is in the queue already keeps its place.
 
         ``first``: others wait for it, so it gets a slice at the beginning of every turn.

@@ -166,13 +166,13 @@ def test_marks_may_be_kept_for_ever() -> None:
     one.do("XADD", "s", "*", "f", "v")
     one.do("DEL", "s")
     one.do("FLUSHALL")
-    two.region.keyspace.forget_below({}, keeps_tombstones=True)
+    two.region.keyspace.prune({}, keeps_tombstones=True)
     mesh.send(1, 2)
     everything = dict(two.vector)
-    two.region.keyspace.forget_below(everything, keeps_tombstones=True)
+    two.region.keyspace.prune(everything, keeps_tombstones=True)
     assert not two.replica.unstable_tombstones
     assert two.replica.tombstoned
     assert two.replica.flushes
-    two.region.keyspace.forget_below(everything)
+    two.region.keyspace.prune(everything)
     assert not two.replica.tombstoned
     assert not two.replica.flushes

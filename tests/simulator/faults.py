@@ -291,12 +291,12 @@ def epochs_meet_in_ids(patch: Patch) -> None:
 
 
 def no_collapse(patch: Patch) -> None:
-    patch.setattr(Conflicts, "meet", lambda self, tag, cares: None)
+    patch.setattr(Conflicts, "detect", lambda self, tag, cares: None)
 
 
 def tags_forgotten_at_the_limit(patch: Patch) -> None:
     """Only what answers a retry finds a conflict."""
-    meet = Conflicts.meet
+    meet = Conflicts.detect
 
     def met(self: Conflicts, tag: HeldTag, cares: Any) -> None:
         for held in self.held.values():
@@ -304,7 +304,7 @@ def tags_forgotten_at_the_limit(patch: Patch) -> None:
                 held._open.pop(0)
         meet(self, tag, cares)
 
-    patch.setattr(Conflicts, "meet", met)
+    patch.setattr(Conflicts, "detect", met)
 
 
 def tags_left_out_of_states(patch: Patch) -> None:
@@ -321,9 +321,9 @@ def winner_not_told(patch: Patch) -> None:
 
 
 def tags_forgotten_before_stable(patch: Patch) -> None:
-    forget = Conflicts.forget
+    prune = Conflicts.prune
     patch.setattr(
-        Conflicts, "forget", lambda self, stable, vector: forget(self, _Everything(), vector)
+        Conflicts, "prune", lambda self, stable, vector: prune(self, _Everything(), vector)
     )
 
 
@@ -358,7 +358,7 @@ def own_before_synced(patch: Patch) -> None:
 
 
 def former_lives_kept(patch: Patch) -> None:
-    patch.setattr(Receiver, "forget_lives_that_are_over", lambda self: None)
+    patch.setattr(Receiver, "drop_ended_epochs", lambda self: None)
 
 
 def former_life_not_told(patch: Patch) -> None:

@@ -191,7 +191,7 @@ class Node:
         self.persistence.exchange = self.exchange
         self.host.persistence = self.persistence
         self.persistence.start()
-        self.exchange.begin(_Nowhere(), "")
+        self.exchange.connect(_Nowhere(), "")
         self.replicator = self.exchange.replicator
         self._receiver = self.replicator._receiver
         self.session = self.region.open_session("127.0.0.1:50000", "127.0.0.1:6379")

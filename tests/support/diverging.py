@@ -24,7 +24,7 @@ def rewrite_log(directory: Path, change: Change) -> None:
     (path,) = directory.glob("log-*.ablog")
     raw = path.read_bytes()
     path.write_bytes(raw[:SEGMENT_HEADER_BYTES] + b"".join(_batches(raw, change)))
-    ManifestFile(Directory(directory)).forget()  # it knows the last bytes as they were
+    ManifestFile(Directory(directory)).clear()  # it knows the last bytes as they were
 
 
 def _batches(raw: bytes, change: Change) -> Iterator[bytes]:

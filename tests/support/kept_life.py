@@ -84,7 +84,7 @@ class KeptLife:
 def restored(files: dict[str, bytes]) -> MemoryStorage:
     """A disk with these files, whose manifest asks for nothing: whatever is there is all."""
     storage = MemoryStorage(files)
-    ManifestFile(storage).forget()
+    ManifestFile(storage).clear()
     return storage
 
 

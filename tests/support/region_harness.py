@@ -46,11 +46,11 @@ class MemoryDisk:
         self.saved = b""
         self.begun: list[dict[str, bool]] = []
         self.is_logging = False
-        self.position = 0
+        self.end = 0
         self.synced_position = 0
 
-    def mark(self) -> int:
-        return self.position
+    def position(self) -> int:
+        return self.end
 
     def synced(self) -> int:
         return self.synced_position

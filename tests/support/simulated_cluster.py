@@ -86,7 +86,7 @@ class SimulatedCluster:
         if session.waiter is not None:
 
             def is_answered() -> bool:
-                process.region.waking.found_out()
+                process.region.waking.answer_inquiries()
                 return session.waiter is None
 
             self.until(is_answered)

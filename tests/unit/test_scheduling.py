@@ -56,7 +56,7 @@ def loop() -> Loop:
 
 def test_work_is_done_in_slices_in_the_order_of_its_arrival(loop: Loop) -> None:
     for name in "abc":
-        loop.scheduler.add(loop.work(name, 25))
+        loop.scheduler.schedule(loop.work(name, 25))
     assert loop.turn() <= TURN_NS + SLICE_NS
     slice_steps = SLICE_NS // STEP_NS
     assert "".join(loop.did) == "a" * slice_steps + "b" * slice_steps + "c" * slice_steps + (
@@ -70,14 +70,14 @@ def test_work_is_done_in_slices_in_the_order_of_its_arrival(loop: Loop) -> None:
 
 def test_a_turn_is_bounded_however_many_wait(loop: Loop) -> None:
     for _ in range(1000):
-        loop.scheduler.add(loop.work("x", 100))
+        loop.scheduler.schedule(loop.work("x", 100))
     assert all(loop.turn() <= TURN_NS + SLICE_NS for _ in range(50))
 
 
 def test_what_others_wait_for_has_a_slice_in_every_turn(loop: Loop) -> None:
     for _ in range(100):
-        loop.scheduler.add(loop.work("x", 100))
-    loop.scheduler.add(loop.work("first", 15), first=True)
+        loop.scheduler.schedule(loop.work("x", 100))
+    loop.scheduler.schedule(loop.work("first", 15), first=True)
     loop.turn()
     assert loop.did[: SLICE_NS // STEP_NS] == ["first"] * (SLICE_NS // STEP_NS)
     loop.turn()
@@ -103,7 +103,7 @@ def test_newcomers_share_a_turn_and_then_get_little(loop: Loop) -> None:
 
 def test_after_a_long_step_of_a_newcomer_the_queue_gives_way_once(loop: Loop) -> None:
     scheduler = loop.scheduler
-    scheduler.add(loop.work("queued", 1000))
+    scheduler.schedule(loop.work("queued", 1000))
     for expected in ("", "q", "", "q"):
         began = scheduler.begin()
         loop.now_ns += 4 * TURN_NS
@@ -128,8 +128,8 @@ def test_where_nobody_drives_turns_everything_is_done_at_once(loop: Loop) -> Non
 
 def test_removed_work_is_not_done(loop: Loop) -> None:
     one, other = loop.work("one", 5), loop.work("other", 5)
-    loop.scheduler.add(one)
-    loop.scheduler.add(other)
+    loop.scheduler.schedule(one)
+    loop.scheduler.schedule(other)
     loop.scheduler.remove(one)
     loop.turn()
     assert set(loop.did) == {"other"}

@@ -35,7 +35,7 @@ def command(ctx: click.Context, path: Path, as_json: bool) -> None:
             raise Failed(f"{path} holds no log: name the directory that a server has its files in")
         with locked(directory):
             had_epoch = forget_epoch(directory)
-            ManifestFile(directory).forget()
+            ManifestFile(directory).clear()
     if as_json:
         print(json.dumps({"directory": str(directory.path), "new_epoch": had_epoch}))
     elif had_epoch:

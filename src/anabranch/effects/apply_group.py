@@ -72,7 +72,7 @@ def destroy_group(keyspace: Keyspace, effect: kinds.DestroyGroup) -> None:
     # no creation that is here knew of it, and all of them are removed.
     gone = stream.groups.pop(effect.group, None)
     if gone is not None:
-        keyspace.deferred_free.add(gone)
+        keyspace.deferred_free.defer(gone)
     replica = keyspace.replica
     stream.shared.bury(replica.dot, effect.group, replica.unstable_tombstones)
     bind_by_state(keyspace, effect.db, effect.key, stream)

@@ -29,14 +29,14 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
     if not replica.is_regional:  # it knew of all, whatever type that has
         gone = keyspace.databases[effect.db].discard(effect.key)
         if gone is not None:
-            keyspace.deferred_free.add(gone)
+            keyspace.deferred_free.defer(gone)
         return
     stream = begun_stream(keyspace, effect.db, effect.key)
     context = replica.context_now()
     positions = dict(effect.positions)
     for replica_id, log in stream.logs.items():
         whole = log.clear_upto(context.get(replica_id, 0), positions.get(replica_id, 0))
-        keyspace.deferred_free.add(whole)
+        keyspace.deferred_free.defer(whole)
     shared = stream.shared
     shared.clear(replica.knows)
     for name, group in list(stream.groups.items()):
@@ -46,7 +46,7 @@ def delete(keyspace: Keyspace, effect: kinds.Delete) -> None:
             group.drop_between(NO_REPLICA_ID, 0, MAX_DELIVERIES)
         else:
             del stream.groups[name]
-            keyspace.deferred_free.add(group)
+            keyspace.deferred_free.defer(group)
     dot = replica.dot
     shared.bury(dot, NO_GROUP if effect.expired else ALL_GROUPS, replica.unstable_tombstones)
     stream.recount()
@@ -102,7 +102,7 @@ def bind(
     older = target.values.get(key)
     target.put(key, value)
     if older is not None:
-        keyspace.deferred_free.add(older)
+        keyspace.deferred_free.defer(older)
     if isinstance(value, Stream):
         value.incarnation = incarnation
     if deadline is not None:
@@ -135,7 +135,7 @@ def flush(keyspace: Keyspace, effect: kinds.Flush) -> None:
         _destroy_unseen_groups(keyspace, emptied, effect.db)
         return
     for database in emptied:
-        keyspace.deferred_free.add(database.clear())
+        keyspace.deferred_free.defer(database.clear())
 
 
 def _destroy_unseen_groups(

@@ -32,7 +32,7 @@ def remember(keyspace: Keyspace, effect: kinds.Remember) -> None:
     if held is not None:
         if replica.replica_id != replica.own:
             # what we add ourselves is made with knowledge of all that is here
-            replica.conflicts.meet(held, replica.resolves_for)
+            replica.conflicts.detect(held, replica.resolves_for)
         replica.conflicts.hold(held)
 
 
@@ -75,7 +75,7 @@ def configure_producers(keyspace: Keyspace, effect: kinds.ConfigureProducers) ->
 def forget_producers(keyspace: Keyspace, effect: kinds.ForgetProducers) -> None:
     """See :class:`kinds.ForgetProducers`."""
     stream = begun_stream(keyspace, effect.db, effect.key)
-    stream.producers.forget(effect.pid, effect.count)
+    stream.producers.drop_oldest(effect.pid, effect.count)
     stream.forget_tags(effect.pid)
 
 

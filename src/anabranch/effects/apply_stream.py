@@ -163,7 +163,7 @@ def trim(keyspace: Keyspace, effect: kinds.Trim) -> None:
     """See :class:`kinds.Trim`."""
     stream = stream_of(keyspace, effect.db, effect.key)
     for region, position in effect.below:
-        keyspace.deferred_free.add(stream.trim(region, position))
+        keyspace.deferred_free.defer(stream.trim(region, position))
     keyspace.databases[effect.db].touch(effect.key)
 
 
@@ -191,7 +191,7 @@ def remove_numbers(keyspace: Keyspace, effect: kinds.RemoveNumbers) -> None:
                 log.trimmed = max(log.trimmed, log.position_behind(high))
             for group in stream.groups.values():
                 group.keep_place(replica_id, log, high)
-            keyspace.deferred_free.add(log.remove_numbered(low, high))
+            keyspace.deferred_free.defer(log.remove_numbered(low, high))
             if effect.dereferenced:
                 for group in stream.groups.values():
                     group.drop_between(replica_id, low, high)

@@ -115,7 +115,7 @@ class Rewriting:
         renumbering = Renumbering()
         for segment in segments:
             if isinstance(segment, _Prepared) and segment.fits(renumbering.last):
-                segment.look(views)
+                segment.remember(views)
                 self._prepared.append(segment)
                 renumbering.follow(segment.renumbering)
                 continue
@@ -247,10 +247,10 @@ class _Prepared:
         self.renumbering = run.renumbering
         self.effect = run.effect(db, key)
         self.effect.nodes = list(_nodes(self.effect))
-        self.look(views)
+        self.remember(views)
 
-    def look(self, views: _Views) -> None:
-        """These views, of logs that share their blocks, have its entries."""
+    def remember(self, views: _Views) -> None:
+        """Remember which blocks of these views have its entries; the logs share their blocks."""
         self._blocks = {
             replica_id: view.between(self.low, self.high) for replica_id, view in views.items()
         }

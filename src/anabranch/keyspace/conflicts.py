@@ -101,7 +101,7 @@ class Conflicts:
             held = self.held[tag.replica_id] = HeldTags()
         held.add(tag)
 
-    def forget(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
+    def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk; ``vector`` is what we have applied."""
         for replica_id, held in list(self.held.items()):
             held.drop_upto(watermark.get(replica_id, 0))
@@ -111,7 +111,7 @@ class Conflicts:
             oldest = self.held[replica_id].oldest if replica_id in self.held else number + 1
             if number <= watermark.get(replica_id, 0) and number < oldest:
                 del self.beaten[replica_id, number]
-        self.processed.forget(watermark, vector)
+        self.processed.prune(watermark, vector)
 
     def record_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
         """Entries of a replica ID were acknowledged in this region, in a group.
@@ -142,7 +142,7 @@ class Conflicts:
 
     # -- finding ------------------------------------------------------------------------------
 
-    def meet(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
+    def detect(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
         """A tag of another replica ID has arrived: note the conflicts that are ours to resolve.
 
         ``cares`` tells for which replica IDs we resolve conflicts.
@@ -156,13 +156,13 @@ class Conflicts:
                         if cares(goes.replica_id):
                             self._queue(goes, stays)
 
-    def meet_again(self, cares: Callable[[int], bool]) -> None:
+    def detect_again(self, cares: Callable[[int], bool]) -> None:
         """Check all tags again: this region may have to resolve other conflicts than before."""
         self.is_stale = False
         for replica_id, held in list(self.held.items()):
             if cares(replica_id):
                 for tag in held:
-                    self.meet(tag, cares)
+                    self.detect(tag, cares)
 
     def _queue(self, goes: HeldTag, stays: HeldTag) -> None:
         dot = goes.dot
@@ -230,7 +230,7 @@ class Conflicts:
         for replica_id, held in sorted(other.held.items()):
             for tag in held.after(ours.get(replica_id, 0)):
                 self.hold(tag)
-                self.meet(tag, cares)
+                self.detect(tag, cares)
         pairs = [(self.tag_of(goes), self.tag_of(stays)) for goes, stays in news]
         return [(goes, stays) for goes, stays in pairs if goes is not None and stays is not None]
 

@@ -46,7 +46,7 @@ class DeferredFree:
         """How many things are waiting, or under way."""
         return len(self._things) + (self._steps is not None)
 
-    def add(self, thing: _Thing) -> None:
+    def defer(self, thing: _Thing) -> None:
         """Free a value that only snapshots and readers of frozen views may still use."""
         if self.call is not None and _is_large(thing):
             self._things.append(thing)

@@ -67,7 +67,7 @@ class Digests:
         for _ in range(BUCKETS):
             places = changed[self._at]
             while places and self._due > 0:
-                left = self._look(self._at, work)
+                left = self._refresh(self._at, work)
                 if left <= 0:
                     return
                 self._due -= 1
@@ -80,7 +80,7 @@ class Digests:
         """Look at the changed keys of a bucket; what is left of ``work``, if that was enough."""
         self._last_effects.absorb()
         while self._last_effects.changed[bucket] and work > 0:
-            work = self._look(bucket, work)
+            work = self._refresh(bucket, work)
         return work
 
     def prepare(self, place: Place, work: int = SLICE) -> int:
@@ -88,7 +88,7 @@ class Digests:
         stream = self._stream(place)
         return work if stream is None else work - _KEY_WORK - prepared(stream, work)
 
-    def _look(self, bucket: int, work: int) -> int:
+    def _refresh(self, bucket: int, work: int) -> int:
         """Look at the key that has waited longest, unless that takes too long; what is left."""
         places = self._last_effects.changed[bucket]
         place = next(iter(places))

@@ -54,15 +54,15 @@ class Keyspace:
         self.libraries: dict[bytes, Library] = {}
         self.replica = replica or Replica.alone()
 
-    def forget_below(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
+    def prune(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
         """Every member has this much on its disk: tombstones up to there have done their work.
 
         ``keeps_tombstones``: they stay all the same.
         """
         replica = self.replica
         replica.watermark = watermark
-        replica.last_effects.forget(watermark)
-        replica.conflicts.forget(watermark, replica.vector)
+        replica.last_effects.prune(watermark)
+        replica.conflicts.prune(watermark, replica.vector)
         done = [dot for dot in replica.unstable_tombstones if covers_dot(watermark, dot)]
         for dot in done:
             del replica.unstable_tombstones[dot]
@@ -74,7 +74,7 @@ class Keyspace:
         for db, key in list(replica.tombstoned):
             database = self.databases[db]
             stream = database.values.get(key) or database.remembered.get(key)
-            if stream is not None and stream.forget_below(watermark, replica.own):  # type: ignore[union-attr]
+            if stream is not None and stream.prune(watermark, replica.own):  # type: ignore[union-attr]
                 continue
             del replica.tombstoned[db, key]
             if stream is not None and key in database.remembered and stream.is_blank:  # type: ignore[union-attr]

@@ -107,7 +107,7 @@ class LastEffects:
         for db, key, known in rows:
             self.record((db, key), dict(known))
 
-    def forget(self, watermark: Mapping[int, int]) -> None:
+    def prune(self, watermark: Mapping[int, int]) -> None:
         """Every member has this much on its disk: drop keys that need not be kept."""
         raise_to(self.base, watermark)
         names = list(islice(self._keys, self._swept, self._swept + _SWEPT))

@@ -44,7 +44,7 @@ class Processed:
             number in table.get((where, replica_id), ()) for table in (self._ranges, self._leaving)
         )
 
-    def forget(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
+    def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
         """Every member has this much on its disk; ``vector`` is what we have applied."""
         if self._leaving:
             if any(number > watermark.get(each, 0) for each, number in self._leaving_at.items()):

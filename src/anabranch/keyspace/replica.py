@@ -223,7 +223,7 @@ class Replica:
         self.number = self.vector.get(self.own, 0) + 1
         self.context = self.vector
 
-    def begin(self, replica_id: int, number: int, context: Mapping[int, int]) -> None:
+    def begin_remote(self, replica_id: int, number: int, context: Mapping[int, int]) -> None:
         """The next effect is one of this replica ID, with this context."""
         self.replica_id = replica_id
         self.number = number

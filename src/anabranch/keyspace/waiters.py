@@ -75,7 +75,7 @@ class Waiters:
         self._timers: list[tuple[int, int, ref[Waiter]]] = []  # heap; stale ones are skipped
         self._serial = 0
 
-    def add(self, waiter: Waiter) -> None:
+    def enqueue(self, waiter: Waiter) -> None:
         """Queue a command behind all that wait for its keys already."""
         self.active[waiter] = None
         for index, key in waiter.keys:

@@ -26,7 +26,7 @@ class LatencyEvent:
         self.samples: deque[tuple[int, int]] = deque(maxlen=_SAMPLES_MAX)
         self.max_ms = 0
 
-    def add(self, unix_seconds: int, ms: int) -> None:
+    def record(self, unix_seconds: int, ms: int) -> None:
         """Note a spike; within one second only the worst counts."""
         self.max_ms = max(self.max_ms, ms)
         if self.samples and self.samples[-1][0] == unix_seconds:
@@ -51,11 +51,11 @@ class LatencyMonitor:
         """Take over ``latency-monitor-threshold``; 0 switches the monitor off."""
         self.threshold_ns = threshold_ms * 1_000_000 if threshold_ms > 0 else NEVER_NS
 
-    def add(self, event: str, unix_seconds: int, ms: int) -> None:
+    def record(self, event: str, unix_seconds: int, ms: int) -> None:
         """Note a spike of an event."""
         if event not in self.events:
             self.events[event] = LatencyEvent()
-        self.events[event].add(unix_seconds, ms)
+        self.events[event].record(unix_seconds, ms)
 
     def reset(self, names: Sequence[str] = ()) -> int:
         """Forget some events, or all when none is named; returns how many there were."""

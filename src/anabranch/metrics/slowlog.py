@@ -44,7 +44,7 @@ class SlowLog:
         """Take over ``slowlog-log-slower-than``: 0 logs every request, negative none."""
         self.threshold_ns = threshold_us * 1000 if threshold_us >= 0 else NEVER_NS
 
-    def add(
+    def record(
         self, unix_seconds: int, usec: int, args: Sequence[bytes], address: str, client_name: bytes
     ) -> None:
         """Remember a request and drop the oldest ones beyond ``max_len``."""

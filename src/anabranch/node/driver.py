@@ -38,7 +38,7 @@ class Job(Protocol):
 class Worker(Protocol):
     """Somebody who does work beside the process, one piece after the other, in their order."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Be ready from now on. Raises :class:`OSError` if the system has no thread for it."""
 
     def submit(

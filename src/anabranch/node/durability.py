@@ -116,7 +116,7 @@ class Durability:
     # -- positions ----------------------------------------------------------------------------
 
     @property
-    def mark(self) -> int:
+    def position(self) -> int:
         """A position that is behind everything that has happened, and behind nothing else."""
         if self.log is None or self.turn is None:
             return 0
@@ -138,7 +138,7 @@ class Durability:
 
     def _unsafe_end(self) -> int:
         """Replies wait for this position although the turn has no effects; 0 if they need not."""
-        return self.mark if self._holding or self._unwritten else 0
+        return self.position if self._holding or self._unwritten else 0
 
     @property
     def trouble(self) -> str | None:
@@ -288,14 +288,14 @@ class Durability:
         if not (turn.effects or self._unwritten or self.broken or is_exclusive):
             turn.effects += self._notes.at_rest()
             self._write_turn(log, turn)
-        self._look(log)
+        self._check_files(log)
         self._answer(log)
 
-    def _look(self, log: OpLog) -> bool:
+    def _check_files(self, log: OpLog) -> bool:
         """Whether the files that are written are in their places; writes wait until they are."""
         if self.broken:
             return False
-        if log.look():
+        if log.check_files():
             if self.trouble == LOST and not self._unwritten:
                 self.disk.end()
             return True
@@ -318,7 +318,7 @@ class Durability:
             return  # it was waited for
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
-            self._region.waking.safer()
+            self._region.waking.answer_wait()
             if self.on_progress is not None:
                 self.on_progress()
             self.on_answers()
@@ -339,7 +339,7 @@ class Durability:
             self._break(problem)
             return False
         if self.log is not None:
-            if not self._look(self.log) or is_gone:
+            if not self._check_files(self.log) or is_gone:
                 return False
             self.log.finish_sync(sync)
         if not self._unwritten:
@@ -379,7 +379,7 @@ class Durability:
             self._retry = None
         self.commit()
         self._finish_sync()  # with appendfsync always it has just begun another
-        if self.broken or self._unwritten or not self._look(log):
+        if self.broken or self._unwritten or not self._check_files(log):
             raise OSError(0, self.trouble)
         if log.synced < log.end:
             sync = log.begin_sync()
@@ -390,6 +390,6 @@ class Durability:
                 raise
             log.finish_sync(sync)
         self._answer(log)
-        self._region.waking.safer()
+        self._region.waking.answer_wait()
         if self.on_progress is not None:
             self.on_progress()

@@ -144,7 +144,9 @@ class Exchange(RegionLocal):
         settings = self._settings
         return settings.gossip_port or settings.port + 10000
 
-    def begin(self, transport: Transport, run_id: str, *, feature_level: int | None = None) -> None:
+    def connect(
+        self, transport: Transport, run_id: str, *, feature_level: int | None = None
+    ) -> None:
         """Look for other regions, and listen to them."""
         me = self._self()
         self._config = ReplicationConfig(
@@ -196,9 +198,9 @@ class Exchange(RegionLocal):
             return
         self.replicator.tick(self.now_ms())
         self._compare_on()
-        self.heard()
+        self.answer_waits()
         self._watch_stability()
-        self.gate.look(self.replicator)
+        self.gate.update(self.replicator)
         self.on_answers()
         self._durability.end_turn()
 
@@ -244,30 +246,30 @@ class Exchange(RegionLocal):
         self.synced()
         if not self._told and self._pulse is not None:
             self._told = True
-            self._driver.call_soon(self._tell)
+            self._driver.call_soon(self._send_progress)
 
-    def _tell(self) -> None:
+    def _send_progress(self) -> None:
         self._told = False
         if self._pulse is not None:
             self.replicator.appended(self.now_ms())
             self._go_on_later()
 
-    def heard(self) -> None:
+    def answer_waits(self) -> None:
         """Others may have said that they have more of ours: answer who waits for that."""
         confirmed = self.replicator.confirmed()
         if confirmed != self._confirmed:
             self._confirmed = confirmed
-            self._region.waking.safer()
+            self._region.waking.answer_wait()
             self.on_answers()
         if self._region.context.waits.inquiries:
-            self._region.waking.found_out()
+            self._region.waking.answer_inquiries()
             self.on_answers()
         self._go_on_later()
 
     def _go_on_later(self) -> None:
         """What did not fit into a slice has turns to come."""
         if self.replicator.is_behind:
-            self._region.scheduler.add(self._go_on)
+            self._region.scheduler.schedule(self._go_on)
 
     def _go_on(self) -> bool:
         """Do more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
@@ -289,7 +291,7 @@ class Exchange(RegionLocal):
             replica.unstable_tombstones, replica.vector, now_ms, most, self._report_tombstones
         )
         most = self._settings.max_held_tags
-        self._held_tags.look(replica.conflicts, now_ms, most, self.report_event)
+        self._held_tags.report(replica.conflicts, now_ms, most, self.report_event)
 
     def _report_tombstones(self, event: str, tombstones: int) -> None:
         self.report_event(event, marks=tombstones, held_back_by=",".join(map(str, self._late())))
@@ -302,7 +304,7 @@ class Exchange(RegionLocal):
 
     def retention_changed(self) -> None:
         """``mark-retention`` is another one: let go of what was kept in vain."""
-        self._region.keyspace.forget_below(
+        self._region.keyspace.prune(
             self.replica.watermark, keeps_tombstones=self._settings.mark_retention == "forever"
         )
 

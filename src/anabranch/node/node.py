@@ -75,7 +75,7 @@ class Node:
     def flush_pending(self) -> None:
         """Write out what sessions got from others' requests, as far as the slice of time goes."""
         if self._flush_some():
-            self.region.scheduler.add(self._flush_some, first=True)
+            self.region.scheduler.schedule(self._flush_some, first=True)
 
     def _flush_some(self) -> bool:
         """Write until the slice is over; whether some are left."""
@@ -101,7 +101,7 @@ class Node:
         self.persistence.tick()
         self.rearm()
 
-    def look_at_time(self) -> None:
+    def on_timer(self) -> None:
         """Time has passed: see what is due, and when the next thing will be."""
         self.stop_timer()
         self._let_time_pass()
@@ -121,7 +121,7 @@ class Node:
         self._timer_ms = due_ms = self.region.next_timer_ms()
         if due_ms is not None:
             delay_ms = max(due_ms - self.region.clock.now_us() // 1000, 0)
-            self._timer = self._driver.call_later(delay_ms / 1000 + 0.0005, self.look_at_time)
+            self._timer = self._driver.call_later(delay_ms / 1000 + 0.0005, self.on_timer)
 
     def stop_timer(self) -> None:
         """Wait for no deadline any more."""

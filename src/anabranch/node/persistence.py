@@ -338,9 +338,9 @@ class Persistence:
         """Whether there is a log (``appendonly yes``)."""
         return self.durability.log is not None
 
-    def mark(self) -> int:
+    def position(self) -> int:
         """A position behind everything that has happened so far."""
-        return self.durability.mark
+        return self.durability.position
 
     def synced(self) -> int:
         """Everything with a mark up to this one is on the disk."""
@@ -389,7 +389,7 @@ class Persistence:
                 self.durability.start(log, self._turn)
             else:
                 self.durability.sync_all()
-                self._end = self.durability.mark
+                self._end = self.durability.position
                 self.durability.stop()
         except OSError as problem:
             raise ConfigError(f"cannot use {self._place.shown}: {problem.strerror}") from None

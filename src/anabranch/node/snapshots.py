@@ -79,7 +79,7 @@ class Snapshots:
         try:
             with _needing_memory():
                 for body in run.bodies:
-                    run.add(body)
+                    run.write(body)
                 run.finish().result()
         except OSError as problem:
             self._failed(run, problem)
@@ -88,7 +88,7 @@ class Snapshots:
 
     def _begun(self, storage: Storage, contents: Contents) -> _Run:
         with _needing_memory():
-            self._worker.begin()
+            self._worker.start()
             began = self._driver.now_s()
             return _Run(self._region, storage, contents, self._worker, began)
 
@@ -135,7 +135,7 @@ class Snapshots:
             if body is None:
                 done = True
                 break
-            run.add(body)
+            run.write(body)
         self.longest_slice_ns = max(self.longest_slice_ns, ticks() - began)
         if not done:
             self._schedule(PAUSE_S)
@@ -215,7 +215,7 @@ class _Run:
         self._writes = [write for write in self._writes if not write.done() or write.result()]
         return len(self._writes) >= IN_FLIGHT_MAX
 
-    def add(self, body: bytes) -> None:
+    def write(self, body: bytes) -> None:
         """Another body of a record."""
         self._buffer.append(body)
         self._buffered += len(body)

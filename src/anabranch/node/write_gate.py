@@ -43,7 +43,7 @@ class _Report(Protocol):
 
 
 class WriteGate:
-    """Refuses writes of clients, or accepts them again. Call :meth:`look` as time passes."""
+    """Refuses writes of clients, or accepts them again. Call :meth:`update` as time passes."""
 
     def __init__(
         self, region: Region, peers: Callable[[], list[PeerFigures]], report_event: _Report
@@ -68,7 +68,7 @@ class WriteGate:
             self.is_newcomer = True
             self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
 
-    def look(self, replicator: Replicator) -> None:
+    def update(self, replicator: Replicator) -> None:
         """See what has changed."""
         self._judge_newcomer(replicator)
         self._judge_joining(replicator)

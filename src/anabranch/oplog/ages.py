@@ -24,14 +24,14 @@ class Ages:
         self._times = array("Q")
         self._newest_ms = 0
 
-    def add(self, position: int, wall_ms: int) -> None:
+    def record(self, position: int, wall_ms: int) -> None:
         """A batch of this time stands at a position, behind all others."""
         self._newest_ms = max(self._newest_ms, wall_ms)
         if not self._times or self._newest_ms - self._times[-1] >= NOTED_EVERY_MS:
             self._positions.append(position)
             self._times.append(self._newest_ms)
 
-    def forget(self, position: int) -> None:
+    def prune(self, position: int) -> None:
         """The log begins there now."""
         gone = bisect_left(self._positions, position)
         del self._positions[:gone], self._times[:gone]

@@ -92,7 +92,7 @@ class OpLog:
         self.synced = self.end
         """All before this position is on the disk, as far as we know."""
         self.is_lost = False
-        """What is written goes nowhere, see :meth:`look`: nothing more is."""
+        """What is written goes nowhere, see :meth:`check_files`: nothing more is."""
         self.needed_from: Callable[[], int] = lambda: self.end
         """The oldest position that is still read, except by recovery."""
         self._file: LogFile | None = None
@@ -118,7 +118,7 @@ class OpLog:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def look(self) -> bool:
+    def check_files(self) -> bool:
         """Whether the open files are still those that a start would read."""
         file = self._file
         self.is_lost = not (
@@ -195,7 +195,7 @@ class OpLog:
         Usually most of it was synced in the background before.
         """
         self.manifest.make()
-        if not self.look():
+        if not self.check_files():
             raise FileNotFoundError(ENOENT, LOST)
         self._forget_unborn()
         if self._file is not None:

@@ -57,10 +57,10 @@ class LogIndex:
 
     # -- what is written ----------------------------------------------------------------------
 
-    def add(self, data: bytes, position: int) -> None:
+    def record(self, data: bytes, position: int) -> None:
         """A numbered batch is, or will be, at a position of the log."""
         replica_id, first, last, wall_ms = span(data)
-        self.ages.add(position, wall_ms)
+        self.ages.record(position, wall_ms)
         known = self._indexes.get(replica_id)
         if known is None or known.last != first - 1:
             known = self._begin(replica_id, first - 1)
@@ -75,23 +75,23 @@ class LogIndex:
         self._order.append(replica_id)
         self._recent_bytes += len(data)
         self._unsynced.append((end, replica_id, last))
-        self._forget_beyond()
+        self._trim_recent()
 
     def keep_recent(self, recent_bytes: int) -> None:
         """Keep so many bytes of the newest batches in memory from now on."""
         self._recent_max = recent_bytes
-        self._forget_beyond()
+        self._trim_recent()
 
-    def _forget_beyond(self) -> None:
+    def _trim_recent(self) -> None:
         while self._recent_bytes > self._recent_max and len(self._order) > 1:
-            self._forget_oldest()
+            self._drop_oldest()
 
-    def _forget_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         oldest = self._indexes.get(self._order.popleft())
         if oldest is not None and oldest.recent:
             self._recent_bytes -= len(oldest.recent.popleft()[3])
 
-    def forget_below(self, watermark: Mapping[int, int]) -> None:
+    def prune(self, watermark: Mapping[int, int]) -> None:
         """Every member has this much on its disk: it need not be in memory."""
         while self._order:
             replica_id = self._order[0]
@@ -100,7 +100,7 @@ class LogIndex:
                 _, last, _, _ = oldest.recent[0]
                 if last > watermark.get(replica_id, 0):
                     return
-            self._forget_oldest()
+            self._drop_oldest()
 
     def _begin(self, replica_id: int, number: int) -> _BatchIndex:
         """What is known of a replica ID begins behind a number; older batches are of no use."""
@@ -121,7 +121,7 @@ class LogIndex:
                 first, end = segment.first, segment.end
                 for position, data in stored_batches(self._storage, first, end, first):
                     if not is_local(data):
-                        self.add(data, position)
+                        self.record(data, position)
             except CorruptLogError as problem:
                 self.on_damage(problem)
         self._unsynced.clear()

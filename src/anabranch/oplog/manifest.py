@@ -205,14 +205,14 @@ class ManifestFile:
             with closing(storage.open(MANIFEST)) as file:
                 found = _newest_record(file.read(), storage.shown(MANIFEST))
         if found is None:
-            self.forget()
+            self.clear()
             found = (0, Manifest())
         self._sequence, self._noted = found
         if self.snapshot is None:
             self.snapshot = self._noted.snapshot
         self._file = storage.patch(MANIFEST)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Require nothing from now on: accept the files as they are. Raises :class:`OSError`."""
         storage = self.storage
         with closing(storage.create(MANIFEST + ".new")) as file:

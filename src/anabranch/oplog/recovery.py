@@ -274,7 +274,7 @@ def _apply(
         for effect in effects_in(batch):
             _check_databases(effect, keyspace, shown)
             if is_numbered:
-                replica.begin(batch.replica_id, number, context)
+                replica.begin_remote(batch.replica_id, number, context)
                 apply(keyspace, effect)
                 replica.finish(count := numbers_of(effect))
                 number += count

@@ -116,7 +116,7 @@ def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
         with closing(storage.append(cut.name)) as tail:
             tail.truncate(cut.sound)
             tail.sync()
-    ManifestFile(storage).forget()
+    ManifestFile(storage).clear()
     return kept
 
 

@@ -22,7 +22,7 @@ _BUFFER_BYTES: Final = 1 << 20
 
 
 class RdbWriter:
-    """A file that is being written: :meth:`add` keys, then :meth:`end`."""
+    """A file that is being written: :meth:`write` keys, then :meth:`end`."""
 
     __slots__ = ("_buffered", "_crc", "_db", "_pieces", "_write")
 
@@ -38,7 +38,7 @@ class RdbWriter:
         for name, value in aux.items():
             self._pieces.append(_AUX + string_bytes(name) + string_bytes(value))
 
-    def add(self, db: int, key: bytes, expire_at_ms: int | None, body: bytes) -> None:
+    def write(self, db: int, key: bytes, expire_at_ms: int | None, body: bytes) -> None:
         """One key; ``body`` is type byte and value, in forms the file's version knows.
 
         No key may come twice: Redis refuses to load such a file.

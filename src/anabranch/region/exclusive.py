@@ -80,7 +80,7 @@ class Exclusive:
         region.dispatcher.guarded_by.add("exclusive")
         session.sliced = self
         session.backlog.appendleft(self._args)
-        region.scheduler.add(self.go_on)
+        region.scheduler.schedule(self.go_on)
         return None
 
     def _go_on(self) -> bytes | None:

@@ -60,7 +60,7 @@ class Maintenance:
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
             region.dispatcher.unpause()
         if self._expire_keys():
-            region.scheduler.add(self._expire_keys)
+            region.scheduler.schedule(self._expire_keys)
         if now_ms >= self._producers_due_ms:
             self._forget_producers(now_ms)
         self._merging.maintain()

@@ -57,7 +57,7 @@ class Merging:
             assert number == replica.vector.get(replica_id, 0) + 1
             assert all(replica.vector.get(o, 0) >= n for o, n in context.items())
             for effect in decided:
-                replica.begin(replica_id, number, context)
+                replica.begin_remote(replica_id, number, context)
                 apply_remote(effect)
                 count = numbers_of(effect)
                 replica.finish(count)
@@ -110,7 +110,7 @@ class Merging:
         self._count(now_ms)
         if self._region.keyspace.ready:
             self._waking.serve()
-        self._waking.covered()
+        self._waking.answer_waitfor()
 
     def _count(self, now_ms: int) -> None:
         """Add the counts of the applied effects to the statistics of the region."""
@@ -134,7 +134,7 @@ class Merging:
         replica = self._region.keyspace.replica
         conflicts = replica.conflicts
         if conflicts.is_stale:
-            conflicts.meet_again(replica.resolves_for)
+            conflicts.detect_again(replica.resolves_for)
         if conflicts.due:
             self.resolve()
         conflicts.limit(self._region.settings.max_held_tags)

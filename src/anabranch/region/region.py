@@ -101,7 +101,7 @@ class Region(RegionState):
     def close_session(self, session: Session) -> None:
         """The connection is gone: forget what it waits for, watches and listens to."""
         self.sessions.pop(session.id, None)
-        self.waking.forget(session)
+        self.waking.remove(session)
         if session.sliced is not None:
             session.sliced.cancel()
         if session.watched or session.transaction is not None:
@@ -109,7 +109,7 @@ class Region(RegionState):
         session.backlog.clear()
         session.outbox.clear()
         self.context.leave(session)
-        self.channels.forget(session)
+        self.channels.remove(session)
         self.dispatcher.stop_monitoring(session)
         self.dispatcher.postponed.pop(session, None)
 
@@ -316,7 +316,7 @@ class Region(RegionState):
         A snapshot may still have to read values that were deleted since it began.
         """
         if len(self.keyspace.deferred_free) and not self._before:
-            self.scheduler.add(self._sweep)
+            self.scheduler.schedule(self._sweep)
 
     def _sweep(self) -> bool:
         return not self._before and self.keyspace.deferred_free.sweep(self.scheduler.is_over)

@@ -62,7 +62,7 @@ class Sliced:
             self._spent_ns = region.clock.ticks_ns() - began_ns
             session.sliced = self
             session.backlog.appendleft(self._args)
-            region.scheduler.add(self.go_on)
+            region.scheduler.schedule(self.go_on)
         return parts
 
     def _go_on(self) -> list[bytes] | None:
@@ -125,7 +125,7 @@ class Sliced:
 
     def resume(self) -> None:
         """Go on after a pause; nothing happens if it does already."""
-        self._region.scheduler.add(self.go_on)
+        self._region.scheduler.schedule(self.go_on)
 
     def cancel(self) -> None:
         """Nobody wants the reply any more."""

@@ -116,10 +116,10 @@ class RegionState:
         now_s = self.context.now_ms // 1000
         if spent_ns >= self.latency.threshold_ns:
             event = "fast-command" if "fast" in command.flags else "command"
-            self.latency.add(event, now_s, spent_ns // 1_000_000)
+            self.latency.record(event, now_s, spent_ns // 1_000_000)
         if spent_ns >= self.slowlog.threshold_ns and not command.skips_slowlog:
             if self.settings.hide_user_data_from_log:
                 shown = hidden(command, args)
             else:
                 shown = redacted(args)
-            self.slowlog.add(now_s, spent_ns // 1000, shown, session.address, session.name)
+            self.slowlog.record(now_s, spent_ns // 1000, shown, session.address, session.name)

@@ -42,7 +42,7 @@ class Waking:
     def serve(self) -> None:
         """Run again what waits for keys that changed, or what of it fits into the slice."""
         if self._go_on():
-            self._region.scheduler.add(self._go_on, first=True)
+            self._region.scheduler.schedule(self._go_on, first=True)
 
     def _go_on(self) -> bool:
         """Wake until the deadline; returns whether waiters are left."""
@@ -88,7 +88,7 @@ class Waking:
         session.delayed = True
         self._after[session] = None
 
-    def forget(self, session: Session) -> None:
+    def remove(self, session: Session) -> None:
         """The connection is gone."""
         if session.waiter is not None:
             self._region.keyspace.waiters.remove(session.waiter)
@@ -149,7 +149,7 @@ class Waking:
 
     # -- other reasons than keys --------------------------------------------------------------
 
-    def covered(self) -> None:
+    def answer_waitfor(self) -> None:
         """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
         region = self._region
         waiting = region.context.waits.vectors
@@ -160,14 +160,14 @@ class Waking:
                 self._again += over
                 self.serve()
 
-    def safer(self) -> None:
+    def answer_wait(self) -> None:
         """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
         waiting = self._region.context.waits.safety
         if waiting:
             self._again += list(waiting)
             self.serve()
 
-    def found_out(self) -> None:
+    def answer_inquiries(self) -> None:
         """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
         waiting = self._region.context.waits.inquiries
         if waiting:

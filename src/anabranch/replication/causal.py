@@ -140,7 +140,7 @@ class CausalBuffer:
         unit, whole = self._head(replica_id, vector)
         return bool(unit) and not whole
 
-    def forget_applied(self, vector: Mapping[int, int]) -> int:
+    def drop_applied(self, vector: Mapping[int, int]) -> int:
         """Drop batches that are applied; returns their count."""
         count = 0
         for replica_id, queue in self._held.items():
@@ -150,7 +150,7 @@ class CausalBuffer:
             count += done
         return count
 
-    def forget(self, replica_id: int) -> None:
+    def drop(self, replica_id: int) -> None:
         """Drop everything of a replica ID."""
         self._drop(replica_id, len(self._held.get(replica_id, ())))
 

@@ -445,7 +445,7 @@ class DigestExchange:
             KeyDigest(*place, _packed(digest), {})
             for place, digest in self._digests.keys_of(bucket).items()
         ]
-        self._tell(session, request, rows)
+        self._send_keys(session, request, rows)
 
     def _answer_keys(self, session: Session, message: KeysGet) -> None:
         digests = self._digests
@@ -458,9 +458,9 @@ class DigestExchange:
             )
             for place in message.keys
         ]
-        self._tell(session, message.request, rows)
+        self._send_keys(session, message.request, rows)
 
-    def _tell(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
+    def _send_keys(self, session: Session, request: int, rows: list[KeyDigest]) -> None:
         vector = dict(self._links.local.vector)
         while len(rows) > KEYS_A_FRAME:
             self._links.send(session, Keys(request, vector, rows[:KEYS_A_FRAME], False))

@@ -72,7 +72,7 @@ class Figures:
             applied = row.applied.get(links.replica_id, 0)
             lag_effects = max(0, own - applied)
             durable_lag = max(0, own - row.durable.get(links.replica_id, 0))
-            lag_bytes, lag_seconds = self._sender.marks.after(applied, links.config.wall_ms())
+            lag_bytes, lag_seconds = self._sender.lag.after(applied, links.config.wall_ms())
             ours = links.local.vector.get(row.replica_id, 0)
             receive_lag = max(0, row.applied.get(row.replica_id, 0) - ours)
             receive_lag_seconds = peer.receive_lag.seconds(ours, now_ms)

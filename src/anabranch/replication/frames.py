@@ -254,7 +254,7 @@ class Row(_Message, frozen=True):
     links: _Regions
     """Regions to which it has a link."""
 
-    def tells_the_same(self, other: Row) -> bool:
+    def equals_but_version(self, other: Row) -> bool:
         """Whether two rows are equal except for the version."""
         return (
             self.applied == other.applied

@@ -82,14 +82,14 @@ class Gossip:
     def _has_news(self, session: Session, own: Row) -> bool:
         """Whether a row has changed that the other side does not get from another region."""
         sent = session.rows_sent.get(own.region)
-        if sent is None or not sent.tells_the_same(own):
+        if sent is None or not sent.equals_but_version(own):
             return True
         theirs = self._links.rows.rows.get(session.region)
         connected = () if theirs is None else theirs.links
         for region, row in self._links.rows.rows.items():
             if region != session.region and region not in connected:
                 sent = session.rows_sent.get(region)
-                if sent is None or not sent.tells_the_same(row):
+                if sent is None or not sent.equals_but_version(row):
                     return True
         return False
 
@@ -150,7 +150,7 @@ class Gossip:
                     Reason.EPOCH,
                     f"region {links.region} is in epoch {epoch_of(replica_id)} by now",
                 )
-            links.membership.hear([replica_id])
+            links.membership.learn([replica_id])
 
     def _measure(self, session: Session, message: Rows, now_ms: float) -> None:
         session.stamp = message.stamp
@@ -162,7 +162,7 @@ class Gossip:
         links = self._links
         round_trip = max(0.0, now_ms - message.echo - message.echo_age_ms)
         clock = links.peer(session.region).clock
-        clock.add(round_trip, message.wall_ms + round_trip / 2 - links.config.wall_ms())
+        clock.record(round_trip, message.wall_ms + round_trip / 2 - links.config.wall_ms())
         skew = round(clock.offset_ms or 0)
         if abs(skew) > links.config.max_clock_skew_ms:
             name = links.membership.name(session.region)

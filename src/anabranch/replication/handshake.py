@@ -226,7 +226,7 @@ class Handshaker:
     def _go_on(self, session: Session, theirs: Hello, now_ms: float) -> None:
         """Check the facts of the side that this region dialled, after its proof."""
         expected = None if session.dialled is None else self.region_at(session.dialled)
-        self._look_at_removals(theirs, now_ms)
+        self._check_removals(theirs, now_ms)
         self._check_facts(session, theirs, expected, now_ms)
         self._check_own_life(theirs)
         if not self._config.secret:
@@ -236,7 +236,7 @@ class Handshaker:
         else:
             session.stage = Stage.MEMBERS
 
-    def _look_at_removals(self, theirs: Hello, now_ms: float) -> None:
+    def _check_removals(self, theirs: Hello, now_ms: float) -> None:
         """Report that two regions have removed each other: an operator has to decide."""
         links, region = self._links, theirs.region
         if not links.membership.was_removed(region) or theirs.cluster_id != self._local.cluster_id:

@@ -28,12 +28,12 @@ class HeldTagWatch:
         self._dropped = 0
         self._dropped_ms = -AGAIN_MS
 
-    def look(self, conflicts: Conflicts, now_ms: float, most: int, report: Note) -> None:
+    def report(self, conflicts: Conflicts, now_ms: float, most: int, report: Note) -> None:
         """``most`` is ``max-held-tags``, 0: no limit; ``report`` gets an event and its facts.
 
         Too many are nine tenths of ``most``; the report is withdrawn below eight tenths.
         """
-        self._tell_conflicts(conflicts, report)
+        self._report_conflicts(conflicts, report)
         count = len(conflicts)
         if most and count * 10 >= most * 9:
             if self._noted_ms is None or now_ms - self._noted_ms >= AGAIN_MS:
@@ -46,7 +46,7 @@ class HeldTagWatch:
             report("held_tags_dropped", tags=conflicts.dropped - self._dropped, most=most)
             self._dropped, self._dropped_ms = conflicts.dropped, now_ms
 
-    def _tell_conflicts(self, conflicts: Conflicts, report: Note) -> None:
+    def _report_conflicts(self, conflicts: Conflicts, report: Note) -> None:
         """Report the newest conflict that was resolved since the last call, and their count."""
         news = conflicts.news
         if news:

@@ -150,7 +150,7 @@ class Joiner:
         """A full sync begins, or continues."""
         incoming = self._expected(session)
         self._links.refuse_beyond_issued(message.vector.get(self._links.replica_id, 0), now_ms)
-        self._links.membership.hear(message.vector)
+        self._links.membership.learn(message.vector)
         if message.offset:
             if (message.transfer, message.offset) != (incoming.transfer, incoming.bytes):
                 raise Refusal(Reason.PROTOCOL, "a snapshot goes on elsewhere than it ended")
@@ -215,7 +215,7 @@ class Joiner:
         except (OSError, AnabranchError) as problem:
             raise _not_joined(problem) from None
         self.incoming = None
-        receiver.buffer.forget_applied(links.local.vector)
+        receiver.buffer.drop_applied(links.local.vector)
         counters = links.peer(session.region).counters
         counters.full_catch_ups += 1
         session.joined = True

@@ -12,19 +12,19 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["MARKS_PER_LEVEL", "OwnMarks", "ReceiveLag"]
+__all__ = ["SAMPLES_PER_LEVEL", "ReceiveLag", "SendLag"]
 
-MARKS_PER_LEVEL: Final = 64
+SAMPLES_PER_LEVEL: Final = 64
 
 
-class _Mark(NamedTuple):
+class _Sample(NamedTuple):
     number: int
     bytes_before: int
     wall_ms: int
     """When the first effect of the sample was written."""
 
 
-class OwnMarks:
+class SendLag:
     """Samples of own batches; what was written before the first sample is estimated."""
 
     def __init__(self, number: int) -> None:
@@ -32,32 +32,36 @@ class OwnMarks:
         self.number = number
         self._first = number
         self._bytes = 0
-        self._levels: list[deque[_Mark]] = [deque()]  # a mark of level n stands for 2 ** n batches
+        self._levels: list[deque[_Sample]] = [
+            deque()
+        ]  # a sample of level n stands for 2 ** n batches
 
-    def add(self, last: int, size: int, wall_ms: int) -> None:
+    def record(self, last: int, size: int, wall_ms: int) -> None:
         """Add a sample for a batch that was written."""
-        mark = _Mark(last, self._bytes, wall_ms)
+        sample = _Sample(last, self._bytes, wall_ms)
         self._bytes += size
         self.number = last
         for level in self._levels:
-            level.append(mark)
-            if len(level) <= MARKS_PER_LEVEL:
+            level.append(sample)
+            if len(level) <= SAMPLES_PER_LEVEL:
                 return
             older = level.popleft()
-            mark = older._replace(number=level.popleft().number)
-        self._levels.append(deque([mark]))
+            sample = older._replace(number=level.popleft().number)
+        self._levels.append(deque([sample]))
 
     def after(self, confirmed: int, wall_ms: int) -> tuple[int, float]:
         """Bytes after a number, and seconds since the first effect after it was written."""
-        mark = next((mark for mark in self._oldest_first() if mark.number > confirmed), None)
-        if mark is None:
+        sample = next(
+            (sample for sample in self._oldest_first() if sample.number > confirmed), None
+        )
+        if sample is None:
             return 0, 0.0
-        size = self._bytes - mark.bytes_before
+        size = self._bytes - sample.bytes_before
         if confirmed < self._first:
             size += size * (self._first - confirmed) // max(1, self.number - self._first)
-        return size, max(0.0, (wall_ms - mark.wall_ms) / 1000)
+        return size, max(0.0, (wall_ms - sample.wall_ms) / 1000)
 
-    def _oldest_first(self) -> Iterator[_Mark]:
+    def _oldest_first(self) -> Iterator[_Sample]:
         for level in reversed(self._levels):
             yield from level
 

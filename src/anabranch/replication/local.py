@@ -52,7 +52,7 @@ class Journal(Protocol):
         """The log."""
 
     @property
-    def mark(self) -> int:
+    def position(self) -> int:
         """A position behind all effects so far."""
 
     @property
@@ -132,7 +132,7 @@ class RegionLocal:
         """Batches of an own turn will be written at this position."""
         for data in batches:
             if not is_local(data):
-                self._log_index.add(data, position)
+                self._log_index.record(data, position)
             position += len(data)
 
     def synced(self) -> None:
@@ -153,7 +153,7 @@ class RegionLocal:
         needed = max(needed, log.excess_end(settings.oplog_max_bytes))
         if settings.oplog_max_age and log.segments:
             ages = self._log_index.ages
-            ages.forget(log.segments[0].first)
+            ages.prune(log.segments[0].first)
             oldest_ms = self._region.clock.now_us() // 1000 - settings.oplog_max_age * 1000
             needed = max(needed, ages.older_than(oldest_ms, log.end))
         return needed
@@ -230,15 +230,15 @@ class RegionLocal:
         kept = [kept_form(data) for data in raw]
         position = journal.append(b"".join(kept))
         for data in kept:
-            self._log_index.add(data, position)
+            self._log_index.record(data, position)
             position += len(data)
         self.after_effects()
 
     def watermark_moved(self, vector: dict[int, int]) -> None:
         """See :class:`Local`."""
         keeps_tombstones = self._region.settings.mark_retention == "forever"
-        self._region.keyspace.forget_below(vector, keeps_tombstones=keeps_tombstones)
-        self._log_index.forget_below(vector)
+        self._region.keyspace.prune(vector, keeps_tombstones=keeps_tombstones)
+        self._log_index.prune(vector)
 
     def full_sync(
         self, known: Mapping[int, int], places: list[tuple[int, bytes]]
@@ -251,7 +251,7 @@ class RegionLocal:
             self._journal.sync_all()  # a full sync shows all effects
         replica = self.replica
         contents = Contents(
-            self._journal.mark,
+            self._journal.position,
             replica.region,
             epoch_of(replica.own),
             replica.vector.get(replica.own, 0) + 1,
@@ -309,7 +309,7 @@ class RegionLocal:
         self._log_index.joined(self.replica.vector)
         self._journal.commit()
         # It is on the disk as soon as the log that names it is.
-        self._log_index.told_by(vector, self._journal.mark)
+        self._log_index.told_by(vector, self._journal.position)
         self.after_effects()
 
     def take_key(self, db: int, key: bytes) -> None:
@@ -332,7 +332,7 @@ class RegionLocal:
         self._staging.sync()
         self._staging.close()
         self._staging = None
-        name = f"{FULL_SYNC_PREFIX}{journal.mark:020d}{FULL_SYNC_SUFFIX}"
+        name = f"{FULL_SYNC_PREFIX}{journal.position:020d}{FULL_SYNC_SUFFIX}"
         self._storage.rename(STAGING, name)
         self._storage.sync()
         return theirs, name

@@ -66,7 +66,7 @@ class Membership:
 
     # -- epochs -------------------------------------------------------------------------------
 
-    def hear(self, replica_ids: Iterable[int]) -> None:
+    def learn(self, replica_ids: Iterable[int]) -> None:
         """Take over epochs from replica IDs that another region has named."""
         for replica_id in replica_ids:
             region = region_of(replica_id)

@@ -61,7 +61,7 @@ class ClockSamples:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
 
-    def add(self, round_trip_ms: float, offset_ms: float) -> None:
+    def record(self, round_trip_ms: float, offset_ms: float) -> None:
         """Add a round trip, and by how much the other clock was ahead."""
         self._samples.append((round_trip_ms, offset_ms))
 

@@ -114,7 +114,7 @@ class Receiver:
 
     # -- links --------------------------------------------------------------------------------
 
-    def begin(self, session: Session) -> None:
+    def link_up(self, session: Session) -> None:
         """A link is up: request effects over it."""
         session.grants = self._links.config.window_bytes
         session.ungranted = session.full_sync_ungranted = session.grants
@@ -135,7 +135,7 @@ class Receiver:
                 del self._fetching[replica_id]
         self.joiner.end(session, now_ms)
 
-    def forget_lives_that_are_over(self) -> None:
+    def drop_ended_epochs(self) -> None:
         """Drop waiting batches of epochs that have ended, and of regions that were removed.
 
         If another region has applied them, they can be fetched there. Batches that no region has
@@ -144,7 +144,7 @@ class Receiver:
         """
         for replica_id in self.buffer.replica_ids():
             if self._links.membership.is_over(replica_id):
-                self.buffer.forget(replica_id)
+                self.buffer.drop(replica_id)
 
     # -- batches ------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Receiver:
             raise Refusal(
                 Reason.BATCH, f"a batch is of region {batch.region}, which is no member here"
             )
-        links.membership.hear([batch.replica_id])
+        links.membership.learn([batch.replica_id])
         return batch
 
     def _alarm(self, session: Session, now_ms: float, why: str) -> None:
@@ -289,7 +289,7 @@ class Receiver:
         rejected, self.rejected = self.rejected, []
         return rejected
 
-    def look_at_memory(self) -> None:
+    def check_memory(self) -> None:
         """Report when memory becomes short, and when it is sufficient again."""
         is_full = self._links.local.is_full
         if is_full != self.is_full:

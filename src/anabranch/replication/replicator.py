@@ -60,7 +60,7 @@ class Replicator:
         self._figures = Figures(
             self._links, self._sender, self._receiver, self._gossip, self._digest_exchange
         )
-        self._links.membership.hear([local.replica_id, *local.vector])
+        self._links.membership.learn([local.replica_id, *local.vector])
         handshaker = self._sessions.handshaker
         self._handlers: dict[tuple[Stage, FrameType], tuple[type[Any], _Handler]] = {
             (Stage.WELCOME, FrameType.WELCOME): (frames.Welcome, handshaker.welcome),
@@ -242,9 +242,9 @@ class Replicator:
         if self._local.replica_id != self._links.replica_id:
             self._sessions.begin_own_epoch(now_ms)
         self._receiver.refused = None
-        self._receiver.look_at_memory()
+        self._receiver.check_memory()
         self._deliver(now_ms)
-        self._links.membership.hear(self._local.vector)
+        self._links.membership.learn(self._local.vector)
         self._sessions.follow_epochs(now_ms)
         self._remove_absent(now_ms)
         self._sessions.follow_removals(now_ms)

@@ -28,7 +28,7 @@ from anabranch.replication.frames import (
     Refusal,
     Sub,
 )
-from anabranch.replication.lag import OwnMarks
+from anabranch.replication.lag import SendLag
 from anabranch.replication.links import Links
 from anabranch.replication.peer import Session
 from anabranch.replication.transfer import WAIT_MS, Transfer
@@ -62,21 +62,21 @@ class Sender:
 
     def restart(self) -> None:
         """The own replica ID has changed."""
-        self.marks = OwnMarks(self._links.local.vector.get(self._links.replica_id, 0))
+        self.lag = SendLag(self._links.local.vector.get(self._links.replica_id, 0))
         self._fresh_after = -1
         self._fresh: list[bytes] = []
 
     def appended(self) -> None:
         """Send new own effects: they are read once for all peers that are up to date."""
         links = self._links
-        after = self.marks.number
+        after = self.lag.number
         fresh = links.local.read(links.replica_id, after, SLICE_BYTES)
         if fresh is None:  # a snapshot has replaced the log meanwhile
             self.restart()
         elif fresh:
             self._fresh_after, self._fresh = after, fresh
             for raw in fresh:
-                self.marks.add(span(raw).last, len(raw), span(raw).wall_ms)
+                self.lag.record(span(raw).last, len(raw), span(raw).wall_ms)
 
     def subscribe(self, session: Session, message: Sub, now_ms: float) -> None:
         """A SUB: the peer requests own effects after a number."""

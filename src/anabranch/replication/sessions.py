@@ -132,10 +132,10 @@ class Sessions:
             peer.run_id = theirs.run_id
         peer.counters.connects += 1
         links.membership.moved(theirs.region, theirs.host, theirs.port)
-        links.membership.hear([theirs.replica_id])
+        links.membership.learn([theirs.replica_id])
         if existing is None:
             links.local.report_event("reachable", region=theirs.region, name=theirs.name)
-        self._receiver.begin(session)
+        self._receiver.link_up(session)
         self._gossip.send_due(now_ms)
 
     def _is_better(self, existing: Session, new: Session, now_ms: float) -> bool:
@@ -263,13 +263,13 @@ class Sessions:
                 epoch = membership.known_epoch(session.region)
                 text = f"region {session.region} is in epoch {epoch} by now"
                 self.refuse(session.link, Refusal(Reason.EPOCH, text), now_ms)
-        self._receiver.forget_lives_that_are_over()
+        self._receiver.drop_ended_epochs()
 
     def follow_removals(self, now_ms: float) -> None:
         """End sessions with removed regions, and all if this region was removed."""
         membership = self._links.membership
         if membership.notice_removals():
-            self._receiver.forget_lives_that_are_over()
+            self._receiver.drop_ended_epochs()
         if membership.was_removed(self._links.region):
             self._expelled(f"region {self._links.region} was removed from the cluster")
         for session in self._links.up():
@@ -285,6 +285,6 @@ class Sessions:
         self._links.replica_id = self._local.replica_id
         for link in list(self._links.sessions):
             self.refuse(link, Refusal(Reason.EPOCH, "this region begins a new epoch"), now_ms)
-        self._links.membership.hear([self._links.replica_id])
-        self._receiver.forget_lives_that_are_over()
+        self._links.membership.learn([self._links.replica_id])
+        self._receiver.drop_ended_epochs()
         self._sender.restart()

@@ -47,7 +47,7 @@ class Certificates:
         self._told = ""
         self._judge()
 
-    def look(self, now_ms: float, wall_s: float) -> bool:
+    def check_files(self, now_ms: float, wall_s: float) -> bool:
         """Check the files if it is time; returns whether other certificates are used now."""
         if now_ms < self._look_ms:
             return False

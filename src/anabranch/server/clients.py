@@ -90,7 +90,7 @@ class Strangers:
         """Add a new client."""
         self._since_ms[connection] = now_ms
 
-    def forget(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Remove a client that has disconnected."""
         self._since_ms.pop(connection, None)
 
@@ -132,7 +132,7 @@ class OutputLimits:
         """Clients above their soft limit for too long, although nothing new was written."""
         return [each for each in list(self._soft_since_ms) if self.exceeded(each, now_ms)]
 
-    def forget(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Remove a client that has disconnected."""
         self._soft_since_ms.pop(connection, None)
 
@@ -172,8 +172,8 @@ class Clients:
 
     def closed(self, connection: Connection) -> None:
         """Remove a client."""
-        self._limits.forget(connection)
-        self._strangers.forget(connection)
+        self._limits.remove(connection)
+        self._strangers.remove(connection)
         self.connections.discard(connection)
         if not self.connections:
             self.all_closed.set()

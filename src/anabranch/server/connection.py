@@ -234,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
     def go_on_later(self) -> None:
         """Request a slice in a later turn."""
         self._has_turn_later = True
-        self._region.scheduler.add(self.go_on)
+        self._region.scheduler.schedule(self.go_on)
 
     def _see_what_is_left(self) -> None:
         """Request another slice if work is left; stop reading if too much is kept."""

@@ -40,7 +40,7 @@ class _Thread:
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, name)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         try:
             self._executor.submit(int).result()
         except RuntimeError as problem:

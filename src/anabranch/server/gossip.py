@@ -158,7 +158,7 @@ class _Link(asyncio.Protocol):
             began_ns = scheduler.begin()
             if waits or self._read():
                 self._has_turn_later = True
-                scheduler.add(self.read_on)
+                scheduler.schedule(self.read_on)
                 self.transport.pause_reading()
             scheduler.end(began_ns)
 

@@ -54,16 +54,16 @@ class Regions(Exchange):
             self._region.scheduler,
         )
         self.gossip.on_tls_refused = self._tls_refused
-        self.begin(self.gossip, self._run_id)
+        self.connect(self.gossip, self._run_id)
         self._buffers.others.append(self.replicator.waiting_bytes)
-        self.gossip.on_heard = self.heard
+        self.gossip.on_heard = self.answer_waits
         await self.gossip.open(self.replicator, settings.gossip_bind, self.gossip_port)
         self.pulse()
 
     def pulse(self) -> None:
         """See :class:`Exchange`; certificates may be new ones."""
         certificates = self._certificates
-        if certificates is not None and certificates.look(self.now_ms(), self._wall_s()):
+        if certificates is not None and certificates.check_files(self.now_ms(), self._wall_s()):
             self.gossip.tls = certificates.tls
         super().pulse()
 

@@ -103,7 +103,7 @@ class Checks:
         seen = self._seen.get(process)
         if seen is None:
             seen = self._seen[process] = _Seen()
-        mark = process.durability.mark
+        mark = process.durability.position
         if mark == seen.mark:
             return
         seen.mark = mark

@@ -56,7 +56,7 @@ class SimulatedWorker:
         self._after = after
         self._queue: deque[Later] = deque()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """See :class:`Worker`."""
 
     def submit(

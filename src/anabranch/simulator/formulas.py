@@ -275,7 +275,7 @@ class History:
         self._by_kind[key][type(fact)].append(fact)
         insort(self._numbers[key][fact.replica_id], fact.number)
 
-    def forget(self, replica_id: int, after: int) -> None:
+    def drop_after(self, replica_id: int, after: int) -> None:
         """Effects of a replica ID beyond a number were lost before anybody had heard of them."""
         kept = self.facts
         flushes = self.flushes

@@ -107,7 +107,7 @@ class Process(Exchange):
         self.wire = Wire(machine.network, machine.place, self)
         level = machine.first_level if machine.starts == 1 else NEW_LEVEL
         run_id = f"{machine.place}/{machine.starts}"
-        self.begin(self.wire, run_id, feature_level=level)
+        self.connect(self.wire, run_id, feature_level=level)
         self.has_ended = False
         if machine.cuts_work:
             self.region.scheduler.drive(self._ask_for_turn)
@@ -255,7 +255,7 @@ class Process(Exchange):
 
         def arrives() -> None:
             self.replicator.receive(link, data[4], data[5:], self.now_ms())
-            self.heard()
+            self.answer_waits()
 
         def arrives_in_a_slice() -> None:
             scheduler = self.region.scheduler

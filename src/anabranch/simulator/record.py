@@ -151,7 +151,7 @@ class Record:
         gone = [dot for dot in lost if dot[1] > gone_after]
         for dot in gone:
             del self._contents[dot]
-        self.history.forget(replica_id, gone_after)
+        self.history.drop_after(replica_id, gone_after)
 
     def excuse(self, replica_id: int, upto: int) -> None:
         """What was promised beyond this may be lost: the table of ``appendfsync`` allows it."""

@@ -88,7 +88,7 @@ class Producers:
             if count:
                 yield pid, count
 
-    def forget(self, pid: bytes, count: int) -> None:
+    def drop_oldest(self, pid: bytes, count: int) -> None:
         """Drop the ``count`` oldest pairs of a producer, and the producer when none is left."""
         table = self.tables[pid]
         for iid in list(table)[:count]:

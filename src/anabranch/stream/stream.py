@@ -323,7 +323,7 @@ class Stream:
         shared = self.shared
         return not (shared.deadlines or shared.limits or shared.tags or shared.accepted)
 
-    def forget_below(self, watermark: Mapping[int, int], own: int) -> bool:
+    def prune(self, watermark: Mapping[int, int], own: int) -> bool:
         """Drop tombstones that every member has, then logs that nothing is left of.
 
         While the stream exists they stay: readers by position learn from them whether they had

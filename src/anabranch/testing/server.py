@@ -309,7 +309,7 @@ class Server:
 
     def _look_at_time(self) -> None:
         with suppress(RuntimeError):  # it is not running
-            self.call(lambda live: live.node.look_at_time())
+            self.call(lambda live: live.node.on_timer())
 
     # -- looking inside -----------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Conversation:
     def go_on_later(self) -> None:
         """Have a slice in a turn to come."""
         self._works_later = True
-        self._region.scheduler.add(self._go_on)
+        self._region.scheduler.schedule(self._go_on)
 
     def _go_on(self) -> bool:
         self._works_later = False

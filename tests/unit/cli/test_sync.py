@@ -23,7 +23,7 @@ def file_bytes(keys: int = 20) -> bytes:
     pieces: list[bytes] = []
     writer = RdbWriter(pieces.append, 11, {})
     for number in range(keys):
-        writer.add(0, b"k%d" % number, None, encode_body(b"x" * 200, rdb_version=11))
+        writer.write(0, b"k%d" % number, None, encode_body(b"x" * 200, rdb_version=11))
     writer.end()
     return b"".join(pieces)
 

@@ -13,7 +13,7 @@ def server():
 
 
 def spike(server, event, ms):
-    server.region.latency.add(event, server.clock.us // 1_000_000, ms)
+    server.region.latency.record(event, server.clock.us // 1_000_000, ms)
 
 
 def test_quiet_servers_have_nothing_to_tell(server):

@@ -371,13 +371,13 @@ def test_wait_is_over_when_enough_regions_have_applied_it(
     server.do("XADD", "s", "*", "f", "v")
     assert server.raw("WAIT", "2", "0") == b""
     others.has[2][0][EU] = number(server)
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(server.session) == []
     others.has[3][0][EU] = number(server) - 1
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(server.session) == []
     others.has[3][0][EU] = number(server)
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(server.session) == [2]
 
 
@@ -387,7 +387,7 @@ def test_wait_that_takes_too_long_tells_how_many_there_are(
     server.do("XADD", "s", "*", "f", "v")
     server.raw("WAIT", "2", "50")
     others.has[2][0][EU] = number(server)
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     server.advance(50)
     assert server.replies(server.session) == [1]
 
@@ -440,16 +440,16 @@ def test_waitaof_waits_for_disks_here_and_there(server: Harness, others: FakeReg
     disk = server.host.persistence
     disk.is_logging = True
     server.do("XADD", "s", "*", "f", "v")
-    disk.position = 10
+    disk.end = 10
     server.raw("WAITAOF", "1", "1", "0")
-    disk.position = 20
+    disk.end = 20
     others.has[2][0][EU] = number(server)  # applied, and not on the disk
     others.has[2][1][EU] = number(server) - 1
     disk.synced_position = 10
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(server.session) == []
     others.has[2][1][EU] = number(server)
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(server.session) == [[1, 1]]
     server.raw("WAITAOF", "0", "2", "100")
     server.advance(100)

@@ -177,16 +177,16 @@ def test_waitaof_waits_for_what_had_happened_when_it_came(server):
         "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled."
     )
     disk.is_logging = True
-    disk.position = 10
+    disk.end = 10
     assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
     other = server.connect()
     server.raw("WAITAOF", "1", "0", "0", session=other)
-    disk.position = 20  # somebody else goes on
+    disk.end = 20  # somebody else goes on
     disk.synced_position = 9
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(other) == []
     disk.synced_position = 10
-    server.region.waking.safer()
+    server.region.waking.answer_wait()
     assert server.replies(other) == [[1, 0]]
     assert server.do("WAITAOF", "0", "0", "0") == [0, 0]
     disk.synced_position = 20

@@ -41,7 +41,7 @@ def test_what_every_member_has_is_told_by_one_vector() -> None:
     last_effects = LastEffects()
     last_effects.record(KEY, {1: 7})
     last_effects.record(OTHER, {1: 9})
-    last_effects.forget({1: 8})
+    last_effects.prune({1: 8})
     assert last_effects.of_key(KEY) == {1: 8}
     assert last_effects.of_key(OTHER) == {1: 9}
     assert last_effects.beyond({1: 8}) == [OTHER]

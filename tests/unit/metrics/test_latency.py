@@ -15,7 +15,7 @@ HISTOGRAMS = st.lists(st.integers(0, 1000), min_size=64, max_size=64)
 def test_the_worst_of_a_second_counts():
     monitor = LatencyMonitor(10)
     for second, ms in ((1, 20), (1, 50), (1, 30), (2, 15)):
-        monitor.add("command", second, ms)
+        monitor.record("command", second, ms)
     event = monitor.events["command"]
     assert list(event.samples) == [(1, 50), (2, 15)]
     assert event.max_ms == 50
@@ -24,15 +24,15 @@ def test_the_worst_of_a_second_counts():
 def test_only_the_latest_160_seconds_are_kept():
     monitor = LatencyMonitor(10)
     for second in range(200):
-        monitor.add("command", second, 11)
+        monitor.record("command", second, 11)
     assert len(monitor.events["command"].samples) == 160
     assert monitor.events["command"].samples[0] == (40, 11)
 
 
 def test_reset_counts_what_it_forgets():
     monitor = LatencyMonitor(10)
-    monitor.add("command", 1, 11)
-    monitor.add("fast-command", 1, 11)
+    monitor.record("command", 1, 11)
+    monitor.record("fast-command", 1, 11)
     assert monitor.reset(["nosuch", "command"]) == 1
     assert monitor.reset() == 1
     assert monitor.reset() == 0

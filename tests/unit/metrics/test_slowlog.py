@@ -8,36 +8,36 @@ from anabranch.metrics.slowlog import NEVER_NS, SlowLog
 def test_newest_first_and_never_more_than_allowed():
     log = SlowLog(max_len=2)
     for number in range(3):
-        log.add(100 + number, number, [b"PING"], "1.2.3.4:5", b"me")
+        log.record(100 + number, number, [b"PING"], "1.2.3.4:5", b"me")
     assert [entry.id for entry in log.entries] == [2, 1]
     assert log.entries[0] == (2, 102, 2, [b"PING"], "1.2.3.4:5", b"me")
 
 
 def test_ids_go_on_after_a_reset():
     log = SlowLog()
-    log.add(1, 1, [b"PING"], "", b"")
+    log.record(1, 1, [b"PING"], "", b"")
     log.reset()
-    log.add(1, 1, [b"PING"], "", b"")
+    log.record(1, 1, [b"PING"], "", b"")
     assert [entry.id for entry in log.entries] == [1]
 
 
 def test_a_length_of_nothing_keeps_nothing():
     log = SlowLog(max_len=0)
-    log.add(1, 1, [b"PING"], "", b"")
+    log.record(1, 1, [b"PING"], "", b"")
     assert not log.entries
 
 
 def test_many_arguments_are_counted_rather_than_kept():
     log = SlowLog()
-    log.add(1, 1, [b"%d" % n for n in range(32)], "", b"")
+    log.record(1, 1, [b"%d" % n for n in range(32)], "", b"")
     assert log.entries[0].args == [b"%d" % n for n in range(32)]
-    log.add(1, 1, [b"%d" % n for n in range(37)], "", b"")
+    log.record(1, 1, [b"%d" % n for n in range(37)], "", b"")
     assert log.entries[0].args == [*[b"%d" % n for n in range(31)], b"... (6 more arguments)"]
 
 
 def test_long_arguments_are_cut():
     log = SlowLog()
-    log.add(1, 1, [b"x" * 128, b"x" * 160], "", b"")
+    log.record(1, 1, [b"x" * 128, b"x" * 160], "", b"")
     assert log.entries[0].args == [b"x" * 128, b"x" * 128 + b"... (32 more bytes)"]
 
 

@@ -260,7 +260,7 @@ async def test_whoever_settles_the_log_has_it_say_so_once(world: World) -> None:
         durable.sync_all()
         last = [effect for turn in logged_turns(world) for effect in turn]
         assert [type(effect) for effect in last] == [kinds.SetString, kinds.Synced]
-        assert durable.synced == durable.mark
+        assert durable.synced == durable.position
 
 
 async def test_a_sync_that_takes_too_long_holds_replies_back(

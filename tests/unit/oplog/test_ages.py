@@ -12,7 +12,7 @@ def noted(*minutes: float) -> Ages:
     """A batch of these times each ten bytes."""
     ages = Ages()
     for index, minute in enumerate(minutes):
-        ages.add(10 * index, int(minute * MINUTE))
+        ages.record(10 * index, int(minute * MINUTE))
     return ages
 
 
@@ -42,6 +42,6 @@ def test_what_comes_late_is_no_older_than_what_came_before_it() -> None:
 def test_few_batches_are_noted() -> None:
     ages = noted(*(step / 10 for step in range(1, 100)))
     assert len(ages._times) == 10
-    ages.forget(500)
+    ages.prune(500)
     assert ages.older_than(9 * MINUTE, END) > 500
     assert len(ages._times) < 10

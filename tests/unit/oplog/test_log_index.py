@@ -34,7 +34,7 @@ class Written:
     def write(self, region: int, number: int) -> None:
         effect = kinds.SetString(0, b"k", b"%03d" % number)
         data = encode_batch([effect], region=region, epoch=0, first=number, wall_ms=1, flags=0)
-        self.index.add(data, self.log.end)
+        self.index.record(data, self.log.end)
         self.log.append(data)
         self.size = len(data)
 
@@ -55,14 +55,14 @@ def test_what_every_member_has_is_not_kept_at_hand() -> None:
         written.write(1, number)
         written.write(2, number)
     assert not written.reads_files(1, 0)
-    written.index.forget_below({1: 6, 2: 4})
+    written.index.prune({1: 6, 2: 4})
     assert written.reads_files(1, 0)
     assert written.reads_files(2, 0)
     assert not written.reads_files(1, 5)
     assert not written.reads_files(2, 4)
     assert written.numbers(1, 0) == written.numbers(2, 0) == list(range(1, 11))
     assert written.numbers(1, 7) == [8, 9, 10]
-    written.index.forget_below({1: 10, 2: 10})
+    written.index.prune({1: 10, 2: 10})
     assert written.reads_files(1, 9)
     assert written.numbers(2, 9) == [10]
 
@@ -74,7 +74,7 @@ def test_what_was_given_back_leaves_room_for_more() -> None:
     written = Written(recent_bytes=room)
     for number in range(1, 6):
         written.write(1, number)
-    written.index.forget_below({1: 5})
+    written.index.prune({1: 5})
     for number in range(6, 16):
         written.write(1, number)
     assert not written.reads_files(1, 5)
@@ -153,7 +153,7 @@ def test_the_fingerprint_of_a_batch_is_that_of_what_is_sent(recent_bytes: int) -
         data = encode_batch(
             effects, region=1, epoch=0, first=number, wall_ms=1, flags=CONTINUES * (number < 5)
         )
-        written.index.add(data, written.log.end)
+        written.index.record(data, written.log.end)
         written.log.append(data)
         sent.append(wire_form(data))
     told = [written.index.fingerprint(written.log, 1, number) for number in range(8)]

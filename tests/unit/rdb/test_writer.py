@@ -25,7 +25,7 @@ def test_what_is_written_is_read(
     pieces: list[bytes] = []
     writer = RdbWriter(pieces.append, version, {b"redis-bits": b"64"})
     for db, key, expire_at_ms, value in keys:
-        writer.add(db, key, expire_at_ms, encode_body(value, rdb_version=version))
+        writer.write(db, key, expire_at_ms, encode_body(value, rdb_version=version))
     writer.end()
     file = RdbFile(pieces, value_bytes_max=1 << 20)
     found = [(one.db, one.key, one.expire_at_ms, decode_body(one.body or b"")) for one in file]
@@ -39,7 +39,7 @@ def test_the_checksum_covers_what_was_written_in_pieces() -> None:
     pieces: list[bytes] = []
     writer = RdbWriter(pieces.append, 10, {})
     for number in range(5):
-        writer.add(0, b"%d" % number, None, encode_body(b"x" * (1 << 19), rdb_version=10))
+        writer.write(0, b"%d" % number, None, encode_body(b"x" * (1 << 19), rdb_version=10))
     writer.end()
     assert len(pieces) > 3
     data = b"".join(pieces)

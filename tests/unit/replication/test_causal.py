@@ -77,7 +77,7 @@ def test_bytes_are_counted_for_who_sent_them() -> None:
     assert buffer.bytes_of == {7: len(one.raw), 8: len(two.raw)}
     buffer.take(buffer.next_unit({}))
     assert buffer.bytes_of[7] == 0
-    assert buffer.forget_applied({1: 2}) == 1
+    assert buffer.drop_applied({1: 2}) == 1
     assert buffer.bytes_of[8] == 0
     assert len(buffer) == 0
 
@@ -86,7 +86,7 @@ def test_an_epoch_can_be_forgotten() -> None:
     buffer = CausalBuffer()
     buffer.add(held(2, 1))
     buffer.add(held(258, 1))
-    buffer.forget(2)
+    buffer.drop(2)
     assert buffer.replica_ids() == [258]
     assert sum(buffer.bytes_of.values()) == len(held(258, 1).raw)
 

@@ -15,7 +15,7 @@ def test_many_tags_are_told_of_before_any_goes() -> None:
 
     def look(now_ms: float) -> list[tuple[str, Any]]:
         notes.clear()
-        watch.look(conflicts, now_ms, 10, lambda event, **facts: notes.append((event, facts)))
+        watch.report(conflicts, now_ms, 10, lambda event, **facts: notes.append((event, facts)))
         return list(notes)
 
     def hold(upto: int) -> None:

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.replication.lag import MARKS_PER_LEVEL, OwnMarks
+from anabranch.replication.lag import SAMPLES_PER_LEVEL, SendLag
 from anabranch.replication.peer import Backoff, ClockSamples
 
 
@@ -48,11 +48,11 @@ def test_a_wait_that_was_asked_for_is_kept() -> None:
 
 def test_the_fastest_of_the_last_sixteen_round_trips_tells_the_offset() -> None:
     samples = ClockSamples()
-    samples.add(1.0, 50.0)
+    samples.record(1.0, 50.0)
     for _ in range(15):
-        samples.add(30.0, 80.0)
+        samples.record(30.0, 80.0)
     assert (samples.round_trip_ms, samples.offset_ms) == (1.0, 50.0)
-    samples.add(20.0, 70.0)
+    samples.record(20.0, 70.0)
     assert (samples.round_trip_ms, samples.offset_ms) == (20.0, 70.0)
 
 
@@ -62,9 +62,9 @@ def test_without_a_round_trip_nothing_is_known_of_a_clock() -> None:
 
 
 def test_lag_is_told_in_bytes_and_in_the_age_of_the_oldest_effect() -> None:
-    marks = OwnMarks(10)
-    marks.add(12, 100, 1000)
-    marks.add(15, 50, 3000)
+    marks = SendLag(10)
+    marks.record(12, 100, 1000)
+    marks.record(15, 50, 3000)
     assert marks.after(15, 9000) == (0, 0.0)
     assert marks.after(14, 9000) == (50, 6.0)
     assert marks.after(12, 9000) == (50, 6.0)
@@ -75,10 +75,10 @@ def test_lag_is_told_in_bytes_and_in_the_age_of_the_oldest_effect() -> None:
 
 
 def test_marks_are_few_and_older_ones_are_coarser() -> None:
-    marks = OwnMarks(0)
+    marks = SendLag(0)
     for number in range(1, 100_001):
-        marks.add(number, 10, number)
-    assert sum(1 for _ in marks._oldest_first()) < 15 * MARKS_PER_LEVEL
+        marks.record(number, 10, number)
+    assert sum(1 for _ in marks._oldest_first()) < 15 * SAMPLES_PER_LEVEL
     for confirmed in (0, 10_000, 50_000, 90_000, 99_000, 99_900, 99_990, 100_000):
         size, seconds = marks.after(confirmed, 100_000)
         unconfirmed = 100_000 - confirmed

@@ -35,7 +35,7 @@ class Knowledge:
     def hears(self, *rows: Row) -> Knowledge:
         for each in rows:
             self.table.update(each, 0.0)
-            self.membership.hear([each.replica_id, *each.have])
+            self.membership.learn([each.replica_id, *each.have])
         return self
 
     def watermark(self) -> dict[int, int]:
@@ -85,7 +85,7 @@ def test_an_earlier_row_that_counted_counts_on() -> None:
 def test_a_new_epoch_silences_all_whose_disk_does_not_hold_its_beginning() -> None:
     known = Knowledge({1: 5}).hears(row(2, {1: 5}), row(3, {1: 5}))
     assert known.watermark() == {1: 5}
-    known.membership.hear([3 | 1 << 8])
+    known.membership.learn([3 | 1 << 8])
     assert known.watermark() == {}
     opened = {1: 5, 259: 1}
     known.local.vector = known.local.durable = opened

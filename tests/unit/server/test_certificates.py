@@ -91,7 +91,7 @@ def test_somebody_is_warned_once_at_each_step(tmp_path: Path, authority: trustme
     end_s = end.timestamp()
     told = []
     for hours in range(40 * 24, -48, -6):
-        assert not certificates.look((40 * 24 - hours) * 1e6, end_s - hours * 3600)
+        assert not certificates.check_files((40 * 24 - hours) * 1e6, end_s - hours * 3600)
         told += [(hours / 24, facts["expired"]) for _, facts in noted]
         noted.clear()
     assert told == [(30, False), (7, False), (1, False), (0, True)]
@@ -102,17 +102,17 @@ def test_files_are_read_again_when_they_have_changed(tmp_path: Path, authority: 
     noted = Noted()
     certificates = Certificates(settings_for(tmp_path), noted)
     first = certificates.tls
-    assert not certificates.look(10_000, time.time())
+    assert not certificates.check_files(10_000, time.time())
     (tmp_path / "key.pem").write_text("half")
-    assert not certificates.look(20_000, time.time())
+    assert not certificates.check_files(20_000, time.time())
     assert certificates.tls is first
     assert noted.take() == ["certificate_refused"]
-    assert not certificates.look(30_000, time.time())
+    assert not certificates.check_files(30_000, time.time())
     assert noted.take() == [], "the same is told once"
     write(tmp_path, authority, authority, "eu")
     os.utime(tmp_path / "cert.pem", (1, 1))
-    assert not certificates.look(30_500, time.time()), "it looks once a second"
-    assert certificates.look(31_500, time.time())
+    assert not certificates.check_files(30_500, time.time()), "it looks once a second"
+    assert certificates.check_files(31_500, time.time())
     assert certificates.tls is not first
     assert noted.take() == ["certificate_renewed"]
 

@@ -90,4 +90,4 @@ def test_a_soft_output_limit_must_last() -> None:
     assert limits.overdue(3002) == []
     connection.transport.size = 100
     assert limits.overdue(9000) == []
-    limits.forget(connection)
+    limits.remove(connection)

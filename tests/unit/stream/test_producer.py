@@ -39,7 +39,7 @@ def test_producers_agree_with_lists(
             model[pid] = [*rows, (iid, number, now)][-maxsize:]
         elif act == "sweep":
             for producer, count in list(subject.expired(now)):
-                subject.forget(producer, count)
+                subject.drop_oldest(producer, count)
             model = {p: [row for row in rows if row[2] > oldest] for p, rows in model.items()}
         elif act == "configure":
             changed = (duration, maxsize) != (1 + wait % 3, maxsize)

@@ -151,7 +151,7 @@ class _Tally:
         self.latencies_ms: list[float] = []
         self._lock = threading.Lock()
 
-    def add(self, latency_ms: float, *, retried: bool, doubled: bool) -> None:
+    def record(self, latency_ms: float, *, retried: bool, doubled: bool) -> None:
         """One message was answered."""
         with self._lock:
             self.counts["sent"] += 1
@@ -249,7 +249,7 @@ class _Producer(_Thread):
         latency_ms = (time.perf_counter() - began) * 1000
         again = self._chance.random() < self._retry_share
         doubled = again and self.client.execute_command(*words) != entry_id
-        self.tally.add(latency_ms, retried=again, doubled=doubled)
+        self.tally.record(latency_ms, retried=again, doubled=doubled)
 
 
 class _Consumer(_Thread):

@@ -67,7 +67,7 @@ class FileTarget:
     def put(self, item: Item) -> None:
         """Write it."""
         try:
-            self._writer.add(item.db, item.key, item.expire_at_ms, item.body)
+            self._writer.write(item.db, item.key, item.expire_at_ms, item.body)
         except OSError as problem:
             raise self._failed(problem) from None
         self._summary.arrived(item)

@@ -33,7 +33,7 @@ class AclLog:
         self._entries: list[_Entry] = []
         self._next_id = 0
 
-    def add(
+    def record(
         self,
         reason: str,
         context: str,

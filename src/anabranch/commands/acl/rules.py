@@ -120,7 +120,7 @@ class AclRegistry:
     def _log(self, asked: Asked, reason: str, name: bytes, user: bytes, running: str) -> None:
         queueing = asked.session.transaction is not None
         place = "multi" if asked.in_exec or queueing else "toplevel"
-        self.log.add(
+        self.log.record(
             reason,
             "lua" if asked.in_script else place,
             name,

@@ -164,7 +164,7 @@ def reset(ctx: Context, _args: list[bytes]) -> bytes:
     """RESET: the state of a new connection, except for the name and version of the library."""
     session = ctx.session
     end_transaction(ctx.keyspace, session)
-    ctx.server.channels.forget(session)
+    ctx.server.channels.remove(session)
     ctx.server.dispatcher.stop_monitoring(session)
     session.monitoring = False
     session.user = ctx.server.acl.initial_user()

@@ -188,7 +188,7 @@ class Context:
         )
         waiter.recheck_ms = recheck_ms
         session.waiter = waiter
-        waiters.add(waiter)
+        waiters.enqueue(waiter)
 
     def in_slices(self, args: list[bytes], steps: Steps[list[bytes]]) -> bytes | None:
         """Run long work in slices, while others are served; a function returns the result.

@@ -37,7 +37,7 @@ class Persistence(Protocol):
     def is_logging(self) -> bool:
         """Whether every change goes into a log (``appendonly yes``)."""
 
-    def mark(self) -> int:
+    def position(self) -> int:
         """The position in the log behind all effects so far."""
 
     def synced(self) -> int:

@@ -104,7 +104,7 @@ def _take(
     count = 0
     reached = dict(seen)
     if budget is not None:
-        budget.begin(part.key)
+        budget.begin_stream(part.key)
     for replica_id, (block, low, high) in spans_behind(stream, seen):
         stop = high if limit < 0 else min(high, low + limit - count)
         if budget is not None:

@@ -100,7 +100,7 @@ class Channels:
         if flags & _BITS["E"]:
             self.publish(b"__keyevent@%d__:%b" % (db, event.encode()), key)
 
-    def forget(self, session: Session) -> None:
+    def remove(self, session: Session) -> None:
         """Remove a connection."""
         if session.subscriptions or session.shard_channels:
             for registry, names in (

@@ -84,7 +84,7 @@ def waitaof(ctx: Context, args: list[bytes]) -> bytes | None:
     persistence = ctx.server.host.persistence
     if local and not persistence.is_logging:
         raise CommandError(_NO_AOF)
-    mark = int(args[4]) if ctx.waiter is not None else persistence.mark()
+    mark = int(args[4]) if ctx.waiter is not None else persistence.position()
     effect = _effect(ctx, args[5:])
     synced = persistence.is_logging and persistence.synced() >= mark
     _, durable = _acknowledged(ctx, effect)

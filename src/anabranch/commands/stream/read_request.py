@@ -174,7 +174,7 @@ class ReplyBudget:
             return True
         return self._maxsize is not None and self._produced >= self._maxsize
 
-    def begin(self, key: bytes) -> None:
+    def begin_stream(self, key: bytes) -> None:
         """A stream's part of the reply begins; its name counts once an entry follows."""
         self._name_bytes = len(key) + _NAME_FRAME_BYTES
 
@@ -214,7 +214,7 @@ class ReplyBudget:
         chunks: list[bytes] = []
         count = 0
         last_id = -1
-        self.begin(key)
+        self.begin_stream(key)
         for block, low, high in spans:
             stop = self.cut(block, low, high)
             if stop <= low and block.ids[low] == last_id:

@@ -135,7 +135,7 @@ def _history(
     chunks: list[bytes] = []
     rows: list[_Row] = []
     if budget is not None:
-        budget.begin(key)
+        budget.begin_stream(key)
     last_id = -1
     for entry in consumer.between(after + 1, MAX_ID):
         is_full = 0 < request.count <= len(chunks) or (budget is not None and budget.exhausted)
@@ -252,7 +252,7 @@ def _deliver(
     """Claimed entries if asked for, then new ones, together at most COUNT."""
     chunks: list[bytes] = []
     if budget is not None:
-        budget.begin(key)
+        budget.begin_stream(key)
     limit = request.count
     if request.claim_ms is not None:
         chunks = _claim(ctx, key, stream, group, request, budget)
