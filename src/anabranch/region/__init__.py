@@ -1,1 +1,1 @@
-"""Everything one process knows, pure: driven by the server with real sockets and time."""
+"""All data of one process and its rules, without I/O; the server or the simulator drives it."""

@@ -1,7 +1,7 @@
 """A transaction that takes several slices of time, while nobody else sees or changes anything.
 
-EXEC and scripts run at one moment. A script may take so long that it must let go of the event loop
-in between. Then the moment lasts: until the transaction is over,
+EXEC and scripts are atomic. A long script must give the event loop back in between, so that the
+server can answer others. Until such a transaction is over,
 
 * requests of other clients wait, and are answered BUSY once ``busy-reply-threshold`` has passed;
 * no time passes for the data, no blocked command runs again, effects of other regions wait
@@ -47,7 +47,7 @@ class Exclusive:
         self._entry: Entry = entry
         self._args = args
         self._steps = steps
-        self._is_wanted = True  # the client that waits for the reply is there
+        self._is_wanted = True  # the client still waits for the reply
         self._spent_ns = 0
         self._began_ns = region.clock.ticks_ns()
         self._is_slow = False  # others are answered BUSY
@@ -164,9 +164,9 @@ class Exclusive:
         self._steps.close()
 
     def resume(self) -> None:
-        """Nothing holds it back."""
+        """Do nothing: a transaction is never paused."""
 
     def cancel(self) -> None:
-        """The client is gone. What it has begun is done all the same, as in Redis."""
+        """The client is gone. The transaction continues to its end, as in Redis."""
         self._is_wanted = False
         self._session.sliced = None

@@ -1,7 +1,7 @@
-"""A state that another region sends, looked at whole before any of it is joined.
+"""Checks a full sync of another region as a whole, before any part of it is joined.
 
-Loading it has put it into a keyspace of its own. Joining has no errors: so what it relies upon is
-looked for here, part by part: types, ranges, and the promises of logs, blocks and entries.
+The full sync was loaded into a keyspace of its own. Joining has no errors. So this module checks
+everything that joining relies on: types, ranges, and the invariants of logs, blocks and entries.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _BLOCK: Final[dict[str, Any]] = {
 
 
 def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
-    """Look at a state that was loaded, in short steps; :class:`CorruptLogError` if it cannot be.
+    """Check a loaded full sync, in short steps; :class:`CorruptLogError` if it cannot be joined.
 
     ``shown`` is its name for messages.
     """
@@ -93,9 +93,9 @@ def check_full_sync(theirs: Keyspace, shown: str) -> Iterator[None]:
 
 
 def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
-    """Look at whether what a state brings goes behind what we have, in the log of every replica ID.
+    """Check that new entries follow the entries that are here, in the log of every replica ID.
 
-    :class:`CorruptLogError` if not. It has to be joined before anything else changes.
+    :class:`CorruptLogError` if not. Join the full sync before anything else changes.
     """
     mine = ours.replica
     for here, there in zip(ours.databases, theirs.databases, strict=True):
@@ -115,7 +115,7 @@ def check_order(ours: Keyspace, theirs: Keyspace, shown: str) -> None:
 
 
 def _goes_on(ours: RegionLog, theirs: RegionLog, seen: int) -> bool:
-    """Whether the entries of another state that we have not seen go behind ours that stay."""
+    """Whether the new entries of the full sync follow the entries that stay here."""
     for block, low, _ in theirs.spans_numbered(seen, NUMBER_MAX):
         for stays in reversed(ours.blocks):
             newest = len(stays.ids) - 1
@@ -133,7 +133,7 @@ def _check(part: object, types: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The same of plain tuples: what has its type already would be believed."""
+    """The same as plain tuples: :func:`msgspec.convert` trusts values of the right type."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     return tuple(value) if isinstance(value, tuple) else value

@@ -54,7 +54,7 @@ class Maintenance:
         self._producers_cursor = 0
 
     def run(self, now_ms: int) -> None:
-        """One slice of everything."""
+        """Do one slice of each kind of work."""
         region = self._region
         region.context.set_time(now_ms)
         if region.dispatcher.pause_until_ms and region.dispatcher.pause_until_ms <= now_ms:
@@ -68,7 +68,7 @@ class Maintenance:
         region.keyspace.account.measure_changed(COUNTED_MAX, region.clock.ticks_ns, COUNTING_NS_MAX)
 
     def _expire_keys(self) -> bool:
-        """Remove keys that are due until the slice of time is over; whether some are left.
+        """Remove due keys until the slice of time is over; returns whether some are left.
 
         A :data:`anabranch.scheduling.Work`: a million keys may come due in one millisecond.
         """
@@ -92,7 +92,7 @@ class Maintenance:
         return False
 
     def _forget_producers(self, now_ms: int) -> None:
-        """A page of keys; after the last database's last page, a second's rest."""
+        """Examine a page of keys; pause for a second after the last page of the last database."""
         left = PRODUCER_KEYS_MAX
         databases = self._region.keyspace.databases
         unused_ms = self._unused_ms(now_ms)
@@ -121,10 +121,10 @@ class Maintenance:
                     return
 
     def _unused_ms(self, now_ms: int) -> int:
-        """Before when ledger records must have been used last to be dropped; 0 drops none.
+        """Ledger records that were last used before this time are dropped; 0 drops none.
 
-        All regions drop them, each by its own clock; twice does no harm. A clock that is known to
-        be off says nothing about age.
+        Each region drops them by its own clock; dropping a record twice does no harm. A region
+        whose clock is known to be wrong drops none.
         """
         retention_s = self._region.settings.ledger_retention
         if not retention_s or self._region.context.ids.refusal:

@@ -38,11 +38,11 @@ class Merging:
         self._waking = waking
 
     def apply(self, batches: Sequence[Batch]) -> None:
-        """Apply what another region did, as one; its causes must have been applied before.
+        """Apply the batches of a unit as one; everything in their context must be applied already.
 
-        The caller has written down what this region did before, and writes down the batches. All
-        of them are read before the first effect: :class:`EffectFormatError`, and nothing has
-        changed, if one has what no region sends.
+        The caller has written the earlier effects of this region to the log, and writes the
+        batches afterwards. All batches are checked before the first effect is applied. Raises
+        :class:`EffectFormatError` if one contains what no region sends; then nothing has changed.
         """
         sent = SentUnit(self._region.keyspace)
         effects = [sent.effects(batch) for batch in batches]
@@ -65,10 +65,10 @@ class Merging:
         self._finish(now_ms)
 
     def loading(self, file: ReadFile, shown: str) -> Steps[Keyspace]:
-        """What the state of another region holds, in short steps; nothing of ours changes.
+        """Load a full sync of another region, in short steps; the own data does not change.
 
         ``file`` is a snapshot, ``shown`` its name for messages. Raises :class:`CorruptLogError`.
-        The last step has looked at whether it fits ours: it is for joining at once.
+        The last step checks that it fits the own data: join it at once.
         """
         replica = self._region.keyspace.replica
         theirs = Keyspace(
@@ -81,10 +81,10 @@ class Merging:
         return theirs
 
     def join(self, theirs: Keyspace, name: str, *, partial: bool = False) -> None:
-        """Join the state of another region, which is kept as the file ``name``, to ours.
+        """Join a full sync of another region, stored as the file ``name``, with the own data.
 
-        With ``partial`` keys that do not stand in it stay as they are. The log hears of it before
-        it hears of what follows from it. ``theirs`` is of no use afterwards.
+        With ``partial`` keys that are not in it stay as they are. The log records the join before
+        the effects that follow from it. Do not use ``theirs`` afterwards.
         """
         self._begin()
         self._region.effects.emit(kinds.JoinFullSync(name, partial))
@@ -92,9 +92,9 @@ class Merging:
         self._finish(self._region.effects.now_ms)
 
     def take_key(self, theirs: Keyspace, name: str, db: int, key: bytes) -> None:
-        """Take over what regions share of a key from such a state, which may hold nothing else.
+        """Take over the replicated part of one key from a full sync that contains only this key.
 
-        Both must have applied the same effects on the key. The rest is as in :meth:`join`.
+        Both regions must have applied the same effects on the key. The rest is as in :meth:`join`.
         """
         self._begin()
         self._region.effects.emit(kinds.TakeKey(db, key, name))
@@ -120,16 +120,16 @@ class Merging:
         stats.ids_ahead_ms = max(stats.ids_ahead_ms, (applied.newest_id >> SEQ_BITS) - now_ms)
 
     def open_epoch(self, epoch: int) -> None:
-        """Begin to number effects anew: what we may have forgotten keeps its names."""
+        """Open a new epoch: numbers of effects that may have been lost are not used again."""
         replica = self._region.keyspace.replica
         previous = replica.own
         replica.own = replica_id_of(replica.region, epoch)
         self._region.effects.emit(kinds.OpenEpoch(previous))
 
     def maintain(self) -> None:
-        """A slice of background work: held tags are limited and packed, forgotten work is done.
+        """Do a slice of background work: limit and pack held tags, and resolve conflicts.
 
-        A start may leave conflicts that were found but not resolved before a crash.
+        Conflicts may be left from before a crash: they were found then, but not resolved.
         """
         replica = self._region.keyspace.replica
         conflicts = replica.conflicts
@@ -146,10 +146,10 @@ class Merging:
         self._region.keyspace.account.beside_bytes = conflicts.size
 
     def resolve(self) -> None:
-        """Resolve the conflicts that were found between idempotent IDs, as far as they are ours.
+        """Resolve the conflicts of idempotent IDs that this region has to resolve.
 
-        The entry that goes is removed, if there is one still and its region had said that it
-        yields. Groups that have processed it here need not process the one that stays.
+        The losing entry is removed if it still exists and its tag says that it yields. Groups that
+        have processed the losing entry here need not process the one that stays.
         """
         keyspace, emit = self._region.keyspace, self._region.effects.emit
         replica = keyspace.replica

@@ -1,13 +1,13 @@
-"""A region: keyspace, sessions and command table behind a handful of calls.
+"""A region: keyspace, sessions and command table behind a few calls.
 
-    region.execute(session, requests)    requests in, replies in ``session.outbox``
-    region.tick()                        time passes: timeouts, expiry, background slices
-    region.take_pending()                other sessions that got something to write
-    region.scheduler.run_turn()          what was too long for one turn goes on
-    region.merging.apply(batches)        what other regions did
+    region.execute(session, requests)    runs requests; replies go to ``session.outbox``
+    region.tick()                        time has passed: timeouts, expiry, background slices
+    region.take_pending()                other sessions that have got something to write
+    region.scheduler.run_turn()          continues work that did not fit into one turn
+    region.merging.apply(batches)        applies effects of other regions
 
-Whoever drives it (the server, a test, the simulator) owns sockets and time. Nothing in here
-waits or does I/O.
+The driver (the server, a test, the simulator) owns sockets and time. Nothing in here waits or does
+I/O.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 __all__ = ["Region"]
 
 QUICK_NS: Final = 5_000
-"""The deadline is not looked at after requests that took less: a piece of a pipeline holds so few
-that they take some milliseconds in all (``PIECE_BYTES`` in :mod:`anabranch.server.connection`)."""
+"""After a request that took less time the deadline is not checked: one piece of a pipeline
+(``PIECE_BYTES`` in :mod:`anabranch.server.connection`) has some milliseconds of them at most."""
 
 BACKLOG_PIECE: Final = 512
 """Requests taken from a backlog at a time."""
 
 
 class Region(RegionState):
-    """One region's replica: the pure whole."""
+    """One region: its data, its sessions and the rules for them."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Region(RegionState):
         host: Host,
         commands: Sequence[Command] = COMMANDS,
     ) -> None:
-        """``commands`` are those that it knows."""
+        """``commands`` are the commands that the region knows."""
         super().__init__(settings, clock, host, commands)
         self.waking = Waking(self)
         self.services = Services(
@@ -99,7 +99,7 @@ class Region(RegionState):
         return session
 
     def close_session(self, session: Session) -> None:
-        """The connection is gone: forget what it waits for, watches and listens to."""
+        """The connection has ended: remove its waiter, its watches and its subscriptions."""
         self.sessions.pop(session.id, None)
         self.waking.remove(session)
         if session.sliced is not None:
@@ -114,7 +114,7 @@ class Region(RegionState):
         self.dispatcher.postponed.pop(session, None)
 
     def take_pending(self) -> list[Session]:
-        """Sessions other than the caller's that have something to write."""
+        """Sessions that got something to write from requests of others; empties the list."""
         pending = list(self.channels.pending)
         self.channels.pending.clear()
         return pending
@@ -124,8 +124,8 @@ class Region(RegionState):
     def execute(self, session: Session, requests: Sequence[list[bytes]]) -> None:
         """Run requests in order; replies are appended to ``session.outbox``.
 
-        The rest stays in the backlog behind a request that blocks or that a pause holds back, and
-        when the slice of time is over that the caller has from the scheduler.
+        Execution stops at a request that blocks or that a pause delays, and when the caller's slice
+        of time is over. The other requests then stay in the backlog.
         """
         if session.backlog or session.waiter is not None or session.stalled or session.delayed:
             session.backlog.extend(requests)
@@ -236,7 +236,7 @@ class Region(RegionState):
         self.stats.commands_processed += count
 
     def _resolve(self, args: list[bytes]) -> Entry:
-        """The slow way to an entry: sub-commands, mixed case, unknown names, wrong arity."""
+        """Find the entry of an unusual request: sub-command, mixed case, unknown, wrong arity."""
         try:
             return self.dispatcher.resolve(args)
         except CommandError as refusal:
@@ -266,7 +266,7 @@ class Region(RegionState):
     # -- going on -----------------------------------------------------------------------------
 
     def can_go_on(self, session: Session) -> bool:
-        """Whether the next request of a connection may run, if it has its turn."""
+        """Whether the next request of a connection may run now."""
         return (
             session.waiter is None
             and session.sliced is None
@@ -276,7 +276,7 @@ class Region(RegionState):
         )
 
     def resume(self, session: Session) -> None:
-        """Run what waits behind a command that blocked, was paused or had used up its slice."""
+        """Run the backlog, after a command that blocked, was paused or had used up its slice."""
         if session.sliced is not None:
             session.sliced.resume()
         elif session.backlog and self.can_go_on(session):
@@ -285,7 +285,7 @@ class Region(RegionState):
                 self._run_some(session)
 
     def _run_some(self, session: Session) -> None:
-        """Run requests of a backlog; what is left of them is its beginning again."""
+        """Run requests of a backlog; those that did not run go back to its beginning."""
         behind, session.backlog = session.backlog, deque()
         some = [behind.popleft() for _ in range(min(len(behind), BACKLOG_PIECE))]
         self._run(session, some, self.clock.now_us() // 1000)
@@ -296,22 +296,22 @@ class Region(RegionState):
     # -- changes, and what they make safe -----------------------------------------------------
 
     def watch_changes(self, before: Callable[[kinds.Effect], None]) -> None:
-        """Have something called before every change, until :meth:`unwatch_changes`."""
+        """Call ``before`` with every effect before it is applied, until :meth:`unwatch_changes`."""
         self._before.append(before)
         self._set_before()
 
     def unwatch_changes(self, before: Callable[[kinds.Effect], None]) -> None:
-        """Not any more; nothing happens if it was not."""
+        """End :meth:`watch_changes`; no effect if it was not called."""
         if before in self._before:
             self._before.remove(before)
             self._set_before()
 
     def _sweep_from_now_on(self) -> None:
-        """Turns are driven: there will be slices of time for what is to be taken apart."""
+        """The scheduler has a driver, so there will be slices of time to free large values in."""
         self.keyspace.deferred_free.call = self.sweep_later
 
     def sweep_later(self) -> None:
-        """Free values that are not needed any more, when there is time; not during a snapshot.
+        """Free deleted values in later slices; not during a snapshot.
 
         A snapshot may still have to read values that were deleted since it began.
         """
@@ -334,7 +334,7 @@ class Region(RegionState):
             before(effect)
 
     def replace_contents(self, keyspace: Keyspace) -> None:
-        """Have the keys of another keyspace instead of ours; clients and waiters stay."""
+        """Replace all keys by those of another keyspace; clients and waiters stay."""
         for database, other in zip(self.keyspace.databases, keyspace.databases, strict=True):
             database.exchange(other)
             for key in database.waiters:
@@ -345,9 +345,9 @@ class Region(RegionState):
     # -- time ---------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time passed: end waits that are over, expire keys, do a slice of background work.
+        """Time has passed: end waits that are over, expire keys, do a slice of background work.
 
-        Waits that do not fit into the slice are ended by the next call.
+        The next call ends the waits that did not fit into the slice.
         """
         if self.scheduler.is_exclusive:
             return
@@ -358,9 +358,9 @@ class Region(RegionState):
             self.waking.serve()
 
     def next_timer_ms(self) -> int | None:
-        """When :meth:`tick` should run next for a blocked command, None when for none."""
+        """When :meth:`tick` must run next for a blocked command; None if none has a deadline."""
         return self.keyspace.waiters.next_timer_ms()
 
     def sample_rates(self, now_ms: int) -> None:
-        """Note what INFO's instantaneous figures need; called some times a second."""
+        """Take a sample for the instantaneous figures of INFO; called several times a second."""
         self.rates.sample(now_ms, self.stats)

@@ -1,9 +1,9 @@
-"""What another region sends, read and checked whole before the first effect of it is applied.
+"""Decodes and checks a unit of another region as a whole, before its first effect is applied.
 
-Applying has no errors: half a unit cannot be taken back. So everything that could go wrong is
-looked for here, in every effect of a unit: kinds that regions do not send, numbers out of range,
-names of entries that nobody can have seen, bytes that are no entries, and additions that do not go
-on where the log of their region ended.
+Applying has no errors, and a half-applied unit could not be undone. So this module checks every
+effect of the unit: kinds that regions do not send, numbers out of range, dots of entries that do
+not exist yet, bytes that are no entries, and additions that do not continue the log of their
+replica ID.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from anabranch.stream.stream import Stream
 __all__ = ["STAMP_MAX", "SentUnit"]
 
 STAMP_MAX: Final = 1 << 62
-"""Of settings and positions: what follows from them is greater still."""
+"""The limit of settings and positions: the server adds to them."""
 
 TEXT_MAX: Final = 256
-"""Characters of a name or an address of a region, as in messages between regions."""
+"""The greatest length of a name or an address of a region, as in messages between regions."""
 
 EPOCH_MAX: Final = (1 << 32) - 1
 
@@ -47,11 +47,11 @@ _PLAIN: Final = {
     for kind, row in EFFECTS.items()
     if row.regional and not kind.local
 }
-"""Kinds that regions send, and their fields that are no entry IDs and not below 0."""
+"""Kinds that regions send, and for each the fields that must be numbers of 0 or more."""
 
 
 class _End:
-    """Where the log of the unit's replica ID ends in one key."""
+    """The end of the log of the unit's replica ID in one key."""
 
     __slots__ = ("base", "newest_id", "position")
 
@@ -62,18 +62,18 @@ class _End:
 
 
 class SentUnit:
-    """The batches of a unit, one by one, in their order."""
+    """Checks the batches of a unit, in their order."""
 
     def __init__(self, keyspace: Keyspace) -> None:
-        """``keyspace`` is what they are to be applied to; everything before them was."""
+        """``keyspace`` is that to which they will be applied; all earlier batches are applied."""
         self._keyspace = keyspace
         self._ends: dict[tuple[int, bytes], _End] = {}
         self._replica_id = 0
-        self._number = 0  # of the effect that is looked at
+        self._number = 0  # the number of the effect that is checked
         self._context: dict[int, int] = {}
 
     def effects(self, batch: Batch) -> list[kinds.Effect]:
-        """What the next batch does; :class:`EffectFormatError` if no region sends such."""
+        """The effects of the next batch; :class:`EffectFormatError` if no region sends such."""
         self._replica_id = batch.replica_id
         self._context = batch.dependencies
         self._number = batch.first
@@ -116,7 +116,7 @@ class SentUnit:
             check(self, effect)
 
     def _knows(self, replica_id: int, number: int) -> bool:
-        """Whether the effect was made with knowledge of another one."""
+        """Whether another effect is in the context of this one."""
         if replica_id == self._replica_id:
             return number < self._number
         return number <= self._context.get(replica_id, 0)
@@ -140,9 +140,10 @@ class SentUnit:
         self._goes_on(effect.db, effect.key, effect.position, ids)
 
     def _goes_on(self, db: int, key: bytes, position: int, ids: Any) -> None:
-        """Additions go on where the log ends; they leave something out only where nothing counts.
+        """Check that additions continue the log.
 
-        See :meth:`RegionLog.open_at`.
+        They may leave out positions only while entries-added of the log is 0; see
+        :meth:`RegionLog.open_at`.
         """
         end = self._end(db, key)
         ahead = position - end.position
@@ -170,7 +171,7 @@ class SentUnit:
         return end
 
     def _delete(self, effect: kinds.Delete) -> None:
-        """What was added before is gone, and counting begins at a position."""
+        """The key was deleted: its entries are gone; positions begin where the effect says."""
         position = dict(effect.positions).get(self._replica_id, 0)
         if position > STAMP_MAX:
             raise _Malformed(f"position {position}")
@@ -244,7 +245,7 @@ class SentUnit:
 
 
 class _Malformed(Exception):
-    """An effect that no region sends."""
+    """The effect is one that no region sends."""
 
 
 def _check_region(region: int) -> None:
@@ -253,7 +254,7 @@ def _check_region(region: int) -> None:
 
 
 def _check_numbers(value: Any) -> None:
-    """Refuse integers, however deep, that are below 0 or above what regions can say."""
+    """Refuse integers, also in nested arrays, that are below 0 or above the limit."""
     if type(value) is int:
         if not 0 <= value <= NUMBER_MAX:
             raise _Malformed(f"{value} is out of range")

@@ -1,14 +1,13 @@
 """Requests that take several slices of time: others are served between one slice and the next.
 
-A command function whose work may take long hands it to :meth:`Context.in_slices` as a generator
-that returns the reply in pieces. What fits into the slice of time that the connection has is done
-at once. If something is left, the request stays the first of the connection's backlog, so what was
-sent behind it waits, and the generator goes on in the queue of the scheduler. Nothing is cut inside
-a transaction, for a command that was blocked, and where nobody drives turns (tests, the simulator):
-there all is done at once.
+A command function whose work may take long passes it to :meth:`Context.in_slices` as a generator
+that returns the reply in pieces. It runs at once as far as the connection's slice of time goes. If
+work is left, the request stays first in the connection's backlog, so the client's later requests
+wait, and the generator continues in the queue of the scheduler. The work is not cut inside a
+transaction, for a command that was blocked, and where the scheduler has no driver (some tests).
 
-Whoever hands over work sees to its one consistent moment. Commands that read take a frozen view in
-their first step. Commands that write prepare outside the keyspace and change it in their last step.
+The command function must make its work atomic. Commands that read take a frozen view in their first
+step. Commands that write prepare outside the keyspace and change it in their last step.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Sliced"]
 
 
 class Sliced:
-    """One request that is under way, and how far it has come."""
+    """One request in progress."""
 
     __slots__ = ("_args", "_entry", "_region", "_session", "_spent_ns", "_steps", "_waking")
 
@@ -94,7 +93,7 @@ class Sliced:
         region.context.enter(session, now_ms)
         began_ns = region.clock.ticks_ns()
         try:
-            # Rules may have changed since it began, as they may for commands that block.
+            # The ACL rules may have changed since it began, as for commands that block.
             dispatcher.admit(region.context, self._entry.command, self._args)
             parts = self._go_on()
         except CommandError as refusal:
@@ -124,11 +123,11 @@ class Sliced:
             self._waking.serve()
 
     def resume(self) -> None:
-        """Go on after a pause; nothing happens if it does already."""
+        """Continue after a pause; no effect if it continues already."""
         self._region.scheduler.schedule(self.go_on)
 
     def cancel(self) -> None:
-        """Nobody wants the reply any more."""
+        """Stop: the client has disconnected."""
         self._region.scheduler.remove(self.go_on)
         self._steps.close()
         self._session.sliced = None

@@ -1,4 +1,4 @@
-"""What a region consists of: data, users, connections, figures, and the way to change them."""
+"""The parts of a region: data, users, connections, statistics, and how they are changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LongTransaction(Protocol):
 
 
 class RegionState:
-    """The parts of a region; :class:`anabranch.region.region.Region` makes them act together."""
+    """The parts of a region; :class:`anabranch.region.region.Region` connects them."""
 
     services: Services
     context: Context
@@ -89,9 +89,9 @@ class RegionState:
     # -- accounting for requests --------------------------------------------------------------
 
     def say(self, session: Session, entry: Entry | None, *parts: bytes) -> None:
-        """Reply to a connection that may have asked for silence.
+        """Reply to a connection, unless it has switched replies off.
 
-        CLIENT REPLY SKIP silences itself and the one request after it.
+        CLIENT REPLY SKIP suppresses its own reply and that of the next request.
         """
         if session.reply_skip:
             if entry is None or entry.command.full_name != "client|reply":
@@ -101,7 +101,7 @@ class RegionState:
             session.outbox += parts
 
     def mistake(self, entry: Entry | None, args: list[bytes], mistake: Exception) -> bytes:
-        """A command failed by our own fault: the operator's log has it, the client lives on."""
+        """A command failed because of a bug: log it; the client gets an error reply."""
         name = entry.command.full_name if entry is not None else "?"
         self.host.log(
             "error", "command.internal_error", command=name, error=repr(mistake), exc=mistake
@@ -111,7 +111,7 @@ class RegionState:
         return self.dispatcher.failed(CommandError("ERR internal error"))
 
     def slow(self, session: Session, entry: Entry, args: list[bytes], spent_ns: int) -> None:
-        """Put a slow request into the slow log, unless it is not for it."""
+        """Put a slow request into the slow log, unless its command is excluded from that log."""
         command = entry.command
         now_s = self.context.now_ms // 1000
         if spent_ns >= self.latency.threshold_ns:

@@ -1,4 +1,4 @@
-"""What one event-loop turn has changed, until the log takes it."""
+"""The effects of one turn, until they are written to the log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from anabranch.oplog.compression import Compressor
 __all__ = ["Turn"]
 
 BATCH_EFFECTS_MAX: Final = 10_000
-"""More effects than this go on in another batch of the same turn."""
+"""The most effects of one batch; the turn continues in another batch."""
 
 BATCH_BYTES_MAX: Final = 32 << 20
-"""So does what is longer, unless it is one effect: other regions take twice as much at most."""
+"""The most bytes of one batch, except of a single effect; other regions accept twice as much."""
 
 
 class Turn:
-    """Effects in the order in which they were applied, and the number the next one gets."""
+    """Effects in the order in which they were applied, and the number of the next one."""
 
     def __init__(self, replica: Replica) -> None:
         """``replica`` contains the replica ID of the effects."""
@@ -34,16 +34,16 @@ class Turn:
 
     @property
     def region(self) -> int:
-        """Whose effects these are."""
+        """The number of the region that made the effects."""
         return self._replica.region
 
     @property
     def epoch(self) -> int:
-        """In which of the region's epochs."""
+        """The epoch in which the region made them."""
         return epoch_of(self._replica.own)
 
     def _dependencies(self) -> list[int]:
-        """What was applied of other replica IDs. None of theirs is applied within a turn."""
+        """The applied effects of other replica IDs. No such effect is applied within a turn."""
         replica = self._replica
         return [
             edge
@@ -55,13 +55,13 @@ class Turn:
     def encode_ahead(self, effect: kinds.AddRun, *, compress: bool = True) -> None:
         """Make the batch body of an effect that will be recorded later.
 
-        It names the causes known by now. The batches of other effects of its turn name the rest.
+        It contains the context of now. The other batches of its turn contain the rest.
         """
         body = body_of([effect], self._dependencies())
         effect.encoded = pack(body, self._compressor if compress else None)
 
     def take(self, wall_ms: int, *, compress: bool = True) -> bytes:
-        """The batches of the turn, one behind the other; the next turn begins empty."""
+        """The bytes of the batches of the turn; the next turn begins empty."""
         return b"".join(self.take_batches(wall_ms, compress=compress))
 
     def take_batches(self, wall_ms: int, *, compress: bool = True) -> list[bytes]:
@@ -109,7 +109,7 @@ class Turn:
 
 
 def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.Effect]]]:
-    """Stretches of local or of other effects, none too long."""
+    """Runs of local effects and runs of numbered effects, none longer than a batch."""
     if len(effects) == 1:
         yield effects[0].local, effects
         return
@@ -125,7 +125,7 @@ def _parts(effects: list[kinds.Effect]) -> Iterator[tuple[bool, Sequence[kinds.E
 def _packed(
     effects: Sequence[kinds.Effect], dependencies: Sequence[int], compressor: Compressor | None
 ) -> Iterator[tuple[Sequence[kinds.Effect], int, bytes]]:
-    """Effects with the flags and the body of their batch; what was encoded ahead is one alone."""
+    """Effects with the flags and the body of their batch; an effect encoded ahead is alone."""
     if kinds.AddRun not in map(type, effects):
         for piece, body in _bodies(effects, dependencies):
             yield piece, *pack(body, compressor)
@@ -145,7 +145,7 @@ def _encoded(effect: kinds.Effect) -> tuple[int, bytes] | None:
 def _bodies(
     effects: Sequence[kinds.Effect], dependencies: Sequence[int]
 ) -> Iterator[tuple[Sequence[kinds.Effect], bytes]]:
-    """Effects with the body of their batch; in halves as long as it is too long."""
+    """Effects with the body of their batch; a body that is too long is halved until it fits."""
     body = body_of(effects, dependencies)
     if len(body) <= BATCH_BYTES_MAX or len(effects) == 1:
         yield effects, body

@@ -1,9 +1,9 @@
-"""Commands that wait and run again: what wakes them, in which order, and when they have waited.
+"""Blocked commands: what wakes them, in which order they run again, and when their wait ends.
 
-A round runs again what waited for the keys that were ready when it began, in the order in which
-the clients blocked. A round that does not fit into a slice of time goes on in the next turns of the
-event loop. The connection whose command made the keys ready goes on after the round, so that what
-it sent behind that command does not take away what others were woken for.
+A round runs the commands again that waited for the keys that were ready when the round began, in
+the order in which the clients blocked. A round that does not fit into a slice of time continues in
+the next turns of the event loop. The connection whose command made the keys ready continues after
+the round: its later commands must not take the entries for which others were woken.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Waking:
         """For the region that owns it."""
         self._region = region
         self._ready = region.keyspace.ready
-        self._again: deque[Waiter] = deque()  # run whatever their keys hold
+        self._again: deque[Waiter] = deque()  # must run again whatever their keys contain
         self._round: Iterator[None] | None = None
-        self._after: dict[Session, None] = {}  # goes on when the round is over
+        self._after: dict[Session, None] = {}  # these continue when the round is over
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a round has begun and is not over."""
+        """Whether a round is in progress."""
         return self._round is not None
 
     def serve(self) -> None:
-        """Run again what waits for keys that changed, or what of it fits into the slice."""
+        """Run the commands again that wait for changed keys, as many as fit into the slice."""
         if self._go_on():
             self._region.scheduler.schedule(self._go_on, first=True)
 
@@ -84,12 +84,12 @@ class Waking:
                 yield
 
     def after(self, session: Session) -> None:
-        """Let a connection go on when the round that is under way is over."""
+        """Let a connection continue when the round in progress is over."""
         session.delayed = True
         self._after[session] = None
 
     def remove(self, session: Session) -> None:
-        """The connection is gone."""
+        """Remove a connection that has ended."""
         if session.waiter is not None:
             self._region.keyspace.waiters.remove(session.waiter)
             session.waiter = None
@@ -110,7 +110,7 @@ class Waking:
         reply: bytes | None
         started = region.clock.ticks_ns()
         try:
-            # Rules may have changed since it blocked: it is asked for again, as in Redis 7.2.
+            # The ACL rules may have changed since it blocked: check them again, as Redis 7.2 does.
             region.dispatcher.admit(ctx, entry.command, waiter.args)
             reply = entry.function(ctx, waiter.args)
         except CommandError as refusal:
@@ -139,7 +139,7 @@ class Waking:
         self.release(waiter, reply)
 
     def release(self, waiter: Waiter, reply: bytes) -> None:
-        """End a wait with a reply; what the client sent meanwhile runs in a later turn."""
+        """End a wait with a reply; the client's later requests run in a later turn."""
         session = waiter.session
         self._region.keyspace.waiters.remove(waiter)
         session.waiter = None
@@ -150,7 +150,7 @@ class Waking:
     # -- other reasons than keys --------------------------------------------------------------
 
     def answer_waitfor(self) -> None:
-        """Our vector has grown: answer who waited for that (AB.WAITFOR)."""
+        """The version vector has grown: answer the clients that wait for this (AB.WAITFOR)."""
         region = self._region
         waiting = region.context.waits.vectors
         if waiting:
@@ -161,21 +161,21 @@ class Waking:
                 self.serve()
 
     def answer_wait(self) -> None:
-        """More is on the disk, or in other regions: answer who waited for that (WAIT, WAITAOF)."""
+        """More effects are on disks or in other regions: answer waiting clients (WAIT, WAITAOF)."""
         waiting = self._region.context.waits.safety
         if waiting:
             self._again += list(waiting)
             self.serve()
 
     def answer_inquiries(self) -> None:
-        """Some inquiry may be over: answer who waited for it (AB.VERIFY, AB.REGION REPAIR)."""
+        """An inquiry may be over: answer waiting clients (AB.VERIFY, AB.REGION REPAIR)."""
         waiting = self._region.context.waits.inquiries
         if waiting:
             self._again += [each for each, inquiry in waiting.items() if inquiry.is_done]
             self.serve()
 
     def end_waits(self, now_ms: int) -> bool:
-        """Answer those that have waited long enough, until the deadline; whether some are left."""
+        """Answer clients whose wait is over, until the deadline; returns whether some are left."""
         region = self._region
         for waiter in region.keyspace.waiters.due(now_ms):
             if waiter.deadline_ms and waiter.deadline_ms <= now_ms:
