@@ -1,1 +1,1 @@
-"""One process without sockets, files, threads or clock: what the server and the simulator drive."""
+"""One process without sockets, files, threads or clock; the server and the simulator drive it."""

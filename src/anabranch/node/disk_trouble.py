@@ -1,7 +1,8 @@
-"""What clients get while the disk takes no writes, and after a sync that failed.
+"""What clients get while the disk does not accept writes, and after a sync that failed.
 
-Writing commands are refused with MISCONF. Reads go on, except for reads of what a crash would take
-back (:mod:`anabranch.commands.execution.withheld`). After a failed sync both last until a restart.
+Writing commands are refused with MISCONF. Reads are served, except for reads of keys whose last
+change a crash would undo (:mod:`anabranch.commands.execution.withheld`). After a failed sync both
+rules apply until a restart.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ if TYPE_CHECKING:
 __all__ = ["DiskTrouble"]
 
 LOG_EVERY_S: Final = 60.0
-"""A trouble that lasts is logged this often."""
+"""The interval between two log lines about trouble that continues."""
 
 
 class DiskTrouble:
-    """The trouble of the disk of one process, if there is any."""
+    """Whether the disk of a process is in trouble, and what is refused meanwhile."""
 
     def __init__(self, region: Region, driver: Driver, unsafe: Callable[[], WriteSet]) -> None:
-        """``unsafe`` is what is not as safe as ``appendfsync`` asks for."""
+        """``unsafe`` finds the effects that are not as safe as ``appendfsync`` asks."""
         self._region = region
         self._driver = driver
         self._unsafe = unsafe
-        self._lost: WriteSet | None = None  # what was not safe when a sync failed
+        self._lost: WriteSet | None = None  # the write set of unsafe effects when a sync failed
         self._logged_at = -LOG_EVERY_S
         self.withheld = Withheld(self._not_told)
-        """Reads that are refused meanwhile."""
+        """The reads that are refused during trouble."""
         self.reason: str | None = None
         """Why writing commands are refused, None if they are not."""
         self.is_final = False
-        """A sync failed: nothing gets better before a restart."""
+        """A sync failed: only a restart ends the trouble."""
 
     def report(self, reason: str, waiting_bytes: int) -> None:
-        """Nothing can be written for now."""
+        """The disk does not accept writes at present."""
         if not self._begin(reason):
             return
         if reason == LOST:
@@ -50,7 +51,7 @@ class DiskTrouble:
             self._log("error", "oplog.write_failed", reason=reason, waiting_bytes=waiting_bytes)
 
     def sync_failed(self, problem: BaseException) -> None:
-        """Nobody knows what is on the disk."""
+        """A sync failed: the contents of the disk are unknown."""
         self.is_final = True
         self._lost = self._write_set()
         reason = (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
@@ -58,7 +59,7 @@ class DiskTrouble:
         self._log("error", "oplog.sync_failed", reason=reason)
 
     def end(self) -> None:
-        """Everything was written."""
+        """Everything is written: the trouble is over."""
         if self.reason is not None:
             self.reason = None
             region = self._region
@@ -71,7 +72,7 @@ class DiskTrouble:
     def _begin(self, reason: str) -> bool:
         """Refuse writes, and reads of what is not safe.
 
-        Whether that is worth a line in the log, being new or long ago.
+        Returns whether to log it: the trouble is new, or its last log line was long ago.
         """
         if self.reason is None:
             self._hold_what_was_made()
@@ -88,7 +89,7 @@ class DiskTrouble:
         return is_news
 
     def _hold_what_was_made(self) -> None:
-        """Replies that were made while all was well, and not written out, may report anything."""
+        """Hold the replies that were made before the trouble: they may report unsafe effects."""
         context = self._region.context
         if context.in_exec:
             context.session.outbox.append(b"")  # a reply will come, behind this
@@ -105,7 +106,7 @@ class DiskTrouble:
 
     @property
     def unsafe_keys(self) -> int:
-        """How many keys cannot be read because a crash would take back their last change; -1: all.
+        """How many keys cannot be read because a crash would undo their last change; -1: all.
 
         0 without trouble.
         """

@@ -1,7 +1,7 @@
-"""What a process needs of its surroundings: time, work beside it, and its clients.
+"""The interfaces that a process needs: time, workers, a data directory, and clients.
 
-The server drives a process with an event loop and threads, the simulator with virtual time. All of
-the rules are in the process; a driver only carries out what is asked of it.
+The server drives a process with an event loop and threads, the simulator with virtual time. All
+rules are in the process; a driver only carries out what the process asks for.
 """
 
 from __future__ import annotations
@@ -16,88 +16,88 @@ __all__ = ["Client", "Driver", "Job", "Place", "Timer", "Worker"]
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """It does not happen."""
+        """Do not call."""
 
 
 class Job(Protocol):
-    """Work that a worker was given."""
+    """A piece of work of a worker."""
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Whether the work has ended."""
 
     def result(self) -> Any:
-        """Wait for it, standing still; raises what it raised."""
+        """Block until the work has ended, and return its result; raises what it raised."""
 
     def exception(self) -> BaseException | None:
-        """Wait for it, standing still; what it raised."""
+        """Block until the work has ended, and return what it raised; None if nothing."""
 
 
 class Worker(Protocol):
-    """Somebody who does work beside the process, one piece after the other, in their order."""
+    """Does work in parallel to the process, one piece after the other in the given order."""
 
     def start(self) -> None:
-        """Be ready from now on. Raises :class:`OSError` if the system has no thread for it."""
+        """Become ready. Raises :class:`OSError` if the system cannot start a thread."""
 
     def submit(
         self, work: Callable[[], object], then: Callable[[Job], object] | None = None
     ) -> Job:
-        """Have something done; ``then`` is called in a turn of the process when it is over."""
+        """Do ``work``; when it has ended, ``then`` is called in a turn of the process."""
 
     def close(self) -> None:
-        """Do what is left, and end."""
+        """Finish all work, then end."""
 
 
 class Driver(Protocol):
-    """Time, and work beside the process."""
+    """Gives a process time, timers and workers."""
 
     def now_s(self) -> float:
-        """A clock that is never set."""
+        """A monotonic clock."""
 
     def call_soon(self, action: Callable[[], object]) -> object:
-        """Call something when the present turn is over, before anything else happens."""
+        """Call ``action`` when the present turn is over, before anything else happens."""
 
     def call_later(self, delay_s: float, action: Callable[[], object]) -> Timer:
-        """Call something after a while."""
+        """Call ``action`` after a delay."""
 
     def worker(self, name: str) -> Worker:
-        """A worker of its own."""
+        """Make a new worker."""
 
 
 class Place(Protocol):
-    """Where a process keeps its data."""
+    """The data directory of a process."""
 
     @property
     def shown(self) -> str:
-        """Its name as people should see it."""
+        """The name for messages."""
 
     def is_there(self) -> bool:
-        """Whether it was ever used."""
+        """Whether the directory was used before."""
 
     def open(self) -> Storage:
-        """Make it if need be, and have it for this process alone.
+        """Create the directory if necessary, and lock it for this process.
 
         Raises :class:`ConfigError` if that is impossible.
         """
 
     def close(self) -> None:
-        """Let others have it."""
+        """Unlock the directory."""
 
 
 class Client(Protocol):
-    """The connection of a session: where its replies go."""
+    """The connection of a session, which writes its replies."""
 
     @property
     def waits_for_older(self) -> bool:
         """Whether replies are held."""
 
     def flush(self) -> None:
-        """Write what the session's outbox holds, or have it held."""
+        """Write the outbox of the session, or pass it to :class:`HeldReplies`."""
 
     def release(self, parts: list[bytes]) -> None:
-        """Write replies that were held, the oldest of them."""
+        """Write the oldest held replies."""
 
     def cut_off(self) -> None:
-        """Disconnect without another word."""
+        """Disconnect without writing anything more."""

@@ -1,24 +1,23 @@
-"""When a turn reaches the disk, and what clients hear until then.
+"""When a turn is written to the disk, and when its replies may be sent.
 
 A turn ends when every connection that had something to read was served, or when it has very many
-effects: they become one write. Replies made since the first of these effects, to anybody, are held
-until the write is as safe as ``appendfsync`` asks for; so nobody ever sees what a crash could take
-back.
+effects: they become one write. All replies since the first of these effects are held until the
+write is as safe as ``appendfsync`` asks; so no client ever sees what a crash could undo.
 
 ========  ==========================  =======================================================
 policy    replies wait for            lost by a power failure
 ========  ==========================  =======================================================
 always    fdatasync, in a thread      nothing; turns that end meanwhile share the next one
-everysec  write()                     what the last second wrote; while the disk takes more than
-                                      two seconds for a sync, replies wait for it
-no        write()                     what the system has not written by itself
+everysec  write()                     the writes of the last second; while a sync takes more than
+                                      two seconds, replies wait for it
+no        write()                     what the system has not yet written to the disk
 ========  ==========================  =======================================================
 
-If a write fails, what could not be written is kept, its replies stay held, writing commands are
-refused (MISCONF), and the write is tried again until it succeeds. Meanwhile reads go on, but for
-what a crash would take back (:mod:`anabranch.commands.execution.withheld`). If a sync fails, nobody
-knows what is on the disk: writing commands are refused until a restart, and clients whose replies
-wait for it are disconnected, because nothing that could be said to them would be true.
+If a write fails, the bytes are kept, their replies stay held, writing commands are refused
+(MISCONF), and the write is repeated until it succeeds. Meanwhile reads are served, except for keys
+whose last change a crash would undo (:mod:`anabranch.commands.execution.withheld`). If a sync
+fails, the contents of the disk are unknown: writing commands are refused until a restart, and
+clients whose replies wait for the sync are disconnected, because no reply would be certain.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ if TYPE_CHECKING:
 __all__ = ["Durability"]
 
 RETRY_S: Final = 0.25
-"""Between two attempts to write what could not be written."""
+"""The interval between two attempts after a failed write."""
 
 SYNC_SLOW_S: Final = 2.0
-"""A sync that takes longer than this holds replies back although the policy is everysec."""
+"""While a sync takes longer than this, replies wait for it although the policy is everysec."""
 
 SYNC_EVERY_S: Final = {"everysec": 1.0, "no": 5.0}
-"""Between two syncs in the background, by policy; with ``no`` it only feeds WAITAOF."""
+"""The interval of background syncs by policy; with ``no`` they only serve WAITAOF."""
 
 
 class Durability:
-    """The log of one process, and the replies that wait for it. Off until :meth:`start`."""
+    """The log of one process, and the replies that wait for it. Inactive until :meth:`start`."""
 
     def __init__(self, region: Region, driver: Driver) -> None:
         self._region = region
@@ -62,20 +61,20 @@ class Durability:
         self._notes: SyncNotes
         self._unsafe_effects: UnsafeEffects
         self.disk = DiskTrouble(region, driver, self._unsafe)
-        """What is refused while the disk takes no writes."""
+        """What is refused while the disk does not accept writes."""
         self.replies = HeldReplies(driver, self.disk, self.commit, self._unsafe_end)
-        """Where connections hand their replies over."""
+        """Connections pass their replies to this object."""
         self.on_taken: Callable[[list[bytes], int], None] | None = None
-        """Hears of the batches of every turn, and of the position at which they will stand."""
+        """Called with the batches of every turn and their position in the log."""
         self.on_progress: Callable[[], None] | None = None
-        """Hears when more is written, or on the disk."""
+        """Called when more effects are written, or are on the disk."""
         self.on_answers: Callable[[], None] = self.end_turn
-        """Called when sessions that waited for a sync have got something to write."""
+        """Called when sessions that waited for a sync have got a reply to write."""
         self.delayed_syncs = 0
         self.last_sync_s = 0.0
         self._worker = driver.worker("oplog-sync")
         self._unwritten = b""
-        self._holding = False  # something written is not safe enough to be answered
+        self._holding = False  # a written effect is not as safe as appendfsync asks
         self._retry: Timer | None = None
         self._syncing: tuple[Sync, Job] | None = None
         self._sync_began = 0.0
@@ -83,7 +82,7 @@ class Durability:
     # -- on and off ---------------------------------------------------------------------------
 
     def start(self, log: OpLog, turn: Turn) -> None:
-        """From now on effects are recorded."""
+        """Record effects from now on."""
         self.log = log
         self.turn = self.replies.turn = turn
         self._notes = SyncNotes(log, self._driver.now_s)
@@ -91,7 +90,7 @@ class Durability:
         self._region.effects.record = turn.effects.append
 
     def stop(self) -> None:
-        """Record nothing any more; what is recorded was settled before."""
+        """Stop recording; the caller has written all recorded effects before."""
         self._region.effects.record = None
         if self.log is not None:
             self.log.close()
@@ -99,7 +98,7 @@ class Durability:
         self.turn = self.replies.turn = None
 
     def abandon(self) -> None:
-        """Stop writing and answering, as after a kill."""
+        """Stop writing and answering at once, as a kill would."""
         self._syncing = None
         self._unwritten = b""
         self.replies.drop(cut_off=False)
@@ -117,52 +116,52 @@ class Durability:
 
     @property
     def position(self) -> int:
-        """A position that is behind everything that has happened, and behind nothing else."""
+        """The position in the log behind all effects so far."""
         if self.log is None or self.turn is None:
             return 0
         return self.log.end + len(self._unwritten) + bool(self.turn.effects)
 
     @property
     def synced(self) -> int:
-        """Everything with a mark up to this one is on the disk."""
+        """The log is on the disk up to this position."""
         return 0 if self.log is None else self.log.synced
 
     @property
     def unsynced_bytes(self) -> int:
-        """What is written, or waits to be, and may not be on the disk."""
+        """Bytes that may not be on the disk: written or waiting to be written."""
         return 0 if self.log is None else self.log.end + len(self._unwritten) - self.log.synced
 
     def unwritten_bytes(self) -> int:
-        """What waits to be written."""
+        """Bytes that wait to be written."""
         return len(self._unwritten)
 
     def _unsafe_end(self) -> int:
-        """Replies wait for this position although the turn has no effects; 0 if they need not."""
+        """The position for which replies of a turn without effects wait; 0 if they need not."""
         return self.position if self._holding or self._unwritten else 0
 
     @property
     def trouble(self) -> str | None:
-        """Why writing commands are refused, None if they are not."""
+        """Why writing commands are refused; None if they are not."""
         return self.disk.reason
 
     @property
     def broken(self) -> bool:
-        """A sync failed: nothing gets better before a restart."""
+        """A sync failed: only a restart ends the trouble."""
         return self.disk.is_final
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a sync is going on."""
+        """Whether a sync is running."""
         return self._syncing is not None
 
     # -- turns --------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """There may be effects: they are written when all connections have had their turn."""
+        """Schedule the write of the turn's effects, if there are any."""
         self.replies.end_turn()
 
     def commit(self) -> None:
-        """Write what was recorded, and what could not be written before."""
+        """Write the recorded effects, and what could not be written before."""
         self.replies.is_ending = False
         log, turn = self.log, self.turn
         if log is None or turn is None:
@@ -173,12 +172,12 @@ class Durability:
         self._answer(log)
 
     def commit_own(self) -> None:
-        """The same if the region has done something itself: what comes next is no cause of that."""
+        """Write own effects now, so that effects applied next are not in their context."""
         if self.turn is not None and self.turn.effects:
             self.commit()
 
     def _write_turn(self, log: OpLog, turn: Turn) -> None:
-        """Write what was recorded, behind what waits already."""
+        """Write the recorded effects behind the bytes that already wait."""
         if turn.effects:
             batches = turn.take_batches(
                 self._region.clock.now_us() // 1000,
@@ -193,9 +192,9 @@ class Durability:
             self._write(log)
 
     def append(self, data: bytes) -> int:
-        """Write batches of another region, behind all of ours so far; the position they get.
+        """Append batches of another region behind all own effects; returns their position.
 
-        Everything before was committed. They are written with the next turn.
+        The caller has committed all effects before. The batches are written with the next turn.
         """
         log = cast("OpLog", self.log)
         position = log.end + len(self._unwritten)
@@ -205,7 +204,7 @@ class Durability:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something could not be written and waits for another attempt."""
+        """Whether bytes could not be written and wait for another attempt."""
         return self.broken or self._retry is not None
 
     def _write(self, log: OpLog) -> None:
@@ -224,7 +223,7 @@ class Durability:
             self.on_progress()
 
     def begin_segment(self) -> int:
-        """Go on in another file; the position at which. Everything was committed before."""
+        """Continue in a new file; returns its position. The caller has committed all effects."""
         log = cast("OpLog", self.log)
         try:
             log.begin_segment()
@@ -240,7 +239,7 @@ class Durability:
         self.commit()
 
     def _answer(self, log: OpLog) -> None:
-        """Let go of the replies that need not wait, and see to it that the others will not long."""
+        """Release the replies that need not wait; begin a sync if the others wait for one."""
         if self.broken:
             return
         policy = self._region.settings.appendfsync
@@ -261,7 +260,7 @@ class Durability:
         self.replies.release(safe)
 
     def _unsafe(self) -> WriteSet:
-        """What is not as safe as ``appendfsync`` asks for."""
+        """The write set of effects that are not as safe as ``appendfsync`` asks."""
         log, turn = self.log, self.turn
         if log is None or turn is None:
             return WriteSet()
@@ -276,7 +275,7 @@ class Durability:
     # -- syncing ------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Some times a second: sync when it is time, answer who waited for a slow one."""
+        """Called regularly: sync when it is time; release replies after a slow sync."""
         log = self.log
         if log is None:
             return
@@ -292,7 +291,7 @@ class Durability:
         self._answer(log)
 
     def _check_files(self, log: OpLog) -> bool:
-        """Whether the files that are written are in their places; writes wait until they are."""
+        """Whether the open files still have their names; otherwise writes wait."""
         if self.broken:
             return False
         if log.check_files():
@@ -303,7 +302,7 @@ class Durability:
         return False
 
     def begin_sync(self) -> None:
-        """Sync what is written, unless that is going on or would change nothing."""
+        """Begin a sync, unless one is running or everything is synced."""
         log = self.log
         if log is None or self._syncing is not None or self.broken or log.synced == log.end:
             return
@@ -315,7 +314,7 @@ class Durability:
 
     def _synced(self, sync: Sync) -> None:
         if self._syncing is None or self._syncing[0] is not sync:
-            return  # it was waited for
+            return  # _finish_sync has waited for it
         if self._finish_sync():
             self._answer(cast("OpLog", self.log))
             self._region.waking.answer_wait()
@@ -324,14 +323,14 @@ class Durability:
             self.on_answers()
 
     def _finish_sync(self) -> bool:
-        """Wait for the sync in the thread; False if it failed."""
+        """Wait for the running sync; False if it failed."""
         if self._syncing is None:
             return True
         sync, done = self._syncing
         problem = done.exception()
         self._syncing = None
         self.last_sync_s = self._driver.now_s() - self._sync_began
-        if self.broken:  # another one has failed meanwhile, and the system tells of that once only
+        if self.broken:  # an earlier sync has failed; the system reports a failure only once
             return False
         # If the directory is gone, no sync has failed: an operator may restore it.
         is_gone = isinstance(problem, FileNotFoundError)
@@ -347,18 +346,18 @@ class Durability:
         return True
 
     def _break(self, problem: BaseException) -> None:
-        """A sync failed. Trying again would show nothing: the system may have dropped the pages."""
+        """A sync failed. Do not repeat it: the system may drop the pages, then succeed."""
         self.disk.sync_failed(problem)
         self.replies.drop(cut_off=True)
         self._holding = False
-        # From now on nothing is written, so nothing needs to be held either.
+        # Nothing is written from now on, so no reply needs to be held.
         self._region.effects.record = None
         self._unwritten = b""
         if self.turn is not None:
             self.turn.effects.clear()
 
     def sync_all(self) -> None:
-        """Write and sync everything now, standing still, and have the log say so.
+        """Write and sync everything now, and record it in the log. Blocks.
 
         Raises :class:`OSError` if that fails.
         """
@@ -378,7 +377,7 @@ class Durability:
             self._retry.cancel()
             self._retry = None
         self.commit()
-        self._finish_sync()  # with appendfsync always it has just begun another
+        self._finish_sync()  # with appendfsync always the commit has begun another one
         if self.broken or self._unwritten or not self._check_files(log):
             raise OSError(0, self.trouble)
         if log.synced < log.end:

@@ -1,8 +1,8 @@
-"""The exchange of this region with others: files, waiters for progress, and warnings.
+"""The exchange of this region with others: files, clients that wait for progress, and warnings.
 
-The replicator decides what regions exchange; an :class:`Exchange` drives it with the time of the
-process. It keeps the rules that others depend on: a start that may have lost effects opens an
-epoch, and :mod:`anabranch.node.write_gate` decides when clients may write.
+The replicator decides what regions exchange; an :class:`Exchange` gives it the time of the process.
+An :class:`Exchange` also applies the rules on which other regions depend: a start that may have
+lost effects opens an epoch, and :mod:`anabranch.node.write_gate` decides when clients may write.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["Exchange"]
 TICK_S: Final = 0.05
 
 COMPARE_S: Final = 0.01
-"""Between slices of the work that comparing digests takes, while there is some."""
+"""The pause between two slices of work for the digest exchange."""
 
 HAS_NO_CLUSTER: Final = (
     "this region belongs to no cluster: give the first region --cluster-create yes, and every "
@@ -61,32 +61,32 @@ _QUIET: Final = frozenset(
         *("repaired", "state_joined", "takes_writes"),
     }
 )
-"""Events that are no reason to worry."""
+"""Events that are logged with level info; all others are warnings."""
 
 
 class Exchange(RegionLocal):
-    """One process's part in the cluster: its view for the replicator, and the time it has."""
+    """The part of one process in the cluster."""
 
     stretch: Callable[[str], bytes] = staticmethod(stretched)
-    """What is made of the secret; takes long on purpose."""
+    """The key that is derived from the secret; the derivation is slow on purpose."""
 
     def __init__(
         self, region: Region, durability: Durability, driver: Driver, chance: Chance
     ) -> None:
-        """``chance`` is unpredictable where a secret is configured."""
+        """``chance`` must be unpredictable if a secret is configured."""
         super().__init__(region, durability)
         self._settings = region.settings
         self._durability = durability
         self._driver = driver
         self._chance = chance
         self.on_answers: Callable[[], None] = _nothing
-        """Called when sessions may have got something to write."""
+        """Called when sessions may have got a reply to write."""
         self._epoch_file: EpochFile
         self._pulse: Timer | None = None
-        self._compares = False  # the next slice of that is due
-        self._told = False  # the replicator is to hear of progress when this turn is over
-        self._confirmed: list[tuple[int, int]] = []  # by the other regions, when last looked
-        # What some disk may lack, and since when:
+        self._compares = False  # a slice of the digest exchange is scheduled
+        self._told = False  # the replicator will be called when this turn is over
+        self._confirmed: list[tuple[int, int]] = []  # by the other regions, at the last check
+        # The oldest tombstone that some disk may lack, and since when:
         self._unstable: tuple[dict[int, int], float] = ({}, 0.0)
         self._tombstone_watch = TombstoneWatch()
         self._held_tags = HeldTagWatch()
@@ -94,17 +94,17 @@ class Exchange(RegionLocal):
         self._secret = ""
         self.gate = WriteGate(region, self.peers, self.report_event)
         """Whether clients may write."""
-        self._was_removed = ""  # why others do not listen to us any more
-        self._was_set_back = ""  # how they know
-        self._began: dict[int, int] = {}  # how many effects of this region there were at the start
+        self._was_removed = ""  # why this region was removed
+        self._was_set_back = ""  # how other regions found that the disk was set back
+        self._began: dict[int, int] = {}  # the number of own effects at the start
         self.replicator: Replicator
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
-        """What was kept is recovered, and the log can be written.
+        """Call this after recovery, when the log can be written.
 
-        Raises :class:`OSError`; :class:`ConfigError` if there is no cluster to belong to.
+        Raises :class:`OSError`; :class:`ConfigError` if the settings name no cluster.
 
         ``was_cut``: recovery has cut off the end of the log.
         """
@@ -140,14 +140,14 @@ class Exchange(RegionLocal):
 
     @property
     def gossip_port(self) -> int:
-        """Where other regions find us: like a cluster bus, 10000 above the port for clients."""
+        """The gossip port of this region: by default 10000 above the port for clients."""
         settings = self._settings
         return settings.gossip_port or settings.port + 10000
 
     def connect(
         self, transport: Transport, run_id: str, *, feature_level: int | None = None
     ) -> None:
-        """Look for other regions, and listen to them."""
+        """Begin to dial other regions, and to accept their links."""
         me = self._self()
         self._config = ReplicationConfig(
             name=me.name,
@@ -166,18 +166,18 @@ class Exchange(RegionLocal):
             self.replicator.set_back(self._was_set_back)
 
     def wall_ms(self) -> int:
-        """The clock of the wall."""
+        """The wall-clock time."""
         return self._region.clock.now_us() // 1000
 
     def now_ms(self) -> float:
-        """A clock that is never set."""
+        """A monotonic clock."""
         return self._driver.now_s() * 1000
 
     def _log(self, level: str, event: str, **facts: object) -> None:
         self._region.host.log(level, event, **facts)
 
     def settings_changed(self) -> None:
-        """Take over what can be changed at any time."""
+        """Take over the settings that can change at run time."""
         self._config.host = self._self().host
         self._config.join = [_address(text) for text in self._settings.join.split()]
         self._config.window_bytes = self._settings.gossip_window
@@ -192,7 +192,7 @@ class Exchange(RegionLocal):
             self._config.secret = self.stretch(secret)
 
     def pulse(self) -> None:
-        """Time has passed; calls itself again until :meth:`stop`."""
+        """Let the replicator do what is due; sets a timer for the next call, until :meth:`stop`."""
         self._pulse = self._driver.call_later(TICK_S, self.pulse)
         if self._durability.broken or self._region.scheduler.is_exclusive:
             return
@@ -218,7 +218,7 @@ class Exchange(RegionLocal):
             self._compare_on()
 
     def stop(self, *, farewell: bool = True) -> None:
-        """End, and tell the others; what is to be kept was settled before."""
+        """End all links; the caller has written everything before."""
         if self._pulse is not None:
             self._pulse.cancel()
             self._pulse = None
@@ -226,23 +226,23 @@ class Exchange(RegionLocal):
                 self.replicator.stop()
 
     def policy_changed(self) -> None:
-        """``appendfsync`` is another one: note what an end means from now on.
+        """``appendfsync`` has changed: record the policy in the epoch file.
 
-        All is synced before, or a stricter policy would promise what the looser one did not keep.
+        First everything is synced, because a stricter policy also covers earlier effects.
         Raises :class:`OSError`.
         """
         self._durability.sync_all()
         self._epoch_file.write(self._settings.appendfsync)
 
     def ended_well(self) -> None:
-        """Everything is on the disk, and nothing will be written any more."""
+        """Everything is on the disk, and nothing more will be written."""
         with suppress(OSError):
             self._epoch_file.write(CLEAN)
 
     # -- the log ------------------------------------------------------------------------------
 
     def _progress(self) -> None:
-        """More is written, or on the disk."""
+        """More effects are written, or are on the disk."""
         self.synced()
         if not self._told and self._pulse is not None:
             self._told = True
@@ -255,7 +255,7 @@ class Exchange(RegionLocal):
             self._go_on_later()
 
     def answer_waits(self) -> None:
-        """Others may have said that they have more of ours: answer who waits for that."""
+        """Other regions may have confirmed effects of this one: answer the clients that wait."""
         confirmed = self.replicator.confirmed()
         if confirmed != self._confirmed:
             self._confirmed = confirmed
@@ -267,12 +267,12 @@ class Exchange(RegionLocal):
         self._go_on_later()
 
     def _go_on_later(self) -> None:
-        """What did not fit into a slice has turns to come."""
+        """Continue in later turns with work that did not fit into a slice."""
         if self.replicator.is_behind:
             self._region.scheduler.schedule(self._go_on)
 
     def _go_on(self) -> bool:
-        """Do more of it; whether some is left. A :data:`anabranch.scheduling.Work`."""
+        """Do a slice; returns whether work is left. A :data:`anabranch.scheduling.Work`."""
         if self._pulse is None:
             return False
         if self._region.scheduler.is_exclusive:
@@ -303,13 +303,13 @@ class Exchange(RegionLocal):
         )
 
     def retention_changed(self) -> None:
-        """``mark-retention`` is another one: let go of what was kept in vain."""
+        """``mark-retention`` has changed: drop what is kept for too long now."""
         self._region.keyspace.prune(
             self.replica.watermark, keeps_tombstones=self._settings.mark_retention == "forever"
         )
 
     def expelled(self, reason: str) -> None:
-        """See :class:`Local`. A restart remembers it."""
+        """See :class:`Local`. A file records it for a restart."""
         if not self._was_removed:
             self._was_removed = reason
             with suppress(OSError):  # then the others tell it again
@@ -317,7 +317,7 @@ class Exchange(RegionLocal):
         super().expelled(reason)
 
     def set_back(self, reason: str) -> None:
-        """See :class:`Local`. A restart remembers it, and ``anabranch region salvage`` reads it."""
+        """See :class:`Local`. A file records it for a restart and ``anabranch region salvage``."""
         if not self._was_set_back:
             self._was_set_back = reason
             watermark = self.replica.watermark
@@ -327,7 +327,7 @@ class Exchange(RegionLocal):
         super().set_back(reason)
 
     def after_effects(self) -> None:
-        """Who was waiting gets an answer."""
+        """Answer clients that waited for the applied effects."""
         self.on_answers()
 
     def report_event(self, event: str, **facts: object) -> None:
@@ -371,15 +371,15 @@ class Exchange(RegionLocal):
         return self.replicator.standings(self.now_ms())
 
     def feature_levels(self) -> dict[int, int]:
-        """What each member understands, this region included."""
+        """The feature level of each member, this region included."""
         return self.replicator.feature_levels()
 
     def holding_back(self, effects: Mapping[int, int]) -> list[int]:
-        """The members, maybe this one, whose disks may lack some of these effects."""
+        """The members whose disks may lack some of these effects; may include this region."""
         return self.replicator.holding_back(effects)
 
     def acknowledged(self, effect: Dot) -> tuple[int, int]:
-        """How many other regions have applied an effect of ours, and have it on the disk."""
+        """How many other regions have applied an own effect, and how many have it on the disk."""
         replica_id, number = effect
         return self.replicator.acknowledged(number, replica_id)
 
@@ -388,11 +388,11 @@ class Exchange(RegionLocal):
         return self.replicator.verify(region, places, self.now_ms())
 
     def repair(self, region: int, place: Place) -> Inquiry:
-        """Take over a key from a region; CommandError likewise."""
+        """Take over a key from a region; CommandError if the region is out of reach."""
         return self.replicator.repair(region, place, self.now_ms())
 
     def remove_member(self, region: int, *, force: bool) -> None:
-        """Remove a region from the cluster; CommandError if it is none, or out of reach."""
+        """Remove a region from the cluster; CommandError if it is no member or out of reach."""
         self.replicator.remove(region, force=force)
 
 

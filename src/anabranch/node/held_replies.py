@@ -1,8 +1,8 @@
 """Replies that wait until the effects that they report are safe, and the end of the turn.
 
-A connection hands its replies over here, and hears from :class:`Client.release` when they may go
-out. The first replies of a turn with effects arrange that the log is written when the turn is over:
-one write for all connections.
+A connection passes its replies to :meth:`HeldReplies.hold`; :meth:`Client.release` is called when
+they may be sent. The first replies of a turn with effects schedule the write of the log for the end
+of the turn: one write for all connections.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["HeldReplies"]
 
 MANY_EFFECTS: Final = 128
-"""So many are written without waiting for the end of the turn."""
+"""A turn with so many effects is written at once."""
 
 
 class HeldReplies:
     """The held replies of one process, in the order in which they were made.
 
-    A position is one of the log.
+    Positions are positions in the log.
     """
 
     def __init__(
@@ -39,28 +39,28 @@ class HeldReplies:
     ) -> None:
         """``commit`` writes the turn.
 
-        ``unsafe_end`` is the position behind everything that is not safe; 0 if all is safe.
+        ``unsafe_end`` returns the position behind all unsafe effects; 0 if all are safe.
         """
         self._driver = driver
         self._trouble = trouble
         self._commit = commit
         self._unsafe_end = unsafe_end
         self.turn: Turn | None = None
-        """The present turn; None while nothing is recorded."""
+        """The present turn; None while effects are not recorded."""
         self.is_ending = False
-        """Whether the effects so far are written as soon as this turn is over."""
+        """Whether a commit is scheduled for the end of this turn."""
         self._this_turn: list[tuple[Client, list[bytes]]] = []
         self._held: deque[tuple[int, Client, list[bytes]]] = deque()
 
     def hold(self, client: Client, outbox: list[bytes]) -> list[bytes] | None:
-        """Keep replies until what happened before them is safe, and see to it that it will be.
+        """Hold the replies in ``outbox`` until the effects before them are safe.
 
-        Returns what is kept, to be released later; None if the replies, if any are left in
-        ``outbox``, can be written now.
+        Schedules the commit that makes the effects safe. Returns the held replies, to be released
+        later; None if the replies that are left in ``outbox`` can be written now.
         """
         turn = self.turn
         if turn is not None and len(turn.effects) >= MANY_EFFECTS:
-            self._commit()  # if it fails, whoever has replies in an outbox has them held
+            self._commit()  # if it fails, replies in outboxes are held
             if not outbox:
                 return None
         in_turn = turn is not None and bool(turn.effects)
@@ -78,19 +78,19 @@ class HeldReplies:
         return parts
 
     def _may_pass(self, client: Client) -> bool:
-        """Whether replies go out although the disk is in trouble: reads of who does not wait.
+        """Whether replies may be sent during disk trouble: those of clients without held replies.
 
-        They report nothing that is not safe: such reads were refused (:class:`Withheld`).
+        They report no unsafe effect: such reads were refused (:class:`Withheld`).
         """
         if client.waits_for_older:
             return False
         return self.turn is None or all(map(is_ageing, self.turn.effects))
 
     def end_turn(self) -> None:
-        """There may be effects: they are written when all connections have had their turn.
+        """Schedule the commit if the turn has effects.
 
-        Very many are written at once, here and in :meth:`hold`: another region applies what is
-        written together as one, and its clients wait for that.
+        Very many effects are written at once, here and in :meth:`hold`: another region applies
+        what is written together as one unit, and its clients wait meanwhile.
         """
         if self.turn is None or not self.turn.effects:
             return
@@ -100,25 +100,25 @@ class HeldReplies:
             self.end_soon()
 
     def end_soon(self) -> None:
-        """Have the log written as soon as the present turn is over."""
+        """Schedule the commit for the end of the present turn."""
         if not self.is_ending:
             self.is_ending = True
             self._driver.call_soon(self._commit)
 
     def turn_ends(self, position: int) -> None:
-        """The effects of the present turn end there."""
+        """The effects of the present turn end at this position."""
         self._held.extend((position, *each) for each in self._this_turn)
         self._this_turn.clear()
 
     def release(self, position: int) -> None:
-        """All before it is safe: let these replies go out."""
+        """Release the replies before this position: all effects before it are safe."""
         held = self._held
         while held and held[0][0] <= position:
             _, client, parts = held.popleft()
             client.release(parts)
 
     def drop(self, *, cut_off: bool) -> None:
-        """They will never go out; ``cut_off`` disconnects those who wait for them."""
+        """Drop all held replies; ``cut_off`` disconnects the clients that wait for them."""
         waiting = [client for _, client, _ in self._held]
         waiting += [client for client, _ in self._this_turn]
         self._held.clear()

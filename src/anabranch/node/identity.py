@@ -1,12 +1,14 @@
-"""Which region a directory belongs to: noted beside its log, so that a restart needs no more.
+"""Files beside the log that record to which region a directory belongs, and its state.
 
-Number and name of a region, and the port where others find it, stay what they were when the
-directory was first used. A start that names others is refused: the log of one region, taken for
-that of another, would be taken for that by all. A region that was removed from its cluster notes
-that as well: from then on its directory is only read. So does one that is new to its cluster, or
-begins anew without its data, until it has what the others have: an ID that it made earlier could
-lie below theirs, and a message that they know would be taken for a new one. And so does one whose
-files were set back behind its back: others know what it has written since under the same numbers.
+Number and name of a region and its gossip port stay as they were when the directory was first used.
+A start with others is refused, because other regions would take the log for that of another region.
+Further files record
+
+* that the region was removed from its cluster: then its directory is only read;
+* that the region is a newcomer, or began anew without its data: it accepts no writes until it has
+  the data of the others. Otherwise a new ID could be below theirs, and a retry of a message that
+  the others know would be accepted as new;
+* that the files were set back: other regions know different effects under the same numbers.
 """
 
 from __future__ import annotations
@@ -46,10 +48,10 @@ _DIRECTIVES: Final = ("region-id", "region-name", "gossip-port")
 
 
 def recall(loaded: Loaded, storage: Storage) -> None:
-    """Complete the settings with what was noted.
+    """Complete the settings from the file.
 
     Raises :class:`ConfigError` if the settings name another region, or :class:`LogError` if the
-    note cannot be read.
+    file cannot be read.
     """
     settings = loaded.settings
     try:
@@ -73,7 +75,7 @@ def recall(loaded: Loaded, storage: Storage) -> None:
 
 
 def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None:
-    """Note it, if it is not. Raises :class:`OSError`."""
+    """Write the file if it does not exist. Raises :class:`OSError`."""
     if _FILE in storage.names():
         return
     noted = dict(zip(_DIRECTIVES, (region, name, gossip_port), strict=True))
@@ -81,12 +83,12 @@ def remember(storage: Storage, region: int, name: str, gossip_port: int) -> None
 
 
 def write_removal(storage: Storage, reason: str) -> None:
-    """Note that the others have removed this region. Raises :class:`OSError`."""
+    """Record that this region was removed from the cluster. Raises :class:`OSError`."""
     _write(storage, _REMOVAL, reason.encode() + b"\n")
 
 
 def removal_noted(storage: Storage) -> str:
-    """Why the others have removed this region; empty if they have not. Raises :class:`OSError`."""
+    """Why this region was removed; empty if it was not. Raises :class:`OSError`."""
     if _REMOVAL not in storage.names():
         return ""
     with closing(storage.open(_REMOVAL)) as file:
@@ -94,18 +96,18 @@ def removal_noted(storage: Storage) -> str:
 
 
 def write_set_back(storage: Storage, reason: str, agreed: Mapping[int, int]) -> None:
-    """Note that others know other effects under numbers of this region. Raises :class:`OSError`.
+    """Record that others know different effects of this region. Raises :class:`OSError`.
 
-    ``agreed``: by replica ID of this region, up to where they surely know the same.
+    ``agreed``: by replica ID of this region, the number up to which their effects are the same.
     """
     noted = {"reason": reason, "agreed": {str(replica_id): n for replica_id, n in agreed.items()}}
     _write(storage, _SET_BACK, json.dumps(noted).encode() + b"\n")
 
 
 def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
-    """What :func:`write_set_back` noted.
+    """What :func:`write_set_back` has recorded.
 
-    Raises :class:`OSError`, or :class:`ValueError` if it is not what we write.
+    Raises :class:`OSError`, or :class:`ValueError` if the file has another form.
     """
     if _SET_BACK not in storage.names():
         return None
@@ -116,17 +118,17 @@ def set_back_noted(storage: Storage) -> tuple[str, dict[int, int]] | None:
 
 
 def write_newcomer(storage: Storage) -> None:
-    """Note that this region has yet to get what the others have. Raises :class:`OSError`."""
+    """Record that this region lacks the data of the others. Raises :class:`OSError`."""
     _write(storage, _NEWCOMER, b"\n")
 
 
 def is_newcomer(storage: Storage) -> bool:
-    """Whether it has yet to get that. Raises :class:`OSError`."""
+    """Whether this region lacks the data of the others. Raises :class:`OSError`."""
     return _NEWCOMER in storage.names()
 
 
 def forget_newcomer(storage: Storage) -> None:
-    """It has got it. Raises :class:`OSError`; it may be tried again then, whatever was done."""
+    """Remove the record of :func:`write_newcomer`. Raises :class:`OSError`; can be repeated."""
     if _NEWCOMER in storage.names():
         storage.remove(_NEWCOMER)
     storage.sync()
@@ -144,9 +146,9 @@ def _write(storage: Storage, name: str, data: bytes) -> None:
 
 
 def identity_in(storage: Storage) -> dict[str, int | str]:
-    """What was noted, by directive.
+    """The contents of the file, by directive.
 
-    Raises :class:`OSError`, or :class:`ValueError` if it is not what we write.
+    Raises :class:`OSError`, or :class:`ValueError` if the file has another form.
     """
     with closing(storage.open(_FILE)) as file:
         noted = json.loads(file.read())

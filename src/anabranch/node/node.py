@@ -1,10 +1,9 @@
 """One process as a whole: a region, its log, its snapshots and its part in a cluster.
 
-Whoever drives a :class:`Node` owns sockets, threads and clocks. It hands requests over
-(:meth:`Region.execute`), says when a turn is over (:meth:`Node.end_turn`) and that time passes
-(:meth:`Node.tick`), and carries out what is asked of its :class:`Driver`; replies go to the
-:class:`Client` of their session. All rules of a process are in here, so that the simulator and the
-tests drive the same ones as the server.
+The server, the simulator or a test drives a :class:`Node` and owns sockets, threads and clocks. It
+passes requests (:meth:`Region.execute`), reports the end of a turn (:meth:`Node.end_turn`) and that
+time has passed (:meth:`Node.tick`), and implements :class:`Driver` and, for replies,
+:class:`Client`. All rules of a process are in this package, so all drivers run the same rules.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["Node"]
 
 
 class Node:
-    """A process. ``exchange`` is set before :meth:`start` if it is one region among others."""
+    """A process."""
 
     def __init__(
         self,
@@ -47,17 +46,17 @@ class Node:
         self._replies = self.durability.replies
         self._driver = driver
         self._timer: Timer | None = None
-        self._timer_ms: int | None = None  # what the timer is set to
+        self._timer_ms: int | None = None  # the time to which the timer is set
 
     def take_part(self, exchange: Exchange) -> None:
-        """Belong to a cluster, before :meth:`Persistence.start`."""
+        """Take part in a cluster; call this before :meth:`Persistence.start`."""
         self.persistence.exchange = exchange
         exchange.on_answers = self.flush_pending
 
     # -- turns --------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """After requests of a connection: others may have got something, or wait anew."""
+        """Call this after requests of a connection: other sessions may have got replies."""
         if self.region.channels.pending:
             self.flush_pending()
         if not self._replies.is_ending:
@@ -66,19 +65,19 @@ class Node:
             self.rearm()
 
     def run_turn(self) -> None:
-        """Another turn for what did not fit into the one before."""
+        """Run another turn for work that did not fit into earlier ones."""
         self.region.scheduler.run_turn()
         self.end_turn()
         # Before the sockets are read again: a client that has sent its last byte gets its replies.
         self.durability.commit()
 
     def flush_pending(self) -> None:
-        """Write out what sessions got from others' requests, as far as the slice of time goes."""
+        """Write what sessions got from requests of others, until the slice of time is over."""
         if self._flush_some():
             self.region.scheduler.schedule(self._flush_some, first=True)
 
     def _flush_some(self) -> bool:
-        """Write until the slice is over; whether some are left."""
+        """Write until the slice is over; returns whether sessions are left."""
         pending = self.region.channels.pending
         is_over = self.region.scheduler.is_over
         while pending:
@@ -102,7 +101,7 @@ class Node:
         self.rearm()
 
     def on_timer(self) -> None:
-        """Time has passed: see what is due, and when the next thing will be."""
+        """The timer of :meth:`rearm` has fired: do what is due, and set the timer again."""
         self.stop_timer()
         self._let_time_pass()
         self.rearm()
@@ -124,7 +123,7 @@ class Node:
             self._timer = self._driver.call_later(delay_ms / 1000 + 0.0005, self.on_timer)
 
     def stop_timer(self) -> None:
-        """Wait for no deadline any more."""
+        """Stop the timer of blocked commands."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -142,7 +141,7 @@ class Node:
         return self.sync_all()
 
     def sync_all(self) -> bool:
-        """Put on the disk what is not there yet; what cannot be was not answered either."""
+        """Write and sync everything; False if that fails: no reply has reported the rest."""
         try:
             self.durability.sync_all()
         except OSError as problem:
