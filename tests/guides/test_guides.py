@@ -73,7 +73,7 @@ class Reader:
             if line.startswith("anabranch cluster up"):
                 first = free_port()
                 self.ports |= {shown: first + number for number, shown in enumerate(CLUSTER)}
-                line += f" --port {CLUSTER[0]}"
+                line += f" --port {CLUSTER[0]} --http-port 0"
             if not line.startswith(PREPARATION):
                 commands += f"{line}\n"
         return printed + self.run(self.here(commands))

@@ -31,10 +31,16 @@ class Terminal:
         self.environment = dict(AnabranchServer(directory).environment())
         self.port = first_of(9)
         self.pages = self.port + 6
+        self.program = ["-m", "anabranch"]
+
+    def hide(self, module: str) -> None:
+        """From now on the command does without this module."""
+        code = f"import sys; sys.modules[{module!r}] = None; "
+        self.program = ["-c", code + "from anabranch.cli.main import main; main()"]
 
     def line(self, *words: str) -> list[str]:
         return [
-            *(sys.executable, "-m", "anabranch", "cluster", *words),
+            *(sys.executable, *self.program, "cluster", *words),
             *("--dir", str(self.directory / "cluster")),
         ]
 
@@ -179,7 +185,8 @@ def test_regions_are_cut_killed_and_healed(terminal: Terminal) -> None:
 
     # A directory that was used is taken up, wherever clients find its regions then.
     terminal.port = first_of(9)
-    terminal.do("up", "--port", str(terminal.port), "--detach")
+    shown = terminal.do("up", "--port", str(terminal.port), "--detach")
+    assert (f"http://127.0.0.1:{terminal.pages}/#token=" in shown) == bool(pages)
     assert terminal.ids(1) == sorted([*everything, later])
     again = terminal.add(1)
     wait_until(lambda: again in terminal.ids(0), "regions find each other again")
@@ -194,7 +201,12 @@ def test_ctrl_c_stops_all_regions_in_good_order(terminal: Terminal) -> None:
     )
     try:
         assert process.stdout is not None
-        assert any("Ctrl-C" in line for line in process.stdout)
+        shown = "".join(iter(process.stdout.readline, "Ctrl-C stops all regions.\n"))
+        # Pages come without being asked for, where they can be served.
+        ports = re.findall(r"http://127.0.0.1:(\d+)/#token=", shown)
+        assert len(ports) == (2 if find_spec("starlette") else 0)
+        for port in map(int, ports):
+            assert ask(port, "/readyz").status == 200
         kept = terminal.add(0)
         terminal.do("kill", "south")
         assert process.stdout.readline() == "region south has ended\n"
@@ -224,7 +236,12 @@ def test_what_is_wrong_is_said_with_its_cure(terminal: Terminal) -> None:
     assert f"port {terminal.port + 1}" in why
     assert "region us" in why
     assert "--port" in why
-    terminal.do("up", "--regions", "eu,us", "--port", str(terminal.port), "--detach")
+    terminal.hide("starlette")
+    words = ("up", "--regions", "eu,us", "--port", str(terminal.port))
+    assert "pip install 'anabranch[web]'" in terminal.refused(*words, "--http-port", "8080")
+    started = terminal.run(*words, "--detach")
+    assert "http" not in started.stdout
+    assert "pip install 'anabranch[web]'" in started.stderr
     assert "there are eu, us" in terminal.refused("kill", "mars")
     assert "two ends" in terminal.refused("partition", "eu", "eu")
     terminal.do("down")

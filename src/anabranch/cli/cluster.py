@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from anabranch.cli.cluster_files import ClusterFailed, ClusterFiles, Member
+from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve, with_pages
 from anabranch.cli.cluster_servers import (
     cut,
     end,
@@ -107,9 +107,9 @@ def _names(_ctx: click.Context, _option: click.Parameter, text: str | None) -> l
 )
 @click.option(
     "--http-port",
-    type=click.IntRange(1, 65000),
+    type=click.IntRange(0, 65000),
     help="Serve the page of the first region there, and those of the others at the ports that "
-    "follow. Needs anabranch[web].",
+    "follow; 0: no pages. [default: from 8080 on, if anabranch[web] is installed]",
 )
 @_in_directory
 @click.option("--detach", is_flag=True, help="Leave them running and return.")
@@ -129,16 +129,13 @@ def up(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures():
         files = _files(directory.resolve(), names, port)
-        if http_port is not None:
-            token = secrets.token_hex(16)
-            files.members = [
-                replace(each, http_port=http_port + index, http_token=token)
-                for index, each in enumerate(files.members)
-            ]
+        files.members = with_pages(files.members, http_port)
         started: dict[Member, subprocess.Popen[bytes]] = {}
         try:
             _start(files, started)
             _welcome(files, as_json=as_json)
+            if http_port is None and not can_serve():
+                print(f"A page for each region, with pictures: {HOW_TO_INSTALL}", file=sys.stderr)
             if detach:
                 return
             _watch(files, started, silent=as_json)

@@ -9,13 +9,13 @@ import time
 import urllib.request
 import webbrowser
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Final
 
 import click
 from rich.console import Console
 
 from anabranch.cli.cluster_files import ClusterFailed
+from anabranch.cli.cluster_pages import HOW_TO_INSTALL, can_serve
 from anabranch.cli.demo.apart import FailOver, LateEntry
 from anabranch.cli.demo.steps import Begin, Cut, Diverge, WriteEverywhere
 from anabranch.cli.demo.story import Step, Story
@@ -87,13 +87,13 @@ def command(
     rate: float,
 ) -> None:
     """Tell the story; leave nothing behind."""
-    if page and not _has_page():
-        raise click.UsageError("--page needs the extra 'web': pip install 'anabranch[web]'")
+    if page and not can_serve():
+        raise click.UsageError(f"--page needs the extra 'web': {HOW_TO_INSTALL}")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     console = Console()
     try:
-        world = World(count, latency, with_page=_has_page() if page is None else page)
+        world = World(count, latency, with_page=can_serve() if page is None else page)
     except (ClusterFailed, OSError) as problem:
         print(f"anabranch: {problem}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -156,17 +156,12 @@ def _waiting(console: Console, *, interactive: bool, pace: float) -> Callable[[]
     return wait
 
 
-_PAGE_NEEDS: Final = ("starlette", "uvicorn", "prometheus_client")
-
-
-def _has_page() -> bool:
-    return all(find_spec(each) is not None for each in _PAGE_NEEDS)
-
-
 def _welcome(console: Console, world: World, *, is_asked: bool) -> None:
     for member in world.members:
         _say(console, f"  region {member.name}: redis-cli -p {member.port}")
     _say(console, f"  links: anabranch cluster status --dir {world.directory}")
+    if is_asked and not can_serve():
+        _say(console, f"  a page with pictures would be there with: {HOW_TO_INSTALL}")
     address = world.members[0].page
     if not (is_asked and address and _answers(address)):
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from anabranch.cli.cluster_files import HOST, ClusterFailed, ClusterFiles, Member
+from anabranch.cli.cluster_pages import with_pages
 from anabranch.cli.cluster_servers import (
     ask,
     cut,
@@ -38,7 +38,6 @@ STREAM: Final = "orders"
 """The stream that every region writes."""
 
 FIRST_PORT: Final = 7379
-FIRST_PAGE_PORT: Final = 8080
 GOSSIP_ABOVE: Final = 10000
 PORT_TRIES: Final = 20
 ANSWER_S: Final = 10.0
@@ -227,18 +226,10 @@ def connect(member: Member, seconds: float = ANSWER_S) -> redis.Redis:
 def _members(count: int, *, with_page: bool) -> list[Member]:
     """Regions on ports that nobody uses; the first ones that are free, so that they are known."""
     problem: ClusterFailed | None = None
-    token = secrets.token_hex(16) if with_page else ""
     for attempt in range(PORT_TRIES):
-        first, page = FIRST_PORT + 100 * attempt, FIRST_PAGE_PORT + 100 * attempt
+        first = FIRST_PORT + 100 * attempt
         members = [
-            Member(
-                index + 1,
-                name,
-                first + index,
-                first + index + GOSSIP_ABOVE,
-                page + index if with_page else 0,
-                token,
-            )
+            Member(index + 1, name, first + index, first + index + GOSSIP_ABOVE)
             for index, name in enumerate(NAMES[:count])
         ]
         try:
@@ -246,7 +237,7 @@ def _members(count: int, *, with_page: bool) -> list[Member]:
         except ClusterFailed as taken:
             problem = taken
         else:
-            return members
+            return with_pages(members, None if with_page else 0)
     assert problem is not None
     raise problem
 
