@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.support.inspection import has_proc, wait_until
 from tests.support.servers import AnabranchServer
+from tests.support.terminal import Terminal
 
 SECONDS = 110.0
 QUICK = ("--no-spark", "--no-page", "--pace", "0", "--rate", "50")
@@ -75,14 +77,40 @@ def nothing_is_left(text: str) -> bool:
     )
 
 
+def read_until(process: subprocess.Popen[str], line: str) -> str:
+    """What it has printed up to a line that contains this."""
+    assert process.stdout is not None
+    text = ""
+    while line not in text:
+        more = process.stdout.readline()
+        assert more, text
+        text += more
+    return text
+
+
+def goes_on(text: str) -> None:
+    """With --keep there is traffic in all regions, and links can be cut from another terminal."""
+    ports = list(map(int, re.findall(r"region \w+: redis-cli -p (\d+)", text)))
+    (isolate,) = re.findall(r"^  anabranch (cluster isolate eu --dir \S+)$", text, re.MULTILINE)
+    subprocess.run([sys.executable, "-m", "anabranch", *isolate.split()], check=True, timeout=60)
+    for port in ports:
+        with redis.Redis(port=port) as client:
+            length = client.xlen("orders")
+            wait_until(lambda c=client, n=length: c.xlen("orders") > n, "traffic goes on")  # type: ignore[misc]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not has_proc(), reason="/proc shows what runs")
 def test_the_story_is_told_and_every_claim_of_it_holds() -> None:
-    with demo(*QUICK) as process:
-        text, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0, text
+    with demo(*QUICK, "--keep") as process:
+        text = read_until(process, "Ctrl-C stops everything.\n")
+        goes_on(text)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, text + rest
+    assert "Traceback" not in rest
     _, _, report = text.partition("\nReport\n")
-    lines = report.strip().splitlines()
+    lines = report.partition("\nThe regions and their traffic go on.")[0].strip().splitlines()
     assert re.match(r"all 28 claims hold, 1 skipped, in \d+ s$", lines[-1]), report
     claims = [line for line in lines[:-1] if line]
     assert {line.split()[0] for line in claims} == {"ok", "skipped"}
@@ -125,20 +153,39 @@ def test_a_region_that_loses_an_effect_is_found_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing(number: signal.Signals) -> None:
+def test_ended_while_it_starts_it_leaves_nothing() -> None:
     with demo(*QUICK[:-4], "--pace", "60", "--regions", "2") as process:
-        assert process.stdout is not None
-        text = ""
-        until = "starting" if number == signal.SIGTERM else "ok: every region"
-        while until not in text:
-            line = process.stdout.readline()
-            assert line, text
-            text += line
-        process.send_signal(number)
+        text = read_until(process, "starting")
+        process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
     assert "Traceback" not in text + rest
+    wait_until(lambda: nothing_is_left(text), "all processes have ended")
+
+
+@pytest.mark.slow
+def test_on_a_terminal_it_waits_for_enter_and_opens_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("starlette", reason="the extra web is not installed")
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    words = ("demo", "--regions", "2", "--latency", "5", "--no-spark", "--interactive")
+    variables = {**AnabranchServer(Path()).environment(), "DISPLAY": ":0"}
+    with Terminal(
+        [sys.executable, "-m", "anabranch", *words], **variables, BROWSER=f"{browser} %s"
+    ) as terminal:
+        terminal.expect(r"1/10  ", seconds=SECONDS)
+        terminal.expect(r"Enter goes on", seconds=SECONDS)
+        assert "2/10" not in terminal.text
+        terminal.press("\r")
+        terminal.expect(r"2/10  ", seconds=SECONDS)
+        terminal.expect(r"Enter goes on", seconds=SECONDS)
+        terminal.interrupt()
+        assert terminal.end(SECONDS) == 130
+        text = terminal.text
+    assert "Traceback" not in text
+    (page,) = re.findall(r"the page, as seen from eu: (\S+)", text)
+    wait_until(lambda: opened.exists() and opened.read_text() == f"{page}\n", "it was opened")
     wait_until(lambda: nothing_is_left(text), "all processes have ended")
 
 
