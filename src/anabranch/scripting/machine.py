@@ -131,6 +131,7 @@ class LuaMachine:
             outcome = (b"ERR " + text_of(failure), None, None)
         finally:
             world.limit(None)
+            self._clean_up()
         if outcome is not None:
             raise ScriptError(b"ERR Error registering functions: " + outcome[0])
         self._libraries[code] = registered

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from tests.support.region_harness import Harness
+from anabranch.rdb.lengths import string_bytes
+from anabranch.rdb.payload import RDB_VERSION, frame
+from tests.support.region_harness import Harness, ReplyError
 
 CODE = b"""#!lua name=mylib
 redis.register_function("f1", function(keys, args) return {keys, args} end)
@@ -127,3 +131,55 @@ def test_libraries_that_cannot_be_loaded(server: Harness, code: str, text: str) 
 def test_functions_are_registered_while_a_library_is_loaded_only(server: Harness) -> None:
     text = server.error("EVAL", "return redis.register_function('a', function() end)", 0)
     assert "attempt to call field 'register_function' (a nil value)" in text
+
+
+def library_dump(*codes: bytes) -> bytes:
+    body = b"".join(b"\xf5" + string_bytes(code) for code in codes)
+    return frame(body, RDB_VERSION)
+
+
+GOOD = b"#!lua name=good\nredis.register_function('good', function() return 1 end)"
+
+
+@pytest.mark.parametrize(
+    "dump",
+    [
+        b"",
+        frame(b"", 0xFFFF),
+        frame(b"\x00" + string_bytes(GOOD), RDB_VERSION),  # a value, not a library
+        frame(b"\xf5\x81" + b"\xff" * 8, RDB_VERSION),  # 16 EiB long
+        frame(b"\xf5\xc3\x05\x81" + b"\x7f" * 8 + b"\xff" * 5, RDB_VERSION),  # so when unpacked
+        frame(b"\xf5\xc3\x04\x90\xff\xff\xff\xff\x01a\xe0\xff", RDB_VERSION),
+        library_dump(GOOD, b"#!lua name=bad\nwhile true do end"),
+        library_dump(GOOD, b"#!lua name=bad\nlocal t = {} while true do t[#t + 1] = {} end"),
+        library_dump(GOOD, b"#!lua name=bad\nreturn ('x'):rep(2 ^ 30)"),
+        library_dump(GOOD, b"#!lua name=bad\nlocal function f() return f() + 1 end f()"),
+        library_dump(GOOD, b"#!lua name=bad\nredis.call('FLUSHALL')"),
+        library_dump(GOOD, b"#!lua name=bad\n\x1bLua bytecode"),
+        library_dump(GOOD, b"#!lua name=bad\n" + b"(" * 100_000),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("policy", ["FLUSH", "REPLACE"])
+def test_hostile_dumps_change_nothing(server: Harness, dump: bytes, policy: str) -> None:
+    before = server.do("FUNCTION", "DUMP")
+    server.error("FUNCTION", "RESTORE", dump, policy)
+    assert server.do("FUNCTION", "DUMP") == before
+    assert server.do("FCALL", "f1", 0) == [[], []]
+
+
+def test_damaged_dumps_change_nothing(server: Harness) -> None:
+    chance = random.Random(1)
+    server.do("FUNCTION", "LOAD", GOOD)
+    whole = server.do("FUNCTION", "DUMP")
+    for _ in range(300):
+        damaged = bytearray(whole[: chance.randint(0, len(whole))])
+        for _ in range(chance.randint(0, 3)):
+            damaged[chance.randrange(max(len(damaged), 1)) :] = chance.randbytes(9)
+        body = bytes(damaged[:-10])
+        try:
+            server.do("FUNCTION", "RESTORE", frame(body, RDB_VERSION), "FLUSH")
+        except ReplyError:
+            assert server.do("FUNCTION", "DUMP") == whole
+        else:
+            server.do("FUNCTION", "RESTORE", whole, "FLUSH")
+    assert server.do("FCALL", "good", 0) == 1
