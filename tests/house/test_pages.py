@@ -48,7 +48,12 @@ def test_links_resolve(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [name for name in pages() if re.fullmatch(r"docs/[^/]+|docker/README.md", name)]
+    "page",
+    [
+        name
+        for name in pages()
+        if re.fullmatch(r"docs/[^/]+|(?:docker|benchmarks|examples/.*)/README.md", name)
+    ],
 )
 def test_a_page_starts_with_what_the_reader_can_do_after_it(page: str) -> None:
     _, heading, rest = pages()[page].partition("# ")

@@ -65,6 +65,12 @@ def test_it_fails(anabranch):
     assert anabranch.xlen("orders") == 2
 """
 
+FAILING_WITH_FAULTS = """
+def test_it_fails(anabranch_server):
+    anabranch_server.fail_next("INFO", "ERR not now")
+    assert not anabranch_server.is_running
+"""
+
 
 ALONE = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -119,6 +125,13 @@ def test_a_test_that_fails_shows_data_commands_and_seed(tmp_path: Path) -> None:
     assert re.search(r"<anabranch.testing.Server redis://127.0.0.1:\d+, seed \d+>", done.stdout)
     assert '"XADD" "orders" "1-1" "total" "17"' in done.stdout
     assert "{'orders': {'entries': {'1-1': {'total': '17'}}, 'groups': {}}}" in done.stdout
+
+
+def test_data_that_cannot_be_shown_hides_no_failure(tmp_path: Path) -> None:
+    done = run(tmp_path, FAILING_WITH_FAULTS, **ALONE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "assert not True" in done.stdout
+    assert re.search(r"cannot be shown: CommandFailedError.*INFO.*not now", done.stdout)
 
 
 def test_the_example_passes_in_four_processes(tmp_path: Path) -> None:

@@ -131,7 +131,10 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def _shown(server: Server) -> str:
     lines = [repr(server), "", "newest commands:", *server.commands[-_COMMANDS_SHOWN:]]
     if server.is_running:
-        data = pformat(server.dump(), width=100).splitlines()
+        try:
+            data = pformat(server.dump(), width=100).splitlines()
+        except Exception as problem:
+            data = [f"cannot be shown: {problem!r}"]
         lines += ["", "data:", *data[:_LINES_SHOWN]]
         if len(data) > _LINES_SHOWN:
             lines.append(f"... and {len(data) - _LINES_SHOWN} more lines")
