@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import AnabranchError
-from anabranch.spark.offsets import Begin, Cursor, Head, Heads, Vector, next_id, parse_id
+from anabranch.spark.offsets import Begin, Cursor, LogBounds, Logs, Vector, next_id, parse_id
 
 if TYPE_CHECKING:
-    from anabranch.spark.heads import Survey
+    from anabranch.spark.survey import Survey
 
 __all__ = [
     "ADVICE",
@@ -57,22 +57,22 @@ def place_of(stream: str, region: str) -> str:
     return f"stream {stream}" + (f", region {region}" if region else "")
 
 
-def ends_missing(end: Vector, heads: Heads, survey: Survey) -> list[str]:
+def ends_missing(end: Vector, logs: Logs, survey: Survey) -> list[str]:
     """The missing entries of a read up to `end`, one sentence each; for reads by position."""
     found = []
     for stream in survey.streams():
         for region, cursor in end.cursors.get(stream, {}).items():
             if cursor.by_id or not survey.selects(stream, region):
                 continue
-            head = heads.get(stream, {}).get(region)
+            log = logs.get(stream, {}).get(region)
             place = place_of(stream, region)
-            if head is None:
+            if log is None:
                 found.append(f"{place}: its log is gone")
-            elif head.incarnation > cursor.position:
+            elif log.incarnation > cursor.position:
                 found.append(f"{place}: it was deleted and made again after endingOffsets")
-            elif head.end.behind(cursor):
+            elif log.end.behind(cursor):
                 found.append(
-                    f"{place}: it ends at position {head.next}, before {cursor.position} which "
+                    f"{place}: it ends at position {log.next}, before {cursor.position} which "
                     "endingOffsets name: the server lost its newest entries, was restored from "
                     "a backup, or has not received them yet from another region"
                 )
@@ -98,13 +98,13 @@ def unsubscribed(start: Vector, survey: Survey) -> list[str]:
     return sorted(each for each in start.cursors if not survey.subscribes(each))
 
 
-def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
-    """Compare a vector with the heads of the streams."""
+def assess(start: Vector, logs: Logs, survey: Survey) -> Found:
+    """Compare a vector with the logs that there are."""
     found = Found()
     for stream, regions in start.cursors.items():
         if not survey.subscribes(stream):
             continue
-        if stream not in heads:
+        if stream not in logs:
             if any(survey.selects(stream, region) for region in regions):
                 if any(regions):
                     found.absent.append(_absent(f"stream {stream}"))
@@ -115,37 +115,35 @@ def assess(start: Vector, heads: Heads, survey: Survey) -> Found:
             if not survey.selects(stream, region):
                 continue
             place = place_of(stream, region)
-            head = heads[stream].get(region)
-            if head is None:
+            log = logs[stream].get(region)
+            if log is None:
                 found.absent.append(_absent(place))
-            elif not region and _has_newer(cursor, head):
-                begin = survey.locate(stream, region, head, next_id(cursor.last_id))
+            elif not region and _has_newer(cursor, log):
+                begin = survey.locate(stream, region, log, next_id(cursor.last_id))
                 found.lost.append(
                     f"{place}: this server was restored from an older state, or lost its newest "
-                    f"entries, and has others since: it is at {head.last_id}, and below position "
+                    f"entries, and has others since: it is at {log.last_id}, and below position "
                     f"{cursor.position} is another entry than {cursor.last_id}, up to which was "
                     "read. What it lost was read; what has a greater ID is new"
                 )
                 jump = Begin(begin.position, cursor.last_id, begin.position)
                 found.begins.setdefault(stream, {})[region] = jump
-            elif head.end.behind(cursor) or head.incarnation < cursor.incarnation:
-                found.behind.append(_behind(place, cursor, head))
-            elif horizon := _horizon(cursor, head):
-                found.lost.append(
-                    f"{place}: {_told(horizon, cursor, head, stream, region, survey)}"
-                )
-                begin = head.begin
+            elif log.end.behind(cursor) or log.incarnation < cursor.incarnation:
+                found.behind.append(_behind(place, cursor, log))
+            elif horizon := _horizon(cursor, log):
+                found.lost.append(f"{place}: {_told(horizon, cursor, log, stream, region, survey)}")
+                begin = log.begin
                 last_id = begin.last_id if begin.by_id else cursor.last_id
                 at = begin.position if begin.by_id else max(begin.position, cursor.position)
                 found.begins.setdefault(stream, {})[region] = Begin(at, last_id, horizon)
     return found
 
 
-def _behind(place: str, cursor: Cursor, head: Head) -> str:
-    lacking = cursor.position - head.next
+def _behind(place: str, cursor: Cursor, log: LogBounds) -> str:
+    lacking = cursor.position - log.next
     what = f"{lacking} fewer entries than were read" if lacking > 0 else "less than was read"
     return (
-        f"{place}: this server has {what} (it ends at {head.last_id}, position {head.next}; read "
+        f"{place}: this server has {what} (it ends at {log.last_id}, position {log.next}; read "
         f"up to {cursor.last_id}, position {cursor.position}). It has yet to receive them from "
         "another region, was restored from an older state, or lost its newest entries"
     )
@@ -155,24 +153,24 @@ def _absent(place: str) -> str:
     return f"{place} is not on this server: it was deleted, or has yet to come from another region"
 
 
-def _has_newer(cursor: Cursor, head: Head) -> bool:
+def _has_newer(cursor: Cursor, log: LogBounds) -> bool:
     """Whether an entry that was never read is below what was read.
 
     IDs of a log only grow, so none below the cursor is greater than the last one that was read.
     """
     known = not cursor.by_id and cursor.last_id != "0-0"
-    return known and parse_id(head.before_id) > parse_id(cursor.last_id)
+    return known and parse_id(log.before_id) > parse_id(cursor.last_id)
 
 
 def _told(
-    horizon: int, cursor: Cursor, head: Head, stream: str, region: str, survey: Survey
+    horizon: int, cursor: Cursor, log: LogBounds, stream: str, region: str, survey: Survey
 ) -> str:
-    if cursor.position < head.incarnation:
+    if cursor.position < log.incarnation:
         return (
             "it was deleted and made again; what was left unread of the old one, from position "
             f"{cursor.position} on, is lost"
         )
-    kept = survey.id_at(stream, region, head)
+    kept = survey.id_at(stream, region, log)
     lost = horizon - cursor.position - survey.kept(stream, region, cursor)
     entries = "1 entry" if lost == 1 else f"{lost} entries"
     was = "was trimmed before it was" if lost == 1 else "were trimmed before they were"
@@ -183,13 +181,13 @@ def _told(
     )
 
 
-def _horizon(cursor: Cursor, head: Head) -> int:
+def _horizon(cursor: Cursor, log: LogBounds) -> int:
     """Entries below this position are lost, 0 if none are."""
     if cursor.by_id:
-        unread = parse_id(cursor.last_id) < parse_id(head.last_id)
+        unread = parse_id(cursor.last_id) < parse_id(log.last_id)
         # Deletions count like trimming here, so the next possible entry must be gone as well.
         following = parse_id(next_id(cursor.last_id))
-        gone = head.first_id is None or parse_id(head.first_id) > following
-        return head.first if head.first > cursor.position and unread and gone else 0
-    horizon = max(head.trimmed, head.incarnation)
+        gone = log.first_id is None or parse_id(log.first_id) > following
+        return log.first if log.first > cursor.position and unread and gone else 0
+    horizon = max(log.trimmed, log.incarnation)
     return horizon if horizon > cursor.position else 0

@@ -26,8 +26,8 @@ __all__ = [
     "BY_ID",
     "Begin",
     "Cursor",
-    "Head",
-    "Heads",
+    "LogBounds",
+    "Logs",
     "OffsetError",
     "Range",
     "Vector",
@@ -99,7 +99,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogBounds:
     """The range of one region's log of a stream, as reported by the server."""
 
     incarnation: int
@@ -130,8 +130,8 @@ class Head:
         return Cursor(self.incarnation, self.first)
 
 
-Heads = Mapping[str, Mapping[str, Head]]
-"""Stream to region to head; a stream that does not exist is missing."""
+Logs = Mapping[str, Mapping[str, LogBounds]]
+"""Stream to region to log; a stream that does not exist is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,9 @@ class Vector:
     """Where this batch begins in the logs in which it skips lost entries."""
 
     @classmethod
-    def at_end(cls, heads: Heads) -> Self:
+    def at_end(cls, logs: Logs) -> Self:
         """The vector of a reader that has read all entries."""
-        return cls({s: {r: head.end for r, head in some.items()} for s, some in heads.items()})
+        return cls({s: {r: log.end for r, log in some.items()} for s, some in logs.items()})
 
     def get(self, stream: str, region: str) -> Cursor | None:
         """The cursor of one region, None if the vector does not know it."""

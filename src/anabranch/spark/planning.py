@@ -10,7 +10,6 @@ from typing import Any, Final
 from anabranch.sharing import share
 from anabranch.spark.audible import audible
 from anabranch.spark.client import Client, connect
-from anabranch.spark.heads import Survey
 from anabranch.spark.losses import (
     ADVICE,
     ADVICE_BEHIND,
@@ -20,8 +19,9 @@ from anabranch.spark.losses import (
     assess,
     unsubscribed,
 )
-from anabranch.spark.offsets import Cursor, Heads, Range, Vector
+from anabranch.spark.offsets import Cursor, Logs, Range, Vector
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.survey import Survey
 
 __all__ = ["Planner", "splits"]
 
@@ -46,8 +46,8 @@ class Planner:
         self._client: Client = connect(options.server)
         self._survey: Survey | None = None
         self._initial: Vector | None = None
-        self._heads: Heads = {}
-        self._target: Heads | None = None  # frozen for AvailableNow
+        self._logs: Logs = {}
+        self._target: Logs | None = None  # frozen for AvailableNow
         self._lost: list[str] = []  # lost entries at the last query
         self._quiet = False  # the last query found nothing to read
         self._advanced_at = time.monotonic()
@@ -71,17 +71,17 @@ class Planner:
     def freeze(self) -> None:
         """Limit the read to the entries that exist now."""
         # No offset is known yet, so the kind of server decides.
-        self._target = Survey(self._options, self._client).heads()
+        self._target = Survey(self._options, self._client).logs()
 
     def initial(self) -> Vector:
         """Where a query without a checkpoint begins."""
         # Spark asks twice before the first batch; entries that arrive in between must be read.
         if self._initial is None:
             survey, options = self._looking(), self._options
-            self._heads = survey.heads()
+            self._logs = survey.logs()
             survey.check_regions()
             found = survey.place(
-                self._heads, options.starting_offsets, options.starting_timestamp, "latest"
+                self._logs, options.starting_offsets, options.starting_timestamp, "latest"
             )
             begin = Vector(found.cursors)
             self._initial = replace(found, origin=begin)
@@ -96,18 +96,18 @@ class Planner:
         return Vector.at_end(self._target or {}).backlog(start)
 
     def newest(self) -> dict[str, Any] | None:
-        """The heads at the last look, as an offset."""
-        if not self._heads:
+        """The latest offset, as of the last look."""
+        if not self._logs:
             return None
-        return Vector.at_end(self._heads).to_dict()
+        return Vector.at_end(self._logs).to_dict()
 
     def next(self, start: Vector, limit: int | None) -> Vector | None:
         """The end of the next batch, None if there is nothing to read yet."""
         survey = self._looking(start)
         wait_ms = self._options.poll_timeout_ms if self._quiet and self._target is None else 0
         self._check_subscription(start, survey)
-        self._heads = survey.heads(wait_ms, start)
-        seen = assess(start, self._heads, survey)
+        self._logs = survey.logs(wait_ms, start)
+        seen = assess(start, self._logs, survey)
         if self._lacks(seen):
             seen = self._caught_up(seen, start, survey)
         lost = seen.lost + seen.absent
@@ -136,17 +136,17 @@ class Planner:
         )
 
     def _reachable(self, start: Vector, seen: Found) -> Vector:
-        """The heads, or the frozen ones, and what `start` has of streams that are not asked for."""
+        """The ends of the logs, or the frozen ones, and those of `start` in other streams."""
         survey = self._looking()
         cursors: dict[str, dict[str, Cursor]] = {}
         for stream, regions in start.cursors.items():
             for region, cursor in regions.items():
-                kept = region in self._heads.get(stream, {}) or bool(region)
+                kept = region in self._logs.get(stream, {}) or bool(region)
                 if kept or not (survey.subscribes(stream) and survey.selects(stream, region)):
                     cursors.setdefault(stream, {})[region] = cursor
-        for stream, found in self._heads.items():
-            for region, head in found.items():
-                end = head.end
+        for stream, found in self._logs.items():
+            for region, log in found.items():
+                end = log.end
                 if self._target is not None:
                     frozen = self._target.get(stream, {}).get(region)
                     if frozen is None:
@@ -205,8 +205,8 @@ class Planner:
                 told = time.monotonic()
                 lacking = "; ".join(seen.behind + seen.absent)
                 _log.warning("%s; waiting up to %.0f s more", lacking, left)
-            self._heads = survey.heads(max(1, int(min(left, 1.0) * 1000)), start)
-            seen = assess(start, self._heads, survey)
+            self._logs = survey.logs(max(1, int(min(left, 1.0) * 1000)), start)
+            seen = assess(start, self._logs, survey)
         return seen
 
     def _limited(

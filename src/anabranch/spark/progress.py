@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -38,9 +37,9 @@ class Lag:
 
 
 def lags(query: str, batch: int, end: str, latest: str) -> list[Lag]:
-    """The lag from two offsets: the end of a batch, and the heads at that time.
+    """The lag from two offsets: the end of a batch, and the latest one at that time.
 
-    Empty for a batch that is repeated after a restart, because Spark has not requested the heads.
+    Empty for a batch that is repeated after a restart: Spark has not requested the latest offset.
     """
     if latest == "None":
         return []
@@ -80,9 +79,6 @@ class LagListener(StreamingQueryListener):
             for lag in found:
                 self._newest[lag.query, lag.stream, lag.region] = lag
                 self._report(lag)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """The last figures stay, because an ended query does not catch up."""

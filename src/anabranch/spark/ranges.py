@@ -19,7 +19,6 @@ from anabranch.spark.client import Client, ServerRefused, ServerUnreachable, con
 from anabranch.spark.columns import ColumnError, Projection
 from anabranch.spark.entries import Entries
 from anabranch.spark.exports import Export, PayloadError, parse_export
-from anabranch.spark.heads import head_of
 from anabranch.spark.losses import (
     ADVICE,
     ADVICE_BEHIND,
@@ -31,6 +30,7 @@ from anabranch.spark.losses import (
 from anabranch.spark.offsets import Range, next_id, parse_id
 from anabranch.spark.options import ReadOptions
 from anabranch.spark.pages import begin_page
+from anabranch.spark.survey import bounds_of
 
 __all__ = ["read_range"]
 
@@ -167,10 +167,10 @@ def _by_id(piece: Range, options: ReadOptions, client: Client) -> Iterator[Entri
         if info is None:
             _lose(f"stream {piece.stream} was deleted while it was read", options)
             return
-        head = head_of(info)
+        log = bounds_of(info)
         unread = parse_id(at) < parse_id(piece.upto)
-        gone = head.first_id is None or parse_id(head.first_id) > parse_id(next_id(at))
-        if unread and gone and head.first > piece.first + count:
+        gone = log.first_id is None or parse_id(log.first_id) > parse_id(next_id(at))
+        if unread and gone and log.first > piece.first + count:
             _lose(
                 f"stream {piece.stream}: entries after {at} were trimmed before they were read",
                 options,

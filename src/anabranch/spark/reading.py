@@ -30,7 +30,6 @@ from pyspark.sql.types import StructType
 from anabranch.spark.client import connect
 from anabranch.spark.columns import Projection
 from anabranch.spark.filters import Stretch
-from anabranch.spark.heads import Survey
 from anabranch.spark.losses import (
     ADVICE,
     ADVICE_BEHIND,
@@ -40,11 +39,12 @@ from anabranch.spark.losses import (
     assess,
     ends_missing,
 )
-from anabranch.spark.offsets import Cursor, Heads, Range, Vector, next_id
+from anabranch.spark.offsets import Cursor, Logs, Range, Vector, next_id
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.planning import Planner, splits
 from anabranch.spark.ranges import read_range
 from anabranch.spark.starting import tell_start
+from anabranch.spark.survey import Survey
 
 __all__ = ["BatchReader", "FilteringBatchReader", "StreamReader", "batch_reader", "stream_reader"]
 
@@ -104,22 +104,22 @@ class BatchReader(DataSourceReader):
         options = self.options
         with connect(options.server) as client:
             survey = Survey(options, client)
-            heads = survey.heads()
+            logs = survey.logs()
             survey.check_regions()
-            self._check_streams(heads, survey)
+            self._check_streams(logs, survey)
             start = survey.place(
-                heads, options.starting_offsets, options.starting_timestamp, "earliest"
+                logs, options.starting_offsets, options.starting_timestamp, "earliest"
             )
-            end = survey.place(heads, options.ending_offsets, options.ending_timestamp, "latest")
+            end = survey.place(logs, options.ending_offsets, options.ending_timestamp, "latest")
             if options.fail_on_data_loss:
-                seen = assess(start, heads, survey)
+                seen = assess(start, logs, survey)
                 if seen.behind:
                     raise ServerBehindError(f"{'; '.join(seen.behind)}. {ADVICE_BEHIND}")
                 if lost := seen.lost + seen.absent:
                     raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
-                if lost := ends_missing(end, heads, survey):
+                if lost := ends_missing(end, logs, survey):
                     raise DataLossError(f"{'; '.join(lost)}. {ADVICE_SHORT}")
-            start, end = self.narrowed(start, end, heads, survey)
+            start, end = self.narrowed(start, end, logs, survey)
         end = end.not_before(start)  # an end before the start means nothing, not everything
         end = replace(end, splits=splits(options, end.backlog(start)))
         # With positions, the IDs may be chosen by users; only a repeated plan knows them.
@@ -128,9 +128,9 @@ class BatchReader(DataSourceReader):
             for each in end.partitions(start)
         ]
 
-    def _check_streams(self, heads: Heads, survey: Survey) -> None:
+    def _check_streams(self, logs: Logs, survey: Survey) -> None:
         if self.options.pattern is None and self.options.fail_on_data_loss:
-            missing = [each for each in survey.streams() if each not in heads]
+            missing = [each for each in survey.streams() if each not in logs]
             if missing:
                 raise OptionError(
                     f"no such stream: {', '.join(missing)} (failOnDataLoss=false reads a missing "
@@ -138,7 +138,7 @@ class BatchReader(DataSourceReader):
                 )
 
     def narrowed(
-        self, start: Vector, end: Vector, heads: Heads, survey: Survey
+        self, start: Vector, end: Vector, logs: Logs, survey: Survey
     ) -> tuple[Vector, Vector]:
         """The ranges; filters may narrow them."""
         return start, end
@@ -175,7 +175,7 @@ class FilteringBatchReader(BatchReader):
         return filters
 
     def narrowed(
-        self, start: Vector, end: Vector, heads: Heads, survey: Survey
+        self, start: Vector, end: Vector, logs: Logs, survey: Survey
     ) -> tuple[Vector, Vector]:
         """The ranges without what the filters exclude."""
         begins: dict[str, dict[str, Cursor]] = {}
@@ -189,15 +189,15 @@ class FilteringBatchReader(BatchReader):
                 if not asked.has("stream", stream) or not asked.has("region", region):
                     continue
                 begin = start.get(stream, region) or replace(stop, position=stop.incarnation)
-                head = heads.get(stream, {}).get(region)
-                if head is None:
+                log = logs.get(stream, {}).get(region)
+                if log is None:
                     continue
                 if least is not None:
-                    found = survey.locate(stream, region, head, "{}-{}".format(*least))
+                    found = survey.locate(stream, region, log, "{}-{}".format(*least))
                     begin = found if begin.behind(found) else begin
                 if greatest is not None:
                     above = next_id("{}-{}".format(*greatest))
-                    found = survey.locate(stream, region, head, above)
+                    found = survey.locate(stream, region, log, above)
                     stop = found if found.behind(stop) else stop
                 if not stop.by_id:
                     low, high = asked.positions(begin.position, stop.position)
@@ -253,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found is None else found.to_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The heads, for progress reports."""
+        """The latest offset, for progress reports."""
         return self._watching().newest()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

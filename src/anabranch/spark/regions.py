@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.spark.checkpoint import lines_of_batch, newest_batch
 from anabranch.spark.client import connect
-from anabranch.spark.heads import Survey
 from anabranch.spark.offsets import Cursor, OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
+from anabranch.spark.survey import Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +31,8 @@ _POLL_MS = 200
 def regions_of(options: ReadOptions) -> list[str]:
     """The present regions of the streams, sorted; none if nothing was ever written."""
     with connect(options.server) as client:
-        heads = Survey(options, client).heads()
-    return sorted({region for regions in heads.values() for region in regions})
+        logs = Survey(options, client).logs()
+    return sorted({region for regions in logs.values() for region in regions})
 
 
 def read_by_region(

@@ -12,7 +12,7 @@ from anabranch.cli.spark.record import Check, Job, Record, Words
 from anabranch.cli.spark.shared import counted, run_on_lake, session_options
 
 if TYPE_CHECKING:
-    from anabranch.spark.jobs.verify import Finding, Verified
+    from anabranch.spark.jobs.verify import Verified
 
 __all__ = ["verify"]
 
@@ -78,7 +78,3 @@ def _in_words(done: Verified, *, allow_gaps: bool) -> Words:
         f"{counted(len(done.gaps), 'gap')}"
     )
     return Words(last, lines, checks)
-
-
-def _finding(each: Finding) -> str:
-    return f"{each.kind} {each.where}: {each.what}"

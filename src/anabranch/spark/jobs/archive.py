@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from anabranch.spark.client import connect
-from anabranch.spark.heads import Survey
 from anabranch.spark.lake import Gap, Lake, LakeError, PlacePart, drafts_of
 from anabranch.spark.lake_files import SCHEMA
 from anabranch.spark.losses import (
@@ -21,9 +20,10 @@ from anabranch.spark.losses import (
     assess,
 )
 from anabranch.spark.micro_batches import Batch, read_all
-from anabranch.spark.offsets import Heads, OffsetError, Vector
+from anabranch.spark.offsets import Logs, OffsetError, Vector
 from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.regions import committed_offsets
+from anabranch.spark.survey import Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,15 +232,15 @@ def waiting(lake: str | Path, options: Mapping[str, str]) -> int:
     read = ReadOptions.parse(_given(options))
     with connect(read.server) as client:
         survey = Survey(read, client)
-        heads = survey.heads()
-        return Vector.at_end(heads).backlog(_begin(Path(lake) / "_checkpoint", heads, survey, read))
+        logs = survey.logs()
+        return Vector.at_end(logs).backlog(_begin(Path(lake) / "_checkpoint", logs, survey, read))
 
 
-def _begin(checkpoint: Path, heads: Heads, survey: Survey, options: ReadOptions) -> Vector:
+def _begin(checkpoint: Path, logs: Logs, survey: Survey, options: ReadOptions) -> Vector:
     try:
         return committed_offsets(checkpoint)
     except OffsetError:
-        return survey.place(heads, options.starting_offsets, options.starting_timestamp, "earliest")
+        return survey.place(logs, options.starting_offsets, options.starting_timestamp, "earliest")
 
 
 def _given(options: Mapping[str, str] | None) -> dict[str, str]:
@@ -258,16 +258,16 @@ def _planned(lake: Lake, checkpoint: Path, options: ReadOptions) -> Archived:
             raise LakeError(
                 f"the server at {client.address} has no positions, and a lake needs them"
             )
-        heads = survey.heads()
+        logs = survey.logs()
         survey.check_regions()
-        start = _begin(checkpoint, heads, survey, options)
-        seen = assess(start, heads, survey)
+        start = _begin(checkpoint, logs, survey, options)
+        seen = assess(start, logs, survey)
     if seen.behind:
         raise ServerBehindError(f"{'; '.join(seen.behind)}. {ADVICE_BEHIND}")
     if (lost := seen.lost + seen.absent) and options.fail_on_data_loss:
         raise DataLossError(f"{'; '.join(lost)}. {ADVICE}")
     parts = tuple(
         Part(each.stream, each.region, len(each), each.first, each.stop - 1)
-        for each in Vector.at_end(heads).ranges(start)
+        for each in Vector.at_end(logs).ranges(start)
     )
     return _archived(lake, parts, len(parts), 0, 0, dry_run=True)

@@ -1,6 +1,6 @@
 """Queries a server about streams: their names, the ends of their logs, and trimmed entries.
 
-An Anabranch server reports the heads of all streams and regions in one reply (AB.OFFSETS) and finds
+An Anabranch server reports the bounds of all logs in one reply (AB.OFFSETS) and finds
 entries by position. Any other server is asked for each stream (XINFO STREAM), has the single region
 ``""`` and is read by ID.
 """
@@ -18,8 +18,8 @@ from anabranch.spark.exports import parse_export
 from anabranch.spark.offsets import (
     BY_ID,
     Cursor,
-    Head,
-    Heads,
+    LogBounds,
+    Logs,
     Vector,
     next_id,
     parse_id,
@@ -29,7 +29,7 @@ from anabranch.spark.options import OptionError, ReadOptions
 from anabranch.spark.pages import PAGE
 from anabranch.spark.region_names import RegionNames
 
-__all__ = ["Survey", "head_of"]
+__all__ = ["Survey", "bounds_of"]
 
 _REACH: Final = 64  # positions of the first AB.EXPORT that looks for one entry
 _TRIES: Final = 10
@@ -103,18 +103,18 @@ class Survey:
         return given is None or any(self._names.covers(each, region) for each in given)
 
     def check_regions(self) -> None:
-        """Raise `OptionError` if the options name a missing region; to be called after `heads`."""
+        """Raise `OptionError` if the options name a missing region; to be called after `logs`."""
         given = [*(self._options.regions or ())]
         for some in (self._options.assign or {}).values():
             given += some
         self._names.check(given, self._present)
 
-    # -------------------------------------------------------------------------------------- heads
+    # -------------------------------------------------------------------------------------- logs
 
-    def heads(self, wait_ms: int = 0, known: Vector | None = None) -> Heads:
-        """Heads of all existing streams, of one moment if the server has positions.
+    def logs(self, wait_ms: int = 0, known: Vector | None = None) -> Logs:
+        """The logs of all existing streams, of one moment if the server has positions.
 
-        `wait_ms`: wait so long for changes since the last call, or since `known`. Heads of an
+        `wait_ms`: wait so long for changes since the last call, or since `known`. Those of an
         Anabranch server contain the newest entry below `known`.
         """
         streams = self.streams()
@@ -139,11 +139,11 @@ class Survey:
         )
         self._total = sum(row[3] for rows in reply if rows is not None for row in rows)
         self._present = {row[0].decode() for rows in reply if rows is not None for row in rows}
-        found: dict[str, dict[str, Head]] = {}
+        found: dict[str, dict[str, LogBounds]] = {}
         for stream, rows in zip(streams, reply, strict=True):
             if rows is not None:
                 found[stream] = {
-                    name: Head(
+                    name: LogBounds(
                         incarnation,
                         first,
                         stop,
@@ -167,22 +167,22 @@ class Survey:
             wait_ms=wait_ms,
         )
 
-    def _told_one_by_one(self, streams: list[str]) -> dict[str, dict[str, Head]]:
+    def _told_one_by_one(self, streams: list[str]) -> dict[str, dict[str, LogBounds]]:
         replies = self._client.ask([("XINFO", "STREAM", stream_key(each)) for each in streams])
         self._present = {""}
         return {
-            stream: {"": head_of(reply)} if self.selects(stream, "") else {}
+            stream: {"": bounds_of(reply)} if self.selects(stream, "") else {}
             for stream, reply in zip(streams, replies, strict=True)
             if reply is not None
         }
 
     # ----------------------------------------------------------------------------- IDs, positions
 
-    def locate(self, stream: str, region: str, head: Head, entry_id: str) -> Cursor:
+    def locate(self, stream: str, region: str, log: LogBounds, entry_id: str) -> Cursor:
         """The cursor in front of the first entry with this ID or a greater one."""
         if self.by_id:
-            return self._counted(stream, head, entry_id)
-        low, high = head.first, head.next
+            return self._counted(stream, log, entry_id)
+        low, high = log.first, log.next
         while low < high:
             middle = (low + high) // 2
             found = self._entry_at(stream, region, middle, high)
@@ -190,20 +190,20 @@ class Survey:
                 high = middle
             else:
                 low = found[0] + 1
-        return Cursor(head.incarnation, low, self.id_below(stream, region, head, low))
+        return Cursor(log.incarnation, low, self.id_below(stream, region, log, low))
 
-    def id_below(self, stream: str, region: str, head: Head, position: int) -> str:
+    def id_below(self, stream: str, region: str, log: LogBounds, position: int) -> str:
         """ID of the entry just below a position, ``0-0`` if it is no longer there."""
-        if position >= head.next:
-            return head.last_id
+        if position >= log.next:
+            return log.last_id
         found = self._entry_at(stream, region, position - 1, position)
         return found[1] if found is not None else "0-0"
 
-    def id_at(self, stream: str, region: str, head: Head) -> str | None:
+    def id_at(self, stream: str, region: str, log: LogBounds) -> str | None:
         """ID of the first existing entry."""
         if self.by_id:
-            return head.first_id
-        found = self._entry_at(stream, region, head.first, head.next)
+            return log.first_id
+        found = self._entry_at(stream, region, log.first, log.next)
         return found[1] if found is not None else None
 
     def _entry_at(self, stream: str, region: str, low: int, high: int) -> tuple[int, str] | None:
@@ -227,16 +227,16 @@ class Survey:
             reach *= 8
         return None
 
-    def _counted(self, stream: str, head: Head, entry_id: str) -> Cursor:
+    def _counted(self, stream: str, log: LogBounds, entry_id: str) -> Cursor:
         """Without positions: count what follows, so that limits and losses are exact."""
         count, at = 0, entry_id
         while True:
             page = self._client.command(
-                *("XRANGE", stream_key(stream), at, head.last_id, "COUNT", PAGE), repeatable=True
+                *("XRANGE", stream_key(stream), at, log.last_id, "COUNT", PAGE), repeatable=True
             )
             count += len(page)
             if len(page) < PAGE:
-                return Cursor(BY_ID, head.next - count, previous_id(entry_id))
+                return Cursor(BY_ID, log.next - count, previous_id(entry_id))
             at = next_id(page[-1][0].decode())
 
     def advance(self, stream: str, begin: Cursor, end: Cursor, count: int) -> Cursor:
@@ -290,9 +290,7 @@ class Survey:
 
     # ------------------------------------------------------------------------------------- places
 
-    def place(
-        self, heads: Heads, offsets: str | None, timestamp: int | None, default: str
-    ) -> Vector:
+    def place(self, logs: Logs, offsets: str | None, timestamp: int | None, default: str) -> Vector:
         """The vector that ``startingOffsets`` or ``endingOffsets`` describes.
 
         An ID or a time means the position of the first entry with it or a greater one. Raises
@@ -313,7 +311,7 @@ class Survey:
                 f"offsets are earliest, latest, group:<name> or a JSON object, not {wanted!r}"
             )
         cursors: dict[str, dict[str, Cursor]] = {}
-        for stream, regions in heads.items():
+        for stream, regions in logs.items():
             spec = wanted.get(stream, default) if isinstance(wanted, Mapping) else wanted
             if isinstance(spec, Mapping):
                 self._names.check(spec, self._present)
@@ -321,10 +319,10 @@ class Survey:
                 region: self._place(
                     stream,
                     region,
-                    head,
+                    log,
                     self._of_region(spec, region, default) if isinstance(spec, Mapping) else spec,
                 )
-                for region, head in regions.items()
+                for region, log in regions.items()
             }
         return Vector(cursors)
 
@@ -334,20 +332,20 @@ class Survey:
         named = (value for name, value in spec.items() if self._names.covers(name, region))
         return next(named, default)
 
-    def _place(self, stream: str, region: str, head: Head, wanted: object) -> Cursor:
+    def _place(self, stream: str, region: str, log: LogBounds, wanted: object) -> Cursor:
         if wanted == "earliest":
-            return head.begin
+            return log.begin
         if wanted == "latest":
-            return head.end
+            return log.end
         text = str(wanted)
         if text.startswith("group:"):
             group = text.removeprefix("group:")
             last_id = self._group_id(stream, group)
             if region:
                 last_id = self._proved(stream, group, last_id)
-            return self.locate(stream, region, head, next_id(last_id))
+            return self.locate(stream, region, log, next_id(last_id))
         ms, seq = parse_id(text)
-        return self.locate(stream, region, head, f"{ms}-{seq}")
+        return self.locate(stream, region, log, f"{ms}-{seq}")
 
     def _group_id(self, stream: str, group: str) -> str:
         rows = self._client.command("XINFO", "GROUPS", stream_key(stream), repeatable=True)
@@ -424,12 +422,12 @@ def _last_delivered(rows: list[list[Any]], stream: str, group: str) -> str:
     raise OptionError(f"stream {stream} has no consumer group {group!r} to start from")
 
 
-def head_of(reply: list[Any]) -> Head:
-    """The head in a reply of XINFO STREAM."""
+def bounds_of(reply: list[Any]) -> LogBounds:
+    """The bounds of the one log in a reply of XINFO STREAM."""
     facts = facts_of(reply)
     added = facts.get("entries-added", facts["length"])
     first = facts["first-entry"]
-    return Head(
+    return LogBounds(
         BY_ID,
         added - facts["length"],
         added,
