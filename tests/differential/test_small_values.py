@@ -81,6 +81,8 @@ TEMPLATES: list[tuple[str, ...]] = [
         ("SINTER", "k", "k"),
         ("SUNION", "k", "k"),
     ),
+    *(("SSCAN", "k", "0"), ("SSCAN", "k", "0", "MATCH", "g"), ("SSCAN", "k", "c", "COUNT", "i")),
+    *(("SSCAN", "k", "0", "g"), ("SSCAN", "k", "0", "MATCH", "g", "TYPE", "set")),
     *(("SDIFF", "k", "k", "k"), ("SINTER", "k"), ("DEL", "k"), ("DEL", "k"), ("TYPE", "k")),
     *(("PERSIST", "k"), ("EXISTS", "k"), ("MULTI",), ("EXEC",), ("XADD", "k", "1-*", "f", "v")),
 ]
@@ -91,6 +93,8 @@ CHOICES = {
     "i": INTEGERS,
     "f": FLOATS,
     "t": TIMES,
+    "c": [b"0", b"x", b"18446744073709551616"],
+    "g": [b"*", b"?", b"[0-9]*", b"", b"y?", b"nothing"],
     "s": [b"0", b"1", b"5", b"-1", b"x", b"40", b"600000000"],
     "?": [b"NX", b"XX", b"GET", b"KEEPTTL", b"EX", b"nonsense"],
 }
@@ -109,6 +113,8 @@ def comparable(reply: Reply, sent: Sequence[bytes], queued: list[list[bytes]] | 
         return kind, [(*command, comparable(each, command, None)) for each, command in pairs]
     if sent[0] in READS_SET | {b"SPOP"} and isinstance(value, list):
         return kind, sorted(value)
+    if sent[0] == b"SSCAN" and isinstance(value, list):
+        return kind, [value[0], (value[1][0], sorted(value[1][1]))]
     return reply
 
 

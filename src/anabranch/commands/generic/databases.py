@@ -6,8 +6,7 @@ Keys past their deadline do not exist for any of them, whether they have been re
 from __future__ import annotations
 
 from anabranch.commands.execution.context import Context
-from anabranch.commands.request import texts
-from anabranch.commands.request.arguments import integer as integer_argument
+from anabranch.commands.request import scanning, texts
 from anabranch.commands.request.arguments import integer_or_none
 from anabranch.effects import kinds
 from anabranch.errors import CommandError
@@ -16,10 +15,6 @@ from anabranch.resp.encode import OK, bulk, integer, null
 
 __all__ = ["dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb"]
 
-_INVALID_CURSOR = "ERR invalid cursor"
-_CURSOR_MAX = (1 << 64) - 1
-_CURSOR_DIGITS_MAX = 20
-_PAGE_DEFAULT = 10
 _REAPED_MAX = 1000
 """Keys past their deadline that DBSIZE removes before it counts; more wait for the background."""
 
@@ -41,25 +36,8 @@ def keys(ctx: Context, args: list[bytes]) -> bytes:
 
 def scan(ctx: Context, args: list[bytes]) -> bytes:
     """One page of an iteration over all keys."""
-    cursor = _cursor(args[1])
-    count = _PAGE_DEFAULT
-    matches = None
-    type_name = None
-    for index in range(2, len(args), 2):
-        word = args[index].upper()
-        if index + 1 == len(args):
-            raise CommandError(texts.SYNTAX)
-        raw = args[index + 1]
-        if word == b"COUNT":
-            count = integer_argument(raw)
-            if count < 1:
-                raise CommandError(texts.SYNTAX)
-        elif word == b"MATCH":
-            matches = None if raw == b"*" else compile_glob(raw)
-        elif word == b"TYPE":
-            type_name = raw.lower()
-        else:
-            raise CommandError(texts.SYNTAX)
+    cursor = scanning.cursor(args[1])
+    count, matches, type_name = scanning.scan_options(args[2:], over_keys=True)
     cursor, candidates = ctx.db.order.page(cursor, count)
     found = []
     for key in candidates:
@@ -69,12 +47,6 @@ def scan(ctx: Context, args: list[bytes]) -> bytes:
         if value is not None and (type_name is None or value.type_name == type_name):
             found.append(key)
     return ctx.reply([b"%d" % cursor, found])
-
-
-def _cursor(raw: bytes) -> int:
-    if not raw.isdigit() or len(raw) > _CURSOR_DIGITS_MAX or int(raw) > _CURSOR_MAX:
-        raise CommandError(_INVALID_CURSOR)
-    return int(raw)
 
 
 def dbsize(ctx: Context, args: list[bytes]) -> bytes:

@@ -57,7 +57,7 @@ _FAMILIES = {
     "": """
         backup bless blmovem blmpop delex digest gcra gcrasetvalue hotkeys increx lcs lmovem lmpop
         migrate msetex restore-asking sdiffcard sdiffstore sintercard sinterstore sort sort_ro
-        sscan substr sunioncard sunionstore trimslots""",
+        substr sunioncard sunionstore trimslots""",
 }
 
 ABSENT: dict[str, str] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.commands.execution.context import Context
 from anabranch.commands.generic.values import peek_as, read_as, write_as
-from anabranch.commands.request import texts
+from anabranch.commands.request import scanning, texts
 from anabranch.commands.request.arguments import natural, symmetric
 from anabranch.commands.request.spec import CommandFunction
 from anabranch.effects import kinds
@@ -28,6 +28,7 @@ __all__ = [
     "spop",
     "srandmember",
     "srem",
+    "sscan",
 ]
 
 
@@ -80,6 +81,17 @@ def smove(ctx: Context, args: list[bytes]) -> bytes:
 def smembers(ctx: Context, args: list[bytes]) -> bytes:
     """All members of a set."""
     return ctx.reply(SetReply(sorted(_members(read_as(ctx, args[1], SetValue)))))
+
+
+def sscan(ctx: Context, args: list[bytes]) -> bytes:
+    """An iteration over the members of a set: one page, as in Redis for a set that is small."""
+    scanning.cursor(args[2])
+    value = read_as(ctx, args[1], SetValue)
+    found: list[bytes] = []
+    if value is not None:
+        matches = scanning.scan_options(args[3:], over_keys=False).matches
+        found = sorted(value.members if matches is None else filter(matches, value.members))
+    return ctx.reply([b"0", found])
 
 
 def scard(ctx: Context, args: list[bytes]) -> bytes:

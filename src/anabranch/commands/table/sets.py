@@ -105,6 +105,18 @@ COMMANDS: list[Command] = [
         tips=("nondeterministic_output_order",),
     ),
     _row(
+        "sscan",
+        sets.sscan,
+        -3,
+        "key cursor [MATCH pattern] [COUNT count]",
+        "Lists the members of a set, all on one page.",
+        flags="readonly",
+        use="RO access",
+        complexity=_WALK,
+        since="2.8.0",
+        tips=("nondeterministic_output",),
+    ),
+    _row(
         "scard",
         sets.scard,
         2,
