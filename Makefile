@@ -40,9 +40,9 @@ $(PAGE): $(SERVER)
 	@touch $@
 
 $(STAMP): $(SERVER)
-	@echo "installing what tests, checks and benchmarks need, some 1.3 GB with Spark and Java"
+	@echo "installing what tests, checks and benchmarks need, some 1.4 GB with Spark and Java"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  --group test --group lint --group bench
+	  --group test --group compat --group lint --group bench
 	@touch $@
 
 $(DOCUMENTING): $(SERVER)

@@ -1,4 +1,4 @@
-"""`docs/commands.md`, `docs/settings.md` and a table of `docs/formats.md`, made from the code.
+"""`docs/commands.md`, `settings.md`, `clients.md` and a table of `formats.md`, made from code.
 
 `python -m tests.house.generate_docs` writes them; `test_generated_docs.py` says when that has
 been forgotten.
@@ -13,6 +13,7 @@ from anabranch.commands.request.unknown import ABSENT
 from anabranch.commands.table import COMMANDS
 from anabranch.config.rows import Row
 from anabranch.config.settings import GROUPS, ROWS
+from tests.house.clients import clients_page
 from tests.house.formats import formats_page
 from tests.support.servers import REPOSITORY
 
@@ -76,7 +77,8 @@ def _absent() -> Iterator[str]:
     yield (
         "\n## Not here\n\n"
         "These commands of Redis do not exist here. The error begins with the words of Redis, and\n"
-        "then names this page.\n\n"
+        "then names this page. [clients.md](clients.md#what-does-not-work) says which libraries\n"
+        "need these commands.\n\n"
         "| For | Commands |\n|---|---|\n"
     )
     families: dict[str, list[str]] = {}
@@ -162,6 +164,7 @@ def _rows(rows: Iterable[Row]) -> Iterator[str]:
 
 
 PAGES = {
+    "clients.md": clients_page,
     "commands.md": commands_page,
     "settings.md": settings_page,
     "formats.md": formats_page,

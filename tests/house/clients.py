@@ -1,0 +1,245 @@
+"""`docs/clients.md`, made from the list of clients below and from the tests of each."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.support.servers import REPOSITORY
+
+__all__ = ["BROKEN", "CLIENTS", "CLIENT_TESTS", "clients_page", "count_tests"]
+
+CLIENT_TESTS = REPOSITORY / "tests" / "clients"
+
+
+@dataclass(frozen=True)
+class Client:
+    """A row of the page."""
+
+    package: str
+    source: str
+    """`python` and `node` are pinned in this repository; else who gives the version."""
+    files: str
+    """In tests/clients, without `test_`; for Node the scripts."""
+    tried: str
+    notes: str = ""
+
+
+CLIENTS = (
+    Client(
+        "redis",
+        "python",
+        "redis_py redis_py_asyncio redis_py_suite",
+        "sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, pipelines, "
+        "pools, messages; and the tests that redis-py itself has of streams, `Lock` and scripts",
+        "its tests are in its source archive, which is downloaded from PyPI; locks and scripts "
+        "need `anabranch[lua]`",
+    ),
+    Client(
+        "coredis",
+        "python",
+        "coredis",
+        "groups, its `GroupConsumer`, pipelines, scripts",
+        "RESP3 only",
+    ),
+    Client(
+        "valkey-glide",
+        "python",
+        "valkey_glide",
+        "RESP2 and RESP3: groups, blocking reads, transactions, scripts",
+        "its core is in Rust",
+    ),
+    Client(
+        "taskiq-redis",
+        "python",
+        "taskiq",
+        "the stream broker and the result back end with worker processes; a worker that is killed "
+        "with `kill -9` leaves tasks, another worker does them",
+        "needs `anabranch[lua]`; this broker looks for such tasks after it got a new one",
+    ),
+    Client(
+        "faststream",
+        "python",
+        "faststream",
+        "subscribers with and without a group, batches, entries of a dead consumer by "
+        "`min_idle_time` (XAUTOCLAIM) and `claim_min_idle_time` (XREADGROUP CLAIM)",
+    ),
+    Client(
+        "walrus",
+        "python",
+        "walrus",
+        "streams, groups, time series, locks, rate limits, counters, cache, lists, sets",
+        "scripts need `anabranch[lua]`; `Hash`, `ZSet`, `BitField` and what is made of them do not "
+        "work",
+    ),
+    Client(
+        "broadcaster",
+        "python",
+        "broadcaster",
+        "the back end `redis-stream://`",
+    ),
+    Client(
+        "aiocache",
+        "python",
+        "aiocache",
+        "`RedisCache` with `RedLock` and `OptimisticLock`",
+        "needs `anabranch[lua]`",
+    ),
+    Client(
+        "pytest-redis",
+        "python",
+        "pytest_redis",
+        "`--redis-exec=anabranch-server`, its fixtures `redisdb` and `redisdb_async`",
+        "for new suites see [testing your application](testing-your-application.md)",
+    ),
+    Client(
+        "ioredis",
+        "node",
+        "ioredis.mjs",
+        "RESP2 and RESP3: groups, blocking reads, transactions, pipelines, messages",
+    ),
+    Client(
+        "redis",
+        "node",
+        "node_redis.mjs",
+        "node-redis, RESP2 and RESP3: groups, blocking reads, transactions, messages",
+    ),
+    Client(
+        "redis-cli",
+        "Debian 12 or Redis: 7.0.15",
+        "redis_cli",
+        "RESP2 and RESP3: commands, scripts, terminal with hints, `--stat`, `--bigkeys`, "
+        "`--memkeys`, `--latency`, `--pipe`, `--scan`, MONITOR, messages",
+        "`--rdb` ends with an error that names `anabranch export`; `--hotkeys` needs LFU, which "
+        "is not here",
+    ),
+    Client(
+        "redis-benchmark",
+        "Debian 12 or Redis: 7.0.15",
+        "redis_benchmark",
+        "its tests of strings, lists and sets, pipelined and in RESP3; XADD as a command of "
+        "the user",
+        "`-t hset`, `zadd` and `zpopmin` end with the reason",
+    ),
+    Client(
+        "redis_exporter",
+        "Debian 12: 1.45.0",
+        "redis_exporter",
+        "the program, in Go with redigo: streams, groups, keys, commands, memory",
+        "its requests are compared with a Redis in `tests/system/test_exporter.py`",
+    ),
+    Client(
+        "Redis Insight",
+        "sequences of 2.x",
+        "redis_insight",
+        "connection, overview, browser of keys, views of a stream and its groups, profiler, slow "
+        "log, replayed and compared with a Redis",
+        "the program itself is not started",
+    ),
+)
+
+BROKEN = (
+    (
+        "rq",
+        "hashes",
+        "`enqueue` raises `unknown command 'HSET'`",
+        "test_rq_cannot_enqueue_a_job",
+    ),
+    (
+        "arq",
+        "sorted sets",
+        "`enqueue_job` raises `unknown command 'ZADD'`",
+        "test_arq_cannot_enqueue_a_job",
+    ),
+    (
+        "celery",
+        "sorted sets",
+        "the worker ends with `unknown command 'ZRANGE'`; sending a task works",
+        "test_a_worker_of_celery_ends_with_the_reason",
+    ),
+    (
+        "any client",
+        "hashes, sorted sets, geospatial indexes, bitmaps, HyperLogLogs, JSON, search, time series",
+        "`unknown command 'HSET', with args beginning with: ...`, and behind these words of Redis "
+        "that this is a stream server",
+        "test_redis_py_names_the_command",
+    ),
+)
+
+
+def count_tests(client: Client) -> int:
+    """How many tests the files of a row have; each with all its parameters counts once."""
+    if client.source == "node":
+        text = (CLIENT_TESTS / "node" / client.files).read_text("utf-8")
+        return len(re.findall(r'^check\("', text, re.MULTILINE))
+    count = 0
+    for name in client.files.split():
+        tree = ast.parse((CLIENT_TESTS / f"test_{name}.py").read_text("utf-8"))
+        count += sum(
+            isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            and each.name.startswith("test_")
+            for each in tree.body
+        )
+    return count
+
+
+def version_of(client: Client) -> str:
+    """The pinned version of a package."""
+    if client.source == "python":
+        for line in (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines():
+            name, _, version = line.partition("==")
+            if name == client.package:
+                return version
+        raise AssertionError(f"constraints.txt does not pin {client.package}")
+    if client.source == "node":
+        lock = json.loads((CLIENT_TESTS / "node" / "package-lock.json").read_text("utf-8"))
+        version: str = lock["packages"][f"node_modules/{client.package}"]["version"]
+        return version
+    return client.source
+
+
+def _title(client: Client) -> str:
+    registry = {"python": " (PyPI)", "node": " (npm)"}
+    return client.package + registry.get(client.source, "")
+
+
+def clients_page() -> str:
+    """The page of clients."""
+    return "".join(_page())
+
+
+def _page() -> Iterator[str]:
+    yield (
+        "<!-- Made by `python -m tests.house.generate_docs` from `tests/house/clients.py`. "
+        "Do not edit. -->\n\n"
+        "# Clients and frameworks\n\n"
+        "After this page you know which clients, frameworks and tools work with this server, and "
+        "which do not.\n\n"
+        "Every row is tests in `tests/clients/`, with the real package in this version, over a "
+        "socket, against a server process. CI runs them. `make setup` installs the packages "
+        "(`pip install --group compat --constraint constraints.txt`); where one is missing its "
+        "tests are skipped with a message, and in CI they fail. *Tests* counts test functions; "
+        "many of them run with several parameters.\n\n"
+        "## What works\n\n"
+        "| Package | Version | What is tried | Tests | Notes |\n|---|---|---|---|---|\n"
+    )
+    for client in CLIENTS:
+        yield (
+            f"| {_title(client)} | {version_of(client)} | {client.tried} "
+            f"| {count_tests(client)} | {client.notes} |\n"
+        )
+    yield (
+        "\nGo is represented by redis_exporter, Rust by valkey-glide, C by redis-cli. No client "
+        "for Java or .NET is tried: their registries cannot be reached where CI runs.\n\n"
+        "## What does not work\n\n"
+        "| Library | Needs | What its user sees |\n|---|---|---|\n"
+    )
+    for library, needs, seen, _ in BROKEN:
+        yield f"| {library} | {needs} | {seen} |\n"
+    yield (
+        "\nAll commands of Redis that are missing: [commands.md](commands.md#not-here). "
+        "Replies that differ from those of Redis: [compatibility.md](compatibility.md).\n"
+    )
