@@ -21,7 +21,7 @@ _PAGE_DEFAULT = 10
 class ScanOptions(NamedTuple):
     """What one page of an iteration contains."""
 
-    count: int
+    page_size: int
     matches: Callable[[bytes], object] | None
     """Whether a name is wanted; None if all are."""
     type_name: bytes | None
