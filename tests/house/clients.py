@@ -76,6 +76,13 @@ CLIENTS = (
         "work",
     ),
     Client(
+        "pottery",
+        "python",
+        "script_users",
+        "its `Redlock`, and rate limiters as scripts",
+        "needs `anabranch[lua]`",
+    ),
+    Client(
         "broadcaster",
         "python",
         "broadcaster",

@@ -30,7 +30,11 @@ def test_each_python_package_is_installed_for_the_tests() -> None:
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
     installed = {
         line.partition(">=")[0]
-        for line in settings["dependency-groups"]["compat"] + settings["project"]["dependencies"]
+        for line in (
+            *settings["project"]["dependencies"],
+            *settings["dependency-groups"]["test"],
+            *settings["dependency-groups"]["compat"],
+        )
     }
     rows = {client.package for client in CLIENTS if client.source == "python"}
     assert rows - installed == set()
