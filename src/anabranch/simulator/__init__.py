@@ -1,6 +1,6 @@
-"""A whole cluster in virtual time: real regions, logs and replicators; simulated everything else.
+"""A whole cluster in virtual time: real processes with simulated clocks, network and disks.
 
-Clocks, network, disks and faults are made up from a seed, so that a run can be repeated to the
-byte. Read :mod:`simulation` first: it says what happens in a run; then :mod:`node`, one region with
-its disk; :mod:`checks`, what must hold; :mod:`faults`, what goes wrong.
+Everything follows from a seed, so that a run can be repeated to the byte. Read :mod:`simulation`
+first, which describes a run; then :mod:`machine` and :mod:`process`, a machine and the process on
+it; :mod:`checks`, the invariants; :mod:`faults`, the faults.
 """

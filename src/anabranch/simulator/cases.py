@@ -1,4 +1,4 @@
-"""What runs have to come to: a check of something that never happens proves nothing."""
+"""The situations that runs must reach: an invariant that was never at risk is not tested."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CASES: Final = (
     "snapshot taken",
     "turn for work that was left over",
 )
-"""Twenty runs that never come to one of these prove little."""
+"""Twenty runs must reach each of these."""
 
 RARE_CASES: Final = (
     "read answered in trouble",
@@ -63,7 +63,7 @@ RARE_CASES: Final = (
     "disk lost before one that knows less",
     "silent connection",
 )
-"""Some hundred runs come to these as well."""
+"""Some hundred runs must reach these, too."""
 
 _MEANINGS: Final = {
     "acknowledgement held back": "an acknowledgement stayed in its region, as the run has a gap",
@@ -133,7 +133,7 @@ _MEANINGS: Final = {
 
 
 def meaning(name: str) -> str:
-    """What a counter of a run counts, in a sentence; empty if its name says it."""
+    """The meaning of a counter in a sentence; empty if its name suffices."""
     one, both, other = name.partition(" || ")
     if both:
         same = one == other

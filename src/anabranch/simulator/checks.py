@@ -1,33 +1,33 @@
-"""What must hold, whatever goes wrong; looked at from outside, after every step and at the end.
+"""The invariants, checked from outside after every step and at the end.
 
 ==== ==============================================================================================
-I-1  regions that have applied the same effects hold the same in every key, and so find it by the
-     digests that they exchange: none ever reports a difference, and at rest all is compared
-I-2  what a region holds is what the formulas make of the effects it has applied
+I-1  regions that have applied the same effects have the same data in every key, and their digests
+     agree: no region ever reports a difference, and at rest all keys are compared
+I-2  the data of a region is what the formulas compute from the effects that it has applied
 I-3  a write that was confirmed is never lost, except where ``appendfsync`` says so
 I-4  an entry that is gone from a region does not come back there
 I-7  in strict mode no two entries of a key have one ID
-I-8  an ID that is given out is above all that its region had seen in the key
+I-8  a new ID is above all IDs that its region has seen in the key
 I-9  within a replica ID's log numbers and IDs ascend
-I-10 reading a group to its end leaves no entry that was neither delivered there, nor acknowledged,
-     nor jumped over there
-I-11 what counts as acknowledged was acknowledged by somebody, under a creation that lives
-I-12 a group's lag is the number of entries that reading on would return
-I-13 what is pending in a group is what its consumers hold, and none of it is acknowledged
-I-14 a restart brings back what was there, local state included
-I-15 a snapshot and the log behind it tell the same as the log alone
-I-16 of two entries that regions accepted for one idempotent ID one is left
+I-10 after a group was read to its end, every entry was delivered there, acknowledged, or skipped
+     there on purpose
+I-11 an entry that counts as acknowledged was acknowledged by a client, under a live creation
+I-12 a group's lag is the number of entries that further reads would return
+I-13 the pending entries of a group are those of its consumers, and none of them is acknowledged
+I-14 a restart restores all data, local data included
+I-15 a snapshot with the log after it gives the same data as the log alone
+I-16 of two entries that regions accepted for one idempotent ID one stays
 I-17 a region that has accepted an idempotent ID does not add it again
-I-18 a reader with a cursor that goes from region to region gets every entry that stays, once
-I-21 when all is well again nothing is left of tombstones, waiting batches and half-way states
-I-22 when all is well and nobody writes, regions exchange heartbeats and digests, nothing else
-I-23 an effect's number never stands for two contents
-I-24 no reply reports anything that a crash takes back, except where ``appendfsync`` says so
-I-25 a region that begins anew without its data takes no write before it has what any other member
-     had of its former lives; after 10 s members that it cannot reach do not count
-I-26 the counters of a key are alike in all regions (within I-1 and I-2)
-I-27 the groups of a stream that is copied, or dumped and restored, have the same pending and the
-     same cursor there, and nothing more or less to deliver; what was late is released in a payload
+I-18 a reader that takes its cursor from region to region gets every entry that stays, once
+I-21 after the faults no tombstones, waiting batches and unfinished full syncs are left
+I-22 after the faults, when nobody writes, regions exchange only status rows and digests
+I-23 no effect number ever has two contents
+I-24 no reply reports an effect that a crash undoes, except where ``appendfsync`` permits it
+I-25 a region that lost its data accepts no write before it has all effects of its former epochs
+     that another member had; after 10 s members that it cannot reach do not count
+I-26 the counters of a key are equal in all regions (part of I-1 and I-2)
+I-27 the groups of a stream that is copied, or dumped and restored, have the same pending entries
+     and the same cursor there, and deliver the same; late entries are released in a payload
 ==== ==============================================================================================
 """
 
@@ -56,18 +56,18 @@ from anabranch.stream.stream import Stream
 __all__ = ["Checks"]
 
 SCAN_EVERY: Final = 12
-"""Changes of a region between two complete looks at it."""
+"""Changes of a region between two complete checks of it."""
 
 EQUAL_EVERY_MS: Final = 50.0
-"""Between two comparisons of the same regions."""
+"""The interval between two comparisons of the same regions."""
 
 TRACKED_MS: Final = 30_000
-"""For so long an idempotent ID is remembered in any case."""
+"""The least time for which an idempotent ID is remembered."""
 
 
 @dataclass
 class _Seen:
-    """What a process was seen to hold, as far as later looks are compared with it."""
+    """Data of a process at the last check, for comparison with the next one."""
 
     mark: int = -1
     changes: int = 0
@@ -94,12 +94,12 @@ class Checks:
         self._accepted: dict[tuple[Process, bytes, bytes, bytes], tuple[int, Dot]] = {}
         self._compared: dict[tuple[int, int], float] = {}  # when pairs of regions were compared
         self.configured = False
-        """Whether idempotent IDs may have been forgotten early: by XCFGSET, or as clocks jumped."""
+        """Whether idempotent IDs may be forgotten early: by XCFGSET, or by a jump of a clock."""
 
     # -- after every step ---------------------------------------------------------------------
 
     def changed(self, process: Process) -> None:
-        """An event has happened in a region; look at it if it has changed anything."""
+        """An event has happened in a region: check the region if its data has changed."""
         seen = self._seen.get(process)
         if seen is None:
             seen = self._seen[process] = _Seen()
@@ -140,7 +140,7 @@ class Checks:
             )
 
     def scan(self, process: Process) -> None:
-        """Look at everything a region holds."""
+        """Check all data of a region."""
         seen = self._seen.setdefault(process, _Seen())
         streams = looking.streams(process.region.keyspace)
         number = process.machine.number
@@ -177,7 +177,7 @@ class Checks:
     # -- commands -----------------------------------------------------------------------------
 
     def command(self, process: Process, words: list[bytes]) -> Any:
-        """Have a region do something, and look at what comes of it."""
+        """Run a command in a region, and check its reply."""
         name = words[0]
         key = words[words.index(b"STREAMS") + 1] if b"STREAMS" in words else words[-1]
         if name in _KEY_SECOND:
@@ -259,7 +259,7 @@ class Checks:
     # -- what the formulas say ----------------------------------------------------------------
 
     def compare_with_formulas(self, process: Process) -> None:
-        """Compare a region with what follows from the effects it has applied."""
+        """Compare the data of a region with the formulas."""
         vector = process.replica.vector
         found = looking.visible(process.region.keyspace)
         for db, key in sorted(self._record.history.facts):
@@ -276,7 +276,7 @@ class Checks:
     # -- the end ------------------------------------------------------------------------------
 
     def unsettled(self, processes: Sequence[Process]) -> str | None:
-        """Why it is not over yet: what a region still lacks or keeps."""
+        """What a region still lacks, or keeps although it need not; None if nothing."""
         first = processes[0]
         for process in processes:
             number = process.machine.number
@@ -311,7 +311,7 @@ class Checks:
         return None
 
     def finish(self, processes: Sequence[Process]) -> None:
-        """Everything has arrived everywhere."""
+        """Check the end of a run: all regions have all effects."""
         for process in processes:
             self.scan(process)
             self.compare_with_formulas(process)

@@ -1,4 +1,4 @@
-"""A client of a simulated process: what its replies report, and whether that was safe."""
+"""A client of a simulated process, which records the effects that its replies report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["SimulatedClient", "run_at_once"]
 
 
 def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:
-    """Run a command to its end, however long that takes: the caller looks at its reply now."""
+    """Run a command to its end without slices: the caller needs the reply now."""
     scheduler = region.scheduler
     deadline_ns, scheduler.deadline_ns = scheduler.deadline_ns, NEVER
     region.execute(session, [words])
@@ -29,7 +29,7 @@ def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:
 
 
 class Server(Protocol):
-    """The process that serves a client."""
+    """The process that serves the client."""
 
     region: Region
     durability: Durability
@@ -37,24 +37,24 @@ class Server(Protocol):
 
     @property
     def own_number(self) -> int:
-        """How many effects the own replica ID has."""
+        """The number of the last own effect."""
 
     def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
-        """Replies that report these effects have reached the client."""
+        """The client has received replies that may report these effects."""
 
 
 @dataclass
 class _Reported:
-    """What the replies of one turn report: effects that are done, by replica ID."""
+    """The effects that the replies of one turn may report, by replica ID."""
 
     upto: dict[int, int] = field(default_factory=dict)
     is_write: bool = False
-    """Whether something was done for it that other regions will hear of."""
+    """Whether a command of the client has made effects for other regions."""
     then: list[Callable[[], None]] = field(default_factory=list)
 
 
 class SimulatedClient:
-    """See :class:`anabranch.node.driver.Client`. It reads whatever it is sent."""
+    """See :class:`anabranch.node.driver.Client`. This client reads all replies at once."""
 
     has_more = False
 
@@ -63,7 +63,7 @@ class SimulatedClient:
         self.session = process.region.open_session("127.0.0.1:1", "127.0.0.1:2")
         self.session.connection = self
         self._parser = hiredis.Reader()
-        self._parsed = 0  # parts of the outbox
+        self._parsed = 0  # count of parsed parts of the outbox
         self._replies: deque[Any] = deque()
         self._reported = _Reported()  # by what is in the outbox
         self._held: deque[_Reported] = deque()
@@ -71,9 +71,9 @@ class SimulatedClient:
     # -- commands -----------------------------------------------------------------------------
 
     def do(self, words: list[bytes]) -> Any:
-        """A command; its reply, an error reply as an exception that is returned.
+        """Run a command; returns its reply, an error reply as an exception.
 
-        The reply is known at once, and given to the client when the process gives it away.
+        The caller gets the reply at once; the client gets it when the process releases it.
         """
         process = self._process
         before = process.own_number
@@ -95,17 +95,17 @@ class SimulatedClient:
         while (reply := self._parser.gets()) is not False:
             self._replies.append(reply)
         process = self._process
-        if process.durability.trouble is None:  # a reply may report anything
+        if process.durability.trouble is None:  # a reply may report any effect
             self._reported.upto = dict(process.replica.vector)
 
     def reports(self, effects: Iterable[Dot]) -> None:
-        """The replies so far report these effects, whatever else they report."""
+        """The replies so far report these effects, among others."""
         upto = self._reported.upto
         for replica_id, number in effects:
             upto[replica_id] = max(number, upto.get(replica_id, 0))
 
     def on_answer(self, action: Callable[[], None]) -> None:
-        """Have something called when the replies so far have reached the client."""
+        """Call ``action`` when the client has received the replies so far."""
         self._reported.then.append(action)
 
     # -- for the process ----------------------------------------------------------------------
@@ -142,7 +142,7 @@ class SimulatedClient:
         self._held.clear()
 
     def go_on_later(self) -> None:
-        """See :class:`Node`: nothing waits here."""
+        """See :class:`Client`: no request waits here."""
 
     def _got(self, reported: _Reported) -> None:
         self._process.was_reported(reported.upto, is_write=reported.is_write)

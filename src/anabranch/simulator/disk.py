@@ -1,9 +1,9 @@
-"""A disk in memory that forgets what was not synced, and fails when told to.
+"""A disk in memory that loses unsynced data in a crash, and fails on demand.
 
-What the server writes is seen at once by whoever reads; whether it outlives :meth:`crash` depends
-on syncs. Files and the directory are apart, as on a real disk: syncing a file makes its contents
-durable, syncing the directory makes names durable. Operations on names reach the disk in their
-order, as on file systems with a journal.
+A read sees all earlier writes; whether they survive :meth:`crash` depends on syncs. Files and the
+directory are separate, as on a real disk: syncing a file makes its contents durable, syncing the
+directory makes names durable. Operations on names reach the disk in their order, as on file systems
+with a journal.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["Fault", "MemoryPlace", "MemoryStorage"]
 class Fault:
     """An operation that fails: ``write``, ``sync``, ``truncate`` of a file, or one of the storage.
 
-    ``keep`` is how many bytes of a failing write are written nevertheless.
+    ``keep`` is how many bytes of a failing write are written all the same.
     """
 
     operation: str
     code: int = errno.EIO
     times: int = 1
     after: int = 0
-    """Operations of this sort that still succeed."""
+    """How many operations of this kind succeed before."""
     keep: int = 0
     name: str = ""
-    """How the file's name begins."""
+    """The beginning of the file's name."""
 
 
 class _Contents:
-    """A file's bytes: those on the disk, and what happened to them since."""
+    """A file's bytes: those on the disk, and the changes since."""
 
     def __init__(self) -> None:
         self.durable = b""
@@ -143,7 +143,7 @@ class MemoryStorage:
     """See :class:`anabranch.oplog.storage.Storage`."""
 
     def __init__(self, files: dict[str, bytes] | None = None, boot: str = "") -> None:
-        """``files`` are there and synced."""
+        """``files`` exist and are synced."""
         self.boot = boot
         self._names: dict[str, _Contents] = {}
         for name, data in (files or {}).items():
@@ -156,7 +156,7 @@ class MemoryStorage:
         self.free: int | None = None
         """Bytes until the disk is full; None is no limit."""
         self.holes = 0
-        """Writes that a crash before has left as zeros."""
+        """The number of writes that an earlier crash has left as zeros."""
         self.synced: list[str] = []
         """The names of files as they were synced; "." is the directory."""
 
@@ -180,7 +180,7 @@ class MemoryStorage:
             raise OSError(fault.code, os.strerror(fault.code), name)
 
     def rot(self, prefix: str, rng: random.Random) -> str:
-        """Turn over one synced bit of a file whose name begins so; where, or nothing if none is."""
+        """Flip a synced bit of a file whose name begins so; returns where, or an empty text."""
         names = sorted(name for name in self._names if name.startswith(prefix))
         name = rng.choice([*names, *names[-1:] * len(names)]) if names else ""  # mostly the newest
         contents = self._names.get(name)
@@ -192,7 +192,7 @@ class MemoryStorage:
         return f"{name} at byte {at}"
 
     def rot_end(self, prefix: str, rng: random.Random) -> str:
-        """Turn over one of the last bits of the newest file whose name begins so; where.
+        """Flip one of the last bits of the newest file whose name begins so; returns where.
 
         No process has the file open, and the system has written all of it to the disk.
         """
@@ -208,7 +208,7 @@ class MemoryStorage:
         return f"{name} at byte {at}"
 
     def begin_sync(self, name: str) -> None:
-        """A sync of a file begins; what is written from now on is not part of it."""
+        """A sync of a file begins; it does not cover later writes."""
         self.synced.append(name)
 
     # -- storage ------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class MemoryStorage:
     # -- what remains -------------------------------------------------------------------------
 
     def files(self) -> dict[str, bytes]:
-        """Everything as it is read now: what a killed process leaves."""
+        """The present contents of all files: what a killed process leaves."""
         return {name: bytes(contents.now) for name, contents in self._names.items()}
 
     def crash(self, rng: random.Random, *, holes: bool = False) -> MemoryStorage:

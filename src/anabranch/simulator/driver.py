@@ -1,4 +1,4 @@
-"""Virtual time for one process, and workers whose work takes a while of it."""
+"""Virtual time for one process, and workers whose work takes virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Later", "SimulatedDriver", "SimulatedWorker"]
 
 
 class Later:
-    """Work that is done when its time has come, or when somebody waits for it."""
+    """Work that is done at its time, or earlier if the process waits for it."""
 
     def __init__(self, worker: SimulatedWorker, work: Callable[[], object]) -> None:
         self._worker = worker
@@ -24,7 +24,7 @@ class Later:
         self._problem: BaseException | None = None
 
     def do(self) -> None:
-        """Its time has come."""
+        """Do the work."""
         try:
             self._result = self._work()
         except Exception as problem:
@@ -49,10 +49,10 @@ class Later:
 
 
 class SimulatedWorker:
-    """See :class:`anabranch.node.driver.Worker`. What it is given takes some time."""
+    """See :class:`anabranch.node.driver.Worker`. Its work takes some time."""
 
     def __init__(self, after: Callable[[Callable[[], None]], None]) -> None:
-        """``after`` has something done when the work has taken its time."""
+        """``after`` calls a function when the work has taken its time."""
         self._after = after
         self._queue: deque[Later] = deque()
 
@@ -75,7 +75,7 @@ class SimulatedWorker:
         return later
 
     def do_until(self, last: Later) -> None:
-        """All up to this one."""
+        """Do all work up to this piece."""
         while not last.done():
             self._queue.popleft().do()
 
@@ -108,9 +108,9 @@ class SimulatedDriver:
         work_ms: Sequence[float],
         late_ms: Sequence[float],
     ) -> None:
-        """``happen`` makes something an event of the process, if it still lives.
+        """``happen`` runs a function as an event of the process, if the process still runs.
 
-        ``work_ms`` says how long a piece of work may take, ``late_ms`` how late a timer may be.
+        ``work_ms`` is the range of the duration of work, ``late_ms`` that of the delay of timers.
         """
         self._timeline = timeline
         self._happen = happen
@@ -118,7 +118,7 @@ class SimulatedDriver:
         self._work_ms = work_ms
         self._late_ms = late_ms
         self.least_work_ms = 0.0
-        """No piece of work takes less: the disk is slow."""
+        """The least duration of a piece of work while the disk is slow."""
         self._soon: deque[Callable[[], object]] = deque()
 
     def now_s(self) -> float:
@@ -131,7 +131,7 @@ class SimulatedDriver:
         return None
 
     def end_turn(self) -> None:
-        """The turn is over: do what was to be done then."""
+        """The turn is over: call what :meth:`call_soon` got."""
         while self._soon:
             self._soon.popleft()()
 

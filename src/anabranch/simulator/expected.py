@@ -1,4 +1,4 @@
-"""What the formulas say of a key, in the form in which regions are looked at."""
+"""The data of a key by the formulas, in the form of :mod:`anabranch.simulator.looking`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["difference", "due_of"]
 
 
 def due_of(shown: Shown) -> dict[str, Any]:
-    """What the formulas say, in the form of :func:`looking.visible`."""
+    """The data by the formulas, in the form of :func:`looking.visible`."""
     return {
         "entries": sorted(
             looking.Entry(e.entry_id, e.dot, looking.token_of(e.payload))  # type: ignore[arg-type]
@@ -33,7 +33,7 @@ def due_of(shown: Shown) -> dict[str, Any]:
 
 
 def difference(one: Any, other: Any) -> str:
-    """Where two values differ, as deep down as possible."""
+    """The innermost place where two values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             if one.get(key) != other.get(key):

@@ -1,4 +1,4 @@
-"""The effects that were made, as facts on keys; nothing of the engine but its records is used."""
+"""Effects as facts on keys; uses only the effect classes of the engine."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = [
 ]
 
 Dot = tuple[int, int]
-"""A replica ID and a number of it."""
+"""A replica ID and an effect number."""
 
 Vector = Mapping[int, int]
-"""Per replica ID, the number up to which its effects are there."""
+"""Per replica ID, the number of its last applied effect."""
 
 Key = tuple[int, bytes]
 """Database and name."""
 
 NEVER = float("inf")
-"""The deadline of a key that was made to have none."""
+"""The deadline that PERSIST sets: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Fact:
 
     @property
     def dot(self) -> Dot:
-        """What the effect is called everywhere."""
+        """The dot of the effect."""
         return self.replica_id, self.number
 
     def knew(self, other: Fact) -> bool:
-        """Whether the other was applied where this one was made."""
+        """Whether another effect is in the context of this one."""
         return other.number <= self.context.get(other.replica_id, 0)
 
 
@@ -70,7 +70,7 @@ class Added(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Removed(Fact):
-    """XDEL, XTRIM and their kin: entries that go."""
+    """XDEL, XTRIM and similar commands: removed entries."""
 
     dots: frozenset[Dot]
     deleted: tuple[tuple[int, int, int], ...]
@@ -79,10 +79,10 @@ class Removed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Cleared(Fact):
-    """DEL, FLUSHALL or expiry: the key as it was known."""
+    """DEL, FLUSHALL or expiry: removes what is in its context."""
 
     expired: bool
-    """By its deadline: takes the groups that were known, not those that were not."""
+    """Whether the key expired: this removes only groups in its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Created(Fact):
 
     group: bytes
     start: int | None
-    """Entries above this ID; None: entries that the creation did not know."""
+    """The group begins above this ID; None: with the entries that are not in its context."""
     offset: int = 0
-    """Of entries-read."""
+    """The first entries-read."""
 
     def delivers(self, entry: Added) -> bool:
         """Whether the group begins before an entry."""
@@ -111,7 +111,7 @@ class Destroyed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged(Fact):
-    """Entries that are done, for creations of a group."""
+    """Entries that were acknowledged, for creations of a group."""
 
     group: bytes
     creations: frozenset[Dot]
@@ -144,12 +144,12 @@ class Tagged(Fact):
     idempotent_id: bytes
     entry_id: int
     yields: bool
-    """Whether its entry goes if another region accepted the same for a smaller ID."""
+    """Whether its entry is removed if another region accepted the ID for a smaller entry ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved(Fact):
-    """A conflict of such IDs: the tag that lost answers with the entry that stays."""
+    """The resolution of a conflict: the losing tag answers with the entry that stays."""
 
     tag: Dot
     entry_id: int
@@ -157,13 +157,13 @@ class Resolved(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Configured(Fact):
-    """Forgets the tags that it knew."""
+    """XCFGSET: forgets the tags in its context."""
 
 
 def facts_of_run(
     effect: kinds.AddRun, replica_id: int, first: int, dependencies: Vector
 ) -> Iterator[Fact]:
-    """A run has a number an entry."""
+    """The facts of a run: each entry has a number of its own."""
     at = 0
     for index, (entry_id, size) in enumerate(zip(effect.ids, effect.sizes, strict=True)):
         context = {**dependencies, replica_id: first + index - 1}
@@ -175,7 +175,7 @@ def facts_of_run(
 def facts_of_resolution(
     effect: kinds.ResolveConflict, replica_id: int, number: int, context: Vector
 ) -> Iterator[Fact]:
-    """What a conflict came to: another answer, and maybe an entry that goes."""
+    """The facts of a resolution: another answer, and perhaps a removed entry."""
     tag = effect.replica_id, effect.number
     yield Resolved(replica_id, number, context, tag, effect.entry_id)
     if effect.removed:
@@ -184,7 +184,7 @@ def facts_of_resolution(
 
 
 def fact_of(effect: kinds.Effect, replica_id: int, number: int, context: Vector) -> Fact | None:
-    """None for kinds of which nothing is shown here."""
+    """The fact of an effect; None for kinds that the formulas do not cover."""
     match effect:
         case kinds.Add():
             return Added(replica_id, number, context, effect.entry_id, effect.fragment)

@@ -1,7 +1,7 @@
-"""What goes wrong in a run: each sort of fault has chance of its own, so that one can be left out.
+"""The faults of a run. Each kind has its own random numbers, so that one kind can be left out.
 
-A run has some of the sorts that were asked for, each with a rate of its own. Faults end with the
-first part of a run; :func:`heal` then puts everything right.
+A run has some of the requested kinds, each with its own rate. Faults end with the first part of a
+run; then :func:`heal` ends all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["FAULTS", "drawn", "heal"]
 
 SHARE: Final = 0.6
-"""How likely a sort of fault that was asked for is part of a run."""
+"""The probability that a requested kind of fault is part of a run."""
 
 
 def drawn(seed: int, asked_for: Iterable[str]) -> tuple[str, ...]:
-    """The sorts of faults in the run of a seed."""
+    """The kinds of faults in the run of a seed."""
     return tuple(
         name
         for name in FAULTS
@@ -38,7 +38,7 @@ def drawn(seed: int, asked_for: Iterable[str]) -> tuple[str, ...]:
 def _again(
     run: Simulation, chance: random.Random, mean_ms: float, action: Callable[[], None]
 ) -> None:
-    """Have something happen now and then, as long as things go wrong."""
+    """Call ``act`` again and again, until the faults end."""
 
     def happen() -> None:
         if run.is_breaking:
@@ -52,7 +52,7 @@ def _again(
 
 
 def _every(run: Simulation, chance: random.Random) -> float:
-    """A mean distance for this run: from a few times in it to often."""
+    """A mean interval for this run: from a few occurrences to many."""
     return run.breaking_ms / chance.choice([2, 4, 8, 16])
 
 
@@ -60,7 +60,7 @@ def _every(run: Simulation, chance: random.Random) -> float:
 
 
 def _partition(run: Simulation, chance: random.Random) -> None:
-    """Lines are cut: one way or both, between two regions or around one; some flap."""
+    """Lines are cut in one or both directions, between two regions or around one; some flap."""
 
     def cut() -> None:
         one, other = chance.sample([machine.number for machine in run.machines], 2)
@@ -95,7 +95,7 @@ def _partition(run: Simulation, chance: random.Random) -> None:
 
 
 def _delay(run: Simulation, chance: random.Random) -> None:
-    """Lines are slow, unevenly, and change; processes stand still."""
+    """Lines have delays that vary; processes stand still for a while."""
 
     def change() -> None:
         source, target = chance.sample([machine.number for machine in run.machines], 2)
@@ -119,7 +119,7 @@ def _delay(run: Simulation, chance: random.Random) -> None:
 
 
 def _loss(run: Simulation, chance: random.Random) -> None:
-    """Connections break; some bits are turned over."""
+    """Connections break; some bits are flipped."""
     for one in run.machines:
         for other in run.machines:
             line = run.network.line(one.number, other.number)
@@ -186,7 +186,7 @@ def _power(run: Simulation, chance: random.Random) -> None:
 
 
 def _blackout(run: Simulation, chance: random.Random) -> None:
-    """All machines but one fail, while that one waits for causes that it may have to do without."""
+    """All machines but one fail, while that one waits for causes that may be lost."""
 
     def look() -> None:
         waiting = [
@@ -207,7 +207,7 @@ def _blackout(run: Simulation, chance: random.Random) -> None:
 
 
 def _skew(run: Simulation, chance: random.Random) -> None:
-    """Clocks are wrong, and are set."""
+    """Clocks are wrong, and are set again."""
     run.checks.configured = True
     for machine in run.machines:
         machine.clock.offset_ms = (
@@ -266,7 +266,7 @@ def _hurry(process: Process) -> None:
 
 
 def _memory(run: Simulation, chance: random.Random) -> None:
-    """Machines have no memory for what others send."""
+    """Machines have no memory for effects of other regions."""
 
     def fill() -> None:
         machine = chance.choice(run.machines)
@@ -283,7 +283,7 @@ def _make_room(machine: Machine) -> None:
 
 
 def _rot(run: Simulation, chance: random.Random) -> None:
-    """A disk forgets a bit of a log, once; maybe one of the last bits after a kill, too."""
+    """One bit of a log flips on a disk; perhaps also one of the last bits after a kill."""
     end_chance = run.chance("rot at the end")
 
     def rot() -> None:
@@ -292,7 +292,7 @@ def _rot(run: Simulation, chance: random.Random) -> None:
             run.timeline.after(100, rot)
 
     def rot_end() -> None:
-        """A start must not take this for an end that was never finished, and go on before it."""
+        """Flip one of the last bits: a start must not take this damage for a torn end."""
         machines = [machine for machine in run.machines if _can_be_wiped(run, machine)]
         if not run.is_breaking:
             return
@@ -314,7 +314,7 @@ def _empty(machine: Machine) -> None:
 
 
 def _replace(run: Simulation, machine: Machine) -> None:
-    """An operator restarts what does not write any more."""
+    """An operator restarts processes that do not write any more."""
     if machine.process is not None and machine.process.durability.broken:
         machine.kill()
         run.timeline.after(100, machine.start)
@@ -324,7 +324,7 @@ def _replace(run: Simulation, machine: Machine) -> None:
 
 
 def _membership(run: Simulation, chance: random.Random) -> None:
-    """A region comes late; one loses its disk; one is removed."""
+    """A region joins late; one loses its disk; one is removed."""
     absence = run.chance("absence")
     last = run.machines[-1]
     if len(run.machines) > 2 and chance.random() < 0.5:
@@ -339,7 +339,7 @@ def _membership(run: Simulation, chance: random.Random) -> None:
             run.timeline.after(chance.choice([10, 2000]), machine.start)
 
     def lose_before_one_that_knows_less() -> None:
-        """A region loses its disk when the only other one that is up was down before."""
+        """A region loses its disk while the only other region that is up was down before."""
         if len(members := run.members()) < 3 or not run.is_breaking:
             return
         loser, late, keeper = absence.sample(members, 3)
@@ -390,7 +390,7 @@ def _impostor(run: Simulation, chance: random.Random) -> None:
 
 
 def _can_be_wiped(run: Simulation, machine: Machine) -> bool:
-    """Whether all others know the life of a region: it has to hear of it from whom it asks."""
+    """Whether all others know the epoch of a region: the one that it asks must know it."""
     if machine.process is None:
         return False
     own = machine.process.replica.own
@@ -408,7 +408,7 @@ def _settled(run: Simulation) -> list[Machine]:
 
 
 def _limits(run: Simulation, chance: random.Random) -> None:
-    """Nothing has room: settled when the regions were made, see :class:`Simulation`."""
+    """Limits are small: :class:`Simulation` sets them when it makes the regions."""
 
     def snapshot() -> None:
         machine = chance.choice(run.machines)
@@ -419,12 +419,12 @@ def _limits(run: Simulation, chance: random.Random) -> None:
 
 
 def _slices(run: Simulation, chance: random.Random) -> None:
-    """Work is cut by the clock: settled when the regions were made, see :class:`Simulation`."""
+    """The scheduler cuts work by the clock: see :class:`Simulation`, which makes the regions so."""
     del run, chance
 
 
 def _retries(run: Simulation, chance: random.Random) -> None:
-    """Producers get no answers, and repeat in any region what they sent lately."""
+    """Producers get no answers, and repeat their last messages in any region."""
     del chance
     run.work.repeat()
 
@@ -450,7 +450,7 @@ FAULTS: Final[dict[str, Callable[[Simulation, random.Random], None]]] = {
 
 
 def heal(run: Simulation) -> None:
-    """Put everything right."""
+    """End all faults."""
     for pair, line in list(run.network.lines.items()):
         if line.cut:
             run.network.mend(*pair)

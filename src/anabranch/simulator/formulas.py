@@ -1,13 +1,13 @@
-"""What every replica must show, computed from the set of all effects and from nothing else.
+"""The data of a region, computed only from the set of effects that it has applied.
 
-A replica arrives at its state step by step, with shortcuts. Here each thing shown is one
-expression over the set of effects that a replica has applied, whatever their order; no code of the
-engine is used but the records that effects are. Two ideas carry all of it:
+A region computes its data step by step, with shortcuts. Here each part of the data is one
+expression over the set of applied effects, independent of their order. Of the engine only the
+effect classes are used. Two rules suffice:
 
-* An effect's *context* is what its replica ID had applied when it made it: the dependencies of its
-  batch, and all of the replica ID's own effects before it.
-* Removing is *observed*: a removal takes the additions in its context. Only for groups is it
-  also the other way round: a creation must have had every removal in *its* context.
+* The *context* of an effect is what its replica ID had applied when it made the effect: the
+  dependencies of its batch, and all earlier effects of the replica ID.
+* A removal removes the additions in its context. For groups the reverse holds as well: a creation
+  counts only if every removal is in the creation's context.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from anabranch.simulator.facts import (
 __all__ = ["History", "Shown"]
 
 ANSWERS_KEPT: Final = 12
-"""Of each key: as many as there are replicas, and some that lag behind."""
+"""Cached results of each key: one for each region, and some for regions that lag."""
 
 
 _F = TypeVar("_F", bound=Fact)
@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 
 class _once(Generic[_T]):  # noqa: N801  # used like a decorator of the standard library
-    """A property that is worked out at most once; without the lock of ``cached_property``."""
+    """A property that is computed at most once; without the lock of ``cached_property``."""
 
     def __init__(self, function: Callable[[Any], _T]) -> None:
         self._function = function
@@ -65,12 +65,12 @@ class _once(Generic[_T]):  # noqa: N801  # used like a decorator of the standard
 
 
 class Shown:
-    """What a replica shows of a key, worked out as far as somebody asks."""
+    """The data of a key in one region, computed on demand."""
 
     def __init__(
         self, facts: Mapping[type[Fact], Sequence[Fact]], flushes: Sequence[Cleared], upto: Vector
     ) -> None:
-        """The facts of a key by their kinds, what cleared its database, and what was applied."""
+        """The facts of a key by kind, the flushes of its database, and the applied effects."""
         self._facts = facts
         self._flushes = flushes
         self._upto = dict(upto)
@@ -81,7 +81,7 @@ class Shown:
         return [fact for fact in some if fact.number <= upto.get(fact.replica_id, 0)]
 
     def _kept(self, kind: type[_F]) -> list[_F]:
-        """Those that no clearing knew."""
+        """The facts that are in the context of no clearing."""
         facts = self._applied(kind)
         covered = self._covered
         if covered:
@@ -96,12 +96,12 @@ class Shown:
 
     @_once
     def _covered(self) -> Vector:
-        """What was known to any clearing."""
+        """The union of the contexts of all clearings."""
         return _joined(fact.context for fact in self._cleared)
 
     @_once
     def added(self) -> list[Added]:
-        """Since the key was last deleted, live or not."""
+        """Entries added since the key was last deleted, live or not."""
         return self._kept(Added)
 
     @_once
@@ -110,14 +110,14 @@ class Shown:
 
     @_once
     def entries(self) -> list[Added]:
-        """By ID, region, epoch, number."""
+        """Live entries, ordered by ID, region, epoch, number."""
         removed = {dot for fact in self._applied(Removed) for dot in fact.dots}
         live = [fact for fact in self.added if fact.dot not in removed]
         return sorted(live, key=_place)
 
     @_once
     def groups(self) -> dict[bytes, list[Created]]:
-        """The live creations of each."""
+        """The live creations of each group."""
         created = self._applied(Created)
         if not created:
             return {}
@@ -136,12 +136,12 @@ class Shown:
 
     @_once
     def creations(self) -> dict[bytes, frozenset[Dot]]:
-        """The dots of those."""
+        """The dots of the live creations."""
         return {name: frozenset(fact.dot for fact in each) for name, each in self.groups.items()}
 
     @_once
     def acknowledged(self) -> dict[bytes, list[Acknowledged]]:
-        """What counts of the acknowledgements in each group: not those of removed creations."""
+        """The acknowledgements of live creations, by group."""
         alive = self.creations
         found: dict[bytes, list[Acknowledged]] = {name: [] for name in alive}
         for fact in self._applied(Acknowledged) if alive else ():
@@ -151,7 +151,7 @@ class Shown:
 
     @_once
     def deadline(self) -> float:
-        """The greatest of those that no other setting knew."""
+        """The greatest deadline of those that are in the context of no other setting."""
         settings = self._kept(Deadline)
         known = _joined(fact.context for fact in settings)
         return max(
@@ -169,12 +169,12 @@ class Shown:
 
     @_once
     def entries_added(self) -> int:
-        """How many were, and what XSETID made of it."""
+        """The count of added entries, changed by XSETID."""
         return len(self.added) + sum(fact.surplus for fact in self._raised)
 
     @_once
     def max_deleted_id(self) -> int:
-        """Of entries that were added since the key was last deleted."""
+        """The greatest ID of removed entries, of those added since the key was last deleted."""
         covered = self._covered
         ids = [
             entry_id
@@ -186,12 +186,12 @@ class Shown:
 
     @_once
     def exists(self) -> bool:
-        """Whether there is such a key."""
+        """Whether the key exists."""
         return bool(self.added or self._raised or self.groups)
 
     @_once
     def tags(self) -> dict[tuple[bytes, bytes], list[Tagged]]:
-        """By producer and idempotent ID, those that no other one for it knew."""
+        """By producer and idempotent ID, the tags that are in the context of no later one."""
         known = _joined(fact.context for fact in self._kept(Configured))
         tags: dict[tuple[bytes, bytes], list[Tagged]] = {}
         for fact in self._kept(Tagged):
@@ -203,21 +203,21 @@ class Shown:
         }
 
     def answer(self, tags: Sequence[Tagged]) -> int:
-        """The ID that a retry gets: of the smallest entry, among those that stay for others."""
+        """The ID that a retry gets: the smallest, among the entries that do not yield."""
         stays = {fact.tag: fact.entry_id for fact in self._resolved}
         return min(min(fact.entry_id, stays.get(fact.dot, fact.entry_id)) for fact in tags)
 
     @_once
     def _resolved(self) -> list[Resolved]:
-        """The last that was said of each tag is the smallest."""
+        """The answer of each tag after resolutions: the smallest one."""
         return sorted(self._applied(Resolved), key=lambda fact: -fact.entry_id)
 
     def delivers(self, group: bytes, entry: Added) -> bool:
-        """Whether a group that is there begins before an entry."""
+        """Whether an existing group begins before an entry."""
         return any(created.delivers(entry) for created in self.groups[group])
 
     def done(self, group: bytes) -> list[Added]:
-        """The entries that a group need not deliver any more, as they are acknowledged."""
+        """The acknowledged entries of a group."""
         return [
             entry
             for entry in self.entries
@@ -227,7 +227,7 @@ class Shown:
     def is_acknowledged(
         self, group: bytes, entry: Added, but: frozenset[Dot] = frozenset()
     ) -> bool:
-        """Whether an acknowledgement covers an entry, ``but`` some that are not asked."""
+        """Whether an acknowledgement covers an entry; those in ``but`` are ignored."""
         replica_id, number = entry.replica_id, entry.number
         for fact in self.acknowledged[group]:
             if not but or fact.dot not in but:
@@ -242,7 +242,7 @@ def _place(fact: Added) -> tuple[int, int, int, int]:
 
 
 def _joined(contexts: Iterable[Vector]) -> dict[int, int]:
-    """What anybody of those knew."""
+    """The union of the contexts of some facts."""
     found: dict[int, int] = {}
     for context in contexts:
         for replica_id, number in context.items():
@@ -252,13 +252,13 @@ def _joined(contexts: Iterable[Vector]) -> dict[int, int]:
 
 
 class History:
-    """All effects that were ever made, of all replica IDs."""
+    """All effects ever made, of all replica IDs."""
 
     def __init__(self) -> None:
         self.facts: defaultdict[Key, list[Fact]] = defaultdict(list)
         self.flushes: list[tuple[int | None, Cleared]] = []
         self.stands_for: defaultdict[tuple[Key, Dot], list[Dot]] = defaultdict(list)
-        """By the entry that stayed of those for one idempotent ID, the entries that went."""
+        """By the entry that stayed after a conflict, the entries that were removed."""
         self._by_kind: defaultdict[Key, defaultdict[type[Fact], list[Fact]]] = defaultdict(
             lambda: defaultdict(list)
         )
@@ -267,16 +267,16 @@ class History:
         )
         """By replica ID, the numbers of a key's facts, ascending; those of flushes under None."""
         self._shown: defaultdict[Key, dict[tuple[int, ...], Shown]] = defaultdict(dict)
-        """The newest answers, by how many facts of each replica ID were applied."""
+        """Recent results, by how many facts of each replica ID were applied."""
 
     def add(self, key: Key, fact: Fact) -> None:
-        """An effect on a key."""
+        """Add an effect on a key."""
         self.facts[key].append(fact)
         self._by_kind[key][type(fact)].append(fact)
         insort(self._numbers[key][fact.replica_id], fact.number)
 
     def drop_after(self, replica_id: int, after: int) -> None:
-        """Effects of a replica ID beyond a number were lost before anybody had heard of them."""
+        """Remove lost effects: those of a replica ID after a number that no other region has."""
         kept = self.facts
         flushes = self.flushes
         stands_for = self.stands_for
@@ -292,14 +292,14 @@ class History:
                 self.flush(db, flush)
 
     def flush(self, db: int | None, fact: Cleared) -> None:
-        """Of a database, or of all."""
+        """Add a flush of a database, or of all."""
         self.flushes.append((db, fact))
         insort(self._numbers[None][fact.replica_id], fact.number)
 
     def read(
         self, replica_id: int, first: int, dependencies: Vector, effects: Iterable[kinds.Effect]
     ) -> None:
-        """The effects of a batch; ``first`` is the number of the first of them."""
+        """Add the effects of a batch; ``first`` is the number of the first one."""
         number = first
         for effect in effects:
             context = {**dependencies, replica_id: number - 1}
@@ -321,13 +321,13 @@ class History:
             number += 1
 
     def keys(self) -> Sequence[Key]:
-        """All that were ever touched."""
+        """All keys with effects."""
         return sorted(self.facts)
 
     def shown(self, key: Key, vector: Vector) -> Shown:
-        """What a replica shows of a key that has applied the effects up to this vector.
+        """The data of a key in a region that has applied the effects up to this vector.
 
-        The same object as before where the same of the key's effects are applied.
+        Returns the same object again if the same effects on the key are applied.
         """
         applied = vector.get
         place = tuple(

@@ -1,4 +1,4 @@
-"""Checks of consumer groups: what they deliver, what counts as acknowledged, what is pending.
+"""Checks of consumer groups: deliveries, acknowledgements, and pending entries.
 
 I-10 to I-13 of :mod:`anabranch.simulator.checks`.
 """
@@ -23,16 +23,16 @@ __all__ = ["GroupChecks"]
 
 @dataclass
 class _Delivered:
-    """What a region has handed out of a group."""
+    """The entries that a region has delivered in a group."""
 
     under: dict[Dot, set[Dot]] = field(default_factory=dict)
-    """By entry, the creations of the group at that time."""
+    """By entry, the creations of the group when the entry was delivered."""
     jumped: bool = False
-    """Whether entries were passed over on purpose."""
+    """Whether entries were skipped on purpose."""
 
 
 class GroupChecks:
-    """What regions have handed out, and what follows from it."""
+    """Records what regions deliver, and checks the groups."""
 
     def __init__(self, record: Record, work: Workload) -> None:
         self._record = record
@@ -47,7 +47,7 @@ class GroupChecks:
         group: Group,
         entries: list[looking.Entry],
     ) -> None:
-        """Look at a group of region ``number``, whose stream has these entries."""
+        """Check a group of region ``number``, whose stream has these entries."""
         where = f"group {name!r} of region {number}"
         due = sum(_is_due(group, entry) for entry in entries)
         lag = sum(group.exact_lag(stream.logs).values())
@@ -78,7 +78,7 @@ class GroupChecks:
     # -- commands -----------------------------------------------------------------------------
 
     def read(self, process: Process, words: list[bytes], key: bytes, stream: Stream | None) -> Any:
-        """XREADGROUP, and what it hands out."""
+        """Run XREADGROUP, and record what it delivers."""
         name = words[2]
         by_id: defaultdict[tuple[int, bytes], list[Dot]] = defaultdict(list)
         creations: set[Dot] = set()
@@ -102,7 +102,7 @@ class GroupChecks:
     def acknowledge(
         self, process: Process, words: list[bytes], key: bytes, stream: Stream | None
     ) -> Any:
-        """XACK or XACKDEL, and what it settles."""
+        """Run XACK or XACKDEL, and record what it acknowledges."""
         name = words[2]
         at = words.index(b"IDS") + 2 if words[0] == b"XACKDEL" else 3
         group = None if stream is None else stream.groups.get(name)
@@ -126,11 +126,11 @@ class GroupChecks:
         return reply
 
     def jumped(self, process: Process, key: bytes, name: bytes) -> None:
-        """Entries were passed over on purpose."""
+        """Entries were skipped on purpose."""
         self._delivered[process.machine.number, key, name].jumped = True
 
     def moved(self, process: Process, key: bytes, name: bytes) -> None:
-        """A group has come here with its stream: what is done was settled where it comes from."""
+        """A group has come here with its stream: take over what was acknowledged in the source."""
         self.jumped(process, key, name)  # what is pending was delivered elsewhere
         shown = self._record.history.shown((0, key), process.replica.vector)
         for entry in shown.entries:
@@ -140,9 +140,9 @@ class GroupChecks:
     # -- the end ------------------------------------------------------------------------------
 
     def check_acknowledgements(self, key: bytes, shown: Shown) -> None:
-        """What is acknowledged was settled by somebody, for a creation that lives.
+        """Check that each acknowledged entry was acknowledged by a client, for a live creation.
 
-        So was the one that went of two entries for the same idempotent ID.
+        For a conflict of idempotent IDs, the removed entry may have been acknowledged instead.
         """
         for group, creations in shown.groups.items():
             alive = {fact.dot for fact in creations}
@@ -157,7 +157,7 @@ class GroupChecks:
                     )
 
     def check_nothing_missed(self, process: Process, key: bytes, name: bytes) -> None:
-        """Of a group that was read to its end."""
+        """Check a group that was read to its end."""
         stream = self._work.stream(process, key)
         group = None if stream is None else stream.groups.get(name)
         if stream is None or group is None:
@@ -166,7 +166,7 @@ class GroupChecks:
         rows = process.inspect([b"XINFO", b"GROUPS", key])
         for row in rows:
             figures = dict(zip(row[::2], row[1::2], strict=True))
-            # What was deleted unread, behind the last entry that was read, does not count as read.
+            # Entries that were deleted unread, behind the last one read, do not count as read.
             if figures[b"name"] == name and (
                 figures[b"lag"] != 0 or figures[b"entries-read"] > stream.entries_added
             ):
@@ -189,7 +189,7 @@ class GroupChecks:
 
 
 def _is_due(group: Group, entry: looking.Entry) -> bool:
-    """Whether a group would still deliver an entry, one condition after the other."""
+    """Whether a group would still deliver an entry."""
     replica_id, number = entry.dot
     if number in group.delivered.get(replica_id, ()):
         return False

@@ -22,7 +22,7 @@ _Row = tuple[bytes, bytes, int]  # ID, consumer, delivery count
 
 @dataclass(frozen=True)
 class _Standing:
-    """Where a group stands."""
+    """The progress of a group."""
 
     last_id: bytes
     lag: int
@@ -33,7 +33,7 @@ _Standings = dict[bytes, _Standing]
 
 
 class MoveChecks:
-    """What groups were where streams come from, and are where they go to."""
+    """Compares groups before and after their stream is copied."""
 
     def __init__(self, record: Record, work: Workload, groups: GroupChecks) -> None:
         self._record = record
@@ -50,7 +50,7 @@ class MoveChecks:
         return reply
 
     def dump(self, process: Process, words: list[bytes]) -> Any:
-        """DUMP: clients keep some payloads."""
+        """Run DUMP; clients keep some payloads."""
         before = self._standings(process, words[1])
         reply = process.do(words)
         if isinstance(reply, bytes):
@@ -59,14 +59,14 @@ class MoveChecks:
         return reply
 
     def restore(self, process: Process, words: list[bytes]) -> Any:
-        """RESTORE of one of those."""
+        """Run RESTORE with one of the kept payloads."""
         reply = process.do(words)
         if not isinstance(reply, Exception):
             self._check(process, words[1], self._dumped[words[3]], is_payload=True)
         return reply
 
     def _standings(self, process: Process, key: bytes) -> _Standings | None:
-        """Of all groups of a key; None where entries have one ID, and cannot be told apart."""
+        """The progress of all groups of a key; None if the key has entries with equal IDs."""
         stream = self._work.stream(process, key)
         if stream is None or looking.is_over(stream, process.wall_ms()):
             return {}

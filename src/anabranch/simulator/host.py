@@ -1,4 +1,4 @@
-"""The process around a simulated region: chance from a seed, and nobody to log to."""
+"""The host of a simulated region: random numbers from a seed, and no log."""
 
 from __future__ import annotations
 

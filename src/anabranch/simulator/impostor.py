@@ -1,4 +1,4 @@
-"""A second server that asks a member to be taken in under a number that is in use."""
+"""A second server that asks a member to admit it under a number that is in use."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from anabranch.simulator.timeline import Timeline
 __all__ = ["impersonate"]
 
 PLACE: Final = 100
-"""How far from the region whose number it uses it stands in the network."""
+"""The distance of its place in the network from the place of the region with that number."""
 
 ASKS_MS: Final = 1500.0
 
 LOOK_MS: Final = 5.0
 
 HEARD_MS: Final = 2000.0
-"""A region of which was heard so lately must be known to be alive."""
+"""A region that was heard of within this time must be known to be alive."""
 
 
 class Run(Protocol):
-    """What a run has that the second server needs."""
+    """The parts of a run that the second server needs."""
 
     settings: dict[str, Any]
     timeline: Timeline
@@ -41,7 +41,7 @@ class Run(Protocol):
 
 
 def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
-    """Ask for a while. As long as all members have lately heard of the first it must be refused."""
+    """Ask for a while. While all members know the first region to be alive, they must refuse."""
     impostor = Machine(
         owner.number,
         Settings(region_id=owner.number, **run.settings),
@@ -82,7 +82,7 @@ def impersonate(run: Run, owner: Machine, asked: Machine) -> None:
 
 
 def _has_heard_of(process: Process, machine: Machine) -> bool:
-    """Whether a region knows that another one lives."""
+    """Whether a region knows that another one is alive."""
     if process is machine.process:
         return True
     heard_ms = process.replicator._links.rows.heard_ms.get(machine.number)  # noqa: SLF001

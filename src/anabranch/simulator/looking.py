@@ -1,6 +1,6 @@
-"""What a region holds, read from its keyspace without asking for it by a command.
+"""The data of a region, read from its keyspace without commands.
 
-Commands change things: a look at a key that is over removes it. A checker must not.
+A command may change data: reading an expired key removes it. A check must not change anything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     entry_id: int
     dot: Dot
     token: bytes
-    """The value of its last field, unlike that of any other XADD."""
+    """The value of its last field, which no other XADD has."""
 
 
 def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
@@ -44,7 +44,7 @@ def streams(keyspace: Keyspace) -> dict[bytes, Stream]:
 
 
 def is_over(stream: Stream, now_ms: int) -> bool:
-    """Whether a deadline has come: the key is hidden, whether or not it was removed."""
+    """Whether the deadline has passed: the key is hidden, removed or not."""
     deadline = stream.shared.deadline_ms
     return deadline is not None and deadline <= now_ms
 
@@ -87,7 +87,7 @@ def acknowledged(group: Group, replica_id: int) -> Ranges:
 
 
 def visible(keyspace: Keyspace) -> dict[bytes, Any]:
-    """All that regions which have applied the same must hold alike, by key."""
+    """By key, all data that must be equal in regions that have applied the same effects."""
     return {key: visible_stream(stream) for key, stream in sorted(streams(keyspace).items())}
 
 
@@ -110,9 +110,9 @@ def visible_stream(stream: Stream) -> dict[str, Any]:
 
 
 def everything(keyspace: Keyspace) -> dict[str, Any]:
-    """All that a restart must bring back, this region's own part of groups included.
+    """All data that a restart must restore, local data of groups included.
 
-    Marks are not part of it: that some were forgotten is found out again.
+    Tombstones are not part of it: those below the watermark are dropped again later.
     """
     replica = keyspace.replica
     return {

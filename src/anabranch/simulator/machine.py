@@ -1,6 +1,6 @@
-"""A machine with a disk and a clock, and the process that runs on it, if one does.
+"""A machine with a disk and a clock, and the process that may run on it.
 
-What a process finds when it starts is compared with what has to be on the disk.
+When a process starts, its data is compared with what must be on the disk.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Machine:
     ) -> None:
         self.number = number
         self.place = number
-        """Where it stands in the network; by itself where its number says."""
+        """Its place in the network; by default its number."""
         self.settings = settings
         self.timeline = timeline
         self.network = network
@@ -59,31 +59,31 @@ class Machine:
         self.boots = 1
         self.starts = 0
         self.is_full = False
-        """Whether there is no memory for more of what others have."""
+        """Whether there is no memory for more effects of other regions."""
         self.first_level = NEW_LEVEL
-        """Of the code that it starts with; after that it is new."""
+        """The feature level of its first process; later processes have the newest."""
         self.is_removed = False
-        """Whether it was removed from the cluster: it need not agree any more."""
+        """Whether it was removed from the cluster: its data need not agree any more."""
         self.is_rotten = False
-        """Whether a bit of its log was turned over: what was synced may not come back."""
+        """Whether a bit of its log was flipped: synced effects may be lost."""
         self.on_refused: Callable[[Machine], None]
-        """Called when the disk holds what cannot be recovered."""
+        """Called when recovery refuses the disk."""
         self.cuts_work = False
-        """Whether work ends with its slice of time and goes on in later turns, as in the server."""
+        """Whether the scheduler cuts work into slices, as in the server."""
         self.keeps_log = False
-        """Whether the log is never cut, so that a recovery can be compared with a replay."""
+        """Whether the log keeps all files, so that a recovery can be compared with a replay."""
         self.seeds: list[Address] = []
         self.others: Callable[[], list[Machine]] = list
         """The machines of the other members."""
         self._former: dict[int, dict[int, int]] = {}
-        # by machine, what it had of former lives of this region when this one lost its disk
+        # by machine, the former epochs of this region that it had when this one lost its disk
         self._has_lost_power = False  # since the last start
         self._wanted = False
         self._is_new_disk = False
-        self._synced = 0  # the log was on the disk up to here
-        self._whole: dict[str, Any] | None = None  # what the next start must find
+        self._synced = 0  # the log was on the disk up to this position
+        self._whole: dict[str, Any] | None = None  # the data that the next start must restore
         self._written: deque[tuple[int, dict[str, Any]]] = deque(maxlen=300)
-        # positions of the log, and all that was there when it ended there
+        # positions of the log, and the data at each of them
 
     @property
     def is_up(self) -> bool:
@@ -91,7 +91,7 @@ class Machine:
         return self.process is not None and bool(self.process.replica.cluster_id)
 
     def start(self, *, found: bool = False) -> None:
-        """Start the process, and again after a while if it cannot be."""
+        """Start the process; if that fails, try again after a while."""
         self._wanted = True
         if self.process is not None:
             return
@@ -128,7 +128,7 @@ class Machine:
     # -- ends ---------------------------------------------------------------------------------
 
     def kill(self) -> None:
-        """Kill -9: what was written stays."""
+        """Kill -9: all writes stay."""
         self._wanted = False
         process, self.process = self.process, None
         if process is None:
@@ -142,7 +142,7 @@ class Machine:
             self._whole = looking.everything(process.region.keyspace)
 
     def lose_power(self) -> None:
-        """What was not synced is lost, and the system's name with it."""
+        """A power failure: unsynced data is lost, and the system has another boot ID."""
         self._wanted = False
         process, self.process = self.process, None
         self.boots += 1
@@ -194,11 +194,11 @@ class Machine:
         }
 
     def rot(self) -> bool:
-        """One bit of the log turns over on the disk; false if nothing was on it."""
+        """Flip one bit of the log on the disk; false if the disk is empty."""
         return self._has_rotten(self.disk.rot("log-", self.chance))
 
     def rot_end(self) -> bool:
-        """One of the last bits of the log turns over while no process runs; false without a log."""
+        """Flip one of the last bits of the log while no process runs; false without a log."""
         return self._has_rotten(self.disk.rot_end("log-", self.chance))
 
     def _has_rotten(self, place: str) -> bool:
@@ -209,7 +209,7 @@ class Machine:
         return bool(place)
 
     def record_position(self, process: Process) -> None:
-        """Remember what the region holds at the present end of its log."""
+        """Record the data of the region at the present end of its log."""
         if not process.durability.is_behind:
             self._written.append((process.log.end, looking.everything(process.region.keyspace)))
 
@@ -228,7 +228,7 @@ class Machine:
     # -- what recovery must bring -------------------------------------------------------------
 
     def check_recovery(self, process: Process) -> None:
-        """Compare what was found on the disk with what has to be there."""
+        """Compare the recovered data with what must be on the disk."""
         record = self.record
         whole, self._whole = self._whole, None
         found = process.on_disk
@@ -271,16 +271,16 @@ class Machine:
             self._compare_with_replay(found)
 
     def has(self) -> dict[int, int]:
-        """The vector of what is here; of what is on the disk while no process runs."""
+        """The applied effects; while no process runs, those on the disk."""
         if self.process is not None:
             return dict(self.process.replica.vector)
         return dict(self._whole["vector"]) if self._whole is not None else {}
 
     def check_newcomer(self, process: Process) -> None:
-        """A region that began anew takes or answers writes: it must have its former lives before.
+        """A region that lost its data answers a write: it must have its former effects again.
 
-        So far as any other member had them then and still has them. A member that does not answer
-        for :data:`ANSWER_MS` may be left out.
+        This concerns effects that another member had then and still has. A member that does not
+        answer for :data:`ANSWER_MS` does not count.
         """
         now_ms = self.timeline.now_ms
         may_leave_out = now_ms - process.began_ms >= ANSWER_MS
@@ -299,7 +299,7 @@ class Machine:
                     )
 
     def _compare_with_replay(self, found: dict[str, Any]) -> None:
-        """The log alone must tell the same as the snapshot and the rest of the log."""
+        """The log alone must give the same data as the snapshot with the rest of the log."""
         log = MemoryStorage(
             {name: data for name, data in self.disk.files().items() if position_of(name) is None}
         )

@@ -1,8 +1,8 @@
 """Connections between simulated regions: frames arrive in order, late, damaged, or not at all.
 
-A connection is two streams of frames. What is sent into a cut line is held, as TCP would, and
-arrives when the line is whole again, unless the connection was given up. A lost frame is a lost
-connection; of a half-open one only one side knows that it has ended, of a silent one neither does.
+A connection is two streams of frames. Frames that are sent into a cut line are held, as TCP would
+do, and arrive when the line is restored, unless the connection was closed before. A lost frame ends
+the connection. One side knows the end of a half-open connection, no side that of a silent one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ FIRST_PORT = 10_000
 
 
 class Peer(Protocol):
-    """The process at an end of a connection."""
+    """The process at one end of a connection."""
 
     def link_up(self, link: int, dialled: tuple[str, int] | None) -> None:
-        """There is a connection."""
+        """A connection was established."""
 
     def link_down(self, link: int) -> None:
-        """It has ended."""
+        """The connection has ended."""
 
     def dial_failed(self, host: str, port: int, why: str) -> None:
-        """Nobody answers."""
+        """The dial has failed."""
 
     def frame(self, link: int, data: bytes) -> None:
-        """A frame has come."""
+        """A frame has arrived."""
 
 
 @dataclass
@@ -48,18 +48,18 @@ class Line:
     delay_ms: float = 1.0
     jitter_ms: float = 1.0
     tail: float = 0.0
-    """How likely a frame takes much longer, and holds up those behind it."""
+    """The probability that a frame takes much longer, and delays all later ones."""
     tail_ms: float = 0.0
     rate: float = 0.0
-    """Bytes in a ms; 0 is no limit."""
+    """Bytes per ms; 0 is no limit."""
     loss: float = 0.0
-    """How likely a frame is lost, and the connection with it."""
+    """The probability that a frame is lost, and with it the connection."""
     flip: float = 0.0
-    """How likely a bit of a frame is turned over."""
+    """The probability that a bit of a frame is flipped."""
     half_open: float = 0.0
-    """How likely only one side notices that a connection is lost, or neither side does."""
+    """The probability that only one side, or neither side, notices the end of a connection."""
     twice: float = 0.0
-    """How likely a batch arrives twice, as if two regions had relayed it."""
+    """The probability that a batch arrives twice, as if two regions had relayed it."""
 
 
 @dataclass
@@ -72,9 +72,9 @@ class _End:
     other: _End | None = None
     free_at_ms: float = 0.0
     under_way: deque[bytes | None] = field(default_factory=deque)
-    """What has left here and has not arrived; None is the end."""
+    """Frames that were sent and have not arrived; None is the end."""
     held: list[bytes | None] = field(default_factory=list)
-    """What is on its way from here and cannot go on."""
+    """Frames that a cut line holds."""
 
 
 class Wire:
@@ -110,7 +110,7 @@ class Wire:
 
 
 class Network:
-    """All lines, and who listens."""
+    """All lines, and the processes that listen."""
 
     def __init__(self, timeline: Timeline, chance: random.Random) -> None:
         self._timeline = timeline
@@ -121,26 +121,26 @@ class Network:
         """Frames by type."""
         self.reached: Counter[str] = Counter()
         self.on_batch: Callable[[int, int], None] = lambda _replica_id, _last: None
-        """Hears of every batch that leaves a region."""
+        """Called with every batch that leaves a region."""
         self._next = 0
-        self._busy: dict[int, _End] = {}  # with something under way
+        self._busy: dict[int, _End] = {}  # ends with frames in transport
 
     def line(self, source: int, target: int) -> Line:
         """One direction between two regions."""
         return self.lines.setdefault((source, target), Line())
 
     def port(self, region: int) -> int:
-        """Where a region listens."""
+        """The port of a region."""
         return FIRST_PORT + region
 
     # -- connections --------------------------------------------------------------------------
 
     def listen(self, wire: Wire) -> None:
-        """A process can be dialled."""
+        """Let a process be dialled."""
         self.listening[wire.region] = wire
 
     def vanish(self, wire: Wire, *, silently: bool) -> None:
-        """A process is gone; ``silently`` if there is no system left to tell the others."""
+        """A process has ended; ``silently`` if its machine has failed and closes no connections."""
         wire.is_alive = False
         if self.listening.get(wire.region) is wire:
             del self.listening[wire.region]
@@ -151,7 +151,7 @@ class Network:
         wire.ends.clear()
 
     def dial(self, wire: Wire, host: str, port: int) -> None:
-        """Connect, some time from now."""
+        """Connect after a delay."""
         region = port - FIRST_PORT
         there, back = self.line(wire.region, region), self.line(region, wire.region)
 
@@ -187,7 +187,7 @@ class Network:
         return _End(self._next, wire)
 
     def _lose(self, end: _End, line: Line) -> None:
-        """A connection breaks."""
+        """End a connection with loss of frames."""
         other = end.other
         assert other is not None
         sides = [end, other]
@@ -208,7 +208,7 @@ class Network:
     # -- frames -------------------------------------------------------------------------------
 
     def send(self, end: _End, frame: bytes) -> None:
-        """A frame leaves."""
+        """Send a frame."""
         other = end.other
         assert other is not None
         line = self.line(end.wire.region, other.wire.region)
@@ -230,7 +230,7 @@ class Network:
             self.carry(end, frame)
 
     def carry(self, end: _End, frame: bytes | None) -> None:
-        """A frame, or the end of the stream (None), is on its way."""
+        """Transport a frame, or the end of the stream (None)."""
         other = end.other
         if other is None:
             return
@@ -247,7 +247,7 @@ class Network:
         self._timeline.after(end.free_at_ms - self._timeline.now_ms, lambda: self._arrive(end))
 
     def hurry(self) -> None:
-        """Slow lines are quick again: what is under way arrives now, in its order."""
+        """End the delays: frames in transport arrive now, in order."""
         for end in list(self._busy.values()):
             end.free_at_ms = self._timeline.now_ms
             for _ in range(len(end.under_way)):
@@ -260,7 +260,7 @@ class Network:
         return delay
 
     def _arrive(self, end: _End) -> None:
-        """The first of what is under way has come, unless it came sooner."""
+        """The first frame in transport arrives, unless it has arrived already."""
         if not end.under_way:
             return
         frame = end.under_way.popleft()
@@ -277,7 +277,7 @@ class Network:
             other.wire.peer.frame(other.number, frame)
 
     def mend(self, source: int, target: int) -> None:
-        """A line is whole again: what was held goes on, or the connection has timed out."""
+        """Restore a line: held frames are transported, or the connection has timed out."""
         self.line(source, target).cut = False
         wires = [wire for wire in self.listening.values() if wire.region == target]
         for wire in wires:

@@ -1,8 +1,7 @@
 """The process that runs on a simulated machine: a node, driven by virtual time.
 
-What is simulated is the :class:`anabranch.node.node.Node` that a server drives, with all of its
-rules. Here it gets a disk that fails, a network that fails and a clock that is wrong, and what it
-says is written down.
+The :class:`anabranch.node.node.Node` is the one that a server drives, with all of its rules. Here
+its disk and network fail, its clock is wrong, and its events are recorded.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ __all__ = ["DIGEST_INTERVAL_MS", "HOST", "NEW_LEVEL", "TICK_MS", "Process"]
 TICK_MS: Final = 50.0
 DIGEST_INTERVAL_MS: Final = 1000.0
 NEW_LEVEL: Final = 2
-"""What a process knows to do if the code was not of an older version."""
+"""The feature level of the newest code."""
 HOST: Final = "sim"
 
 WORK_MS: Final = (0.3, 1, 2, 5, 30)
-"""For how long a sync or a write of a snapshot may take."""
+"""The range of the duration of a sync or of a write of a snapshot."""
 
 LATE_MS: Final = (0, 1, 5, 50)
-"""By how much a timer may be late."""
+"""The range of the delay of a timer."""
 
 _COUNTED: Final = {
     "relay": "relay used",
@@ -64,13 +63,13 @@ _COUNTED: Final = {
 
 
 class Process(Exchange):
-    """What runs on a machine from a start to an end."""
+    """One run of the process of a machine, from a start to an end."""
 
-    chunk_bytes = 400  # so that links end in the midst of small states, too
-    stretch = staticmethod(str.encode)  # nobody guesses in a simulation
+    chunk_bytes = 400  # so that links also end within small full syncs
+    stretch = staticmethod(str.encode)  # a simulated secret needs no slow derivation
 
     def __init__(self, machine: Machine, seeds: list[Address], *, creates: bool = False) -> None:
-        """``creates``: begin a cluster, unless the disk knows one."""
+        """``creates``: create a cluster, unless the disk belongs to one."""
         self.machine = machine
         chance = machine.chance
         settings = machine.settings
@@ -93,16 +92,16 @@ class Process(Exchange):
         self.host.regions = cast("Regions", self)
         self.report = Recovery()
         self.on_disk: dict[str, Any] = {}
-        """What the disk had."""
+        """The recovered data."""
         self._postponed: list[Callable[[], object]] = []
         self.began_ms = machine.timeline.now_ms
-        self._snapshots = 0  # finished ones that were noted
-        self.has_ended = True  # as long as it has not started
+        self._snapshots = 0  # count of finished snapshots that were recorded
+        self.has_ended = True  # until the start is complete
         self.core.persistence.start()
         self.client = SimulatedClient(self)
-        """Who writes and reads."""
+        """The client that writes and reads."""
         self.reader = SimulatedClient(self)
-        """Who only reads."""
+        """The client that only reads."""
         self._inspector = self.region.open_session("127.0.0.1:3", "127.0.0.1:2")
         self.wire = Wire(machine.network, machine.place, self)
         level = machine.first_level if machine.starts == 1 else NEW_LEVEL
@@ -113,7 +112,7 @@ class Process(Exchange):
             self.region.scheduler.drive(self._ask_for_turn)
 
     def open(self, storage: Storage, log: OpLog, *, was_cut: bool) -> None:
-        """See :class:`Exchange`; what was recovered is compared with what has to be there."""
+        """See :class:`Exchange`; the recovered data is compared with what must be on the disk."""
         machine = self.machine
         report = self.core.persistence.recovered
         assert report is not None
@@ -132,14 +131,14 @@ class Process(Exchange):
 
     @property
     def log(self) -> OpLog:
-        """What the process writes."""
+        """The log of the process."""
         log = self.durability.log
         assert log is not None
         return log
 
     @property
     def own_number(self) -> int:
-        """How many effects the own replica ID has."""
+        """The number of the last own effect."""
         return self.replica.vector.get(self.replica.own, 0)
 
     # -- as the replicator's surroundings -----------------------------------------------------
@@ -176,7 +175,7 @@ class Process(Exchange):
         return 0 if self.machine.keeps_log else super()._needed_from()
 
     def forget_full_syncs(self, position: int) -> None:
-        """See :class:`RegionLocal`; a log that is kept needs them."""
+        """See :class:`RegionLocal`; a log that keeps all files needs the full syncs, too."""
         if not self.machine.keeps_log:
             super().forget_full_syncs(position)
 
@@ -202,7 +201,7 @@ class Process(Exchange):
     # -- events -------------------------------------------------------------------------------
 
     def happen(self, action: Callable[[], object]) -> None:
-        """An event, now or when the process is not paused any more."""
+        """Run an event now, or when the pause of the process ends."""
         machine = self.machine
         if machine.timeline.now_ms < machine.paused_until or self._postponed:
             if not self._postponed:
@@ -213,7 +212,7 @@ class Process(Exchange):
             self.finish_event()
 
     def wake(self) -> None:
-        """What has happened while the machine stood still happens, unless it still does."""
+        """Run the events of the time of the pause, unless another pause has begun."""
         machine = self.machine
         if self._postponed and machine.timeline.now_ms < machine.paused_until:
             machine.timeline.after(machine.paused_until - machine.timeline.now_ms, self.wake)
@@ -223,7 +222,7 @@ class Process(Exchange):
             self.happen(action)
 
     def finish_event(self) -> None:
-        """A turn of the process is over."""
+        """End the turn of the process."""
         self.client.flush()
         self.reader.flush()
         self.core.end_turn()
@@ -266,7 +265,7 @@ class Process(Exchange):
         self.happen(arrives_in_a_slice if self.machine.cuts_work else arrives)
 
     def _ask_for_turn(self) -> None:
-        """What did not fit into a slice goes on when everything else of this moment was done."""
+        """Run another turn after all other events of this moment."""
         self.machine.timeline.after(0, lambda: self.happen(self._run_turn))
 
     def _run_turn(self) -> None:
@@ -276,11 +275,11 @@ class Process(Exchange):
     # -- commands -----------------------------------------------------------------------------
 
     def do(self, words: list[bytes]) -> Any:
-        """A command of the client that writes; see :meth:`SimulatedClient.do`."""
+        """Run a command of the client that writes; see :meth:`SimulatedClient.do`."""
         return self.client.do(words)
 
     def inspect(self, words: list[bytes]) -> Any:
-        """What a command would reply if nothing was withheld; nobody is told."""
+        """The reply of a command if nothing was withheld; no client gets the reply."""
         session, dispatcher = self._inspector, self.region.dispatcher
         withheld, dispatcher.withheld = dispatcher.withheld, None
         run_at_once(self.region, session, words)
@@ -291,7 +290,7 @@ class Process(Exchange):
         return reader.gets()
 
     def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
-        """Replies that report these effects have reached a client."""
+        """A client has received replies that may report these effects."""
         machine = self.machine
         if machine.is_removed:
             return
@@ -309,7 +308,7 @@ class Process(Exchange):
     # -- snapshots ----------------------------------------------------------------------------
 
     def begin_snapshot(self) -> None:
-        """Take one, if none is being taken and the log can be written."""
+        """Begin a snapshot, unless one is in progress or the log cannot be written."""
         with suppress(CommandError):
             if self.core.persistence.begin_save():
                 self.machine.record.say(self.machine.number, "snapshot begins")
@@ -324,7 +323,7 @@ class Process(Exchange):
     # -- the end ------------------------------------------------------------------------------
 
     def _count_join(self, ended: str) -> None:
-        """A state was being joined when the link or the process ended."""
+        """Count a full sync that was in progress when the link or the process ended."""
         incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is None:
             return
@@ -332,7 +331,7 @@ class Process(Exchange):
         self.machine.record.reached[f"state join: {ended} ended when it was {step}"] += 1
 
     def end(self, *, silently: bool) -> None:
-        """The process is gone, with or without the system beneath it."""
+        """The process has ended, by a kill or by a failure of its machine."""
         self._count_join("process")
         joined = [joined_at(name) for name in self.machine.disk.names()]
         if silently and any(at is not None and at >= self.log.synced for at in joined):
@@ -341,7 +340,7 @@ class Process(Exchange):
         self.machine.network.vanish(self.wire, silently=silently)
 
     def end_in_order(self) -> bool:
-        """An orderly stop; whether all could be kept."""
+        """An orderly stop; returns whether all effects are on the disk."""
         if not self.core.stop():
             return False
         self.finish_event()

@@ -1,4 +1,4 @@
-"""Readers with a cursor that goes from region to region: I-18 of the checks."""
+"""Readers that take their cursor from region to region: I-18 of the checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Reader", "ReaderChecks"]
 
 @dataclass
 class Reader:
-    """A client of AB.READ that asks now here, now there."""
+    """A client of AB.READ that asks different regions in turn."""
 
     key: bytes
     count: int
@@ -27,7 +27,7 @@ class Reader:
 
 
 class ReaderChecks:
-    """What such readers get."""
+    """Checks what such readers get."""
 
     def __init__(self, record: Record, work: Workload) -> None:
         self._record = record
@@ -36,7 +36,7 @@ class ReaderChecks:
     def read(
         self, process: Process, reader: Reader
     ) -> tuple[bytes, list[tuple[int, bytes]]] | None:
-        """AB.READ: the next cursor, and what was got; None if it is withheld."""
+        """Run AB.READ; returns the next cursor and the entries, None if the reply is withheld."""
         words = [b"AB.READ", b"COUNT", b"%d" % reader.count, b"STREAMS", reader.key, reader.cursor]
         reply = process.reader.do(words)
         if isinstance(reply, Exception):
@@ -64,14 +64,14 @@ class ReaderChecks:
         reader.cursor = cursor
 
     def _times_added(self, reader: Reader, entry: tuple[int, bytes]) -> int:
-        """After DEL a producer's repetition may get the ID it had, where the clock stood still."""
+        """How often an ID was added: a retry after DEL may get its former ID."""
         return sum(
             isinstance(fact, Added) and (fact.entry_id, looking.token_of(fact.payload)) == entry  # type: ignore[arg-type]
             for fact in self._record.history.facts[0, reader.key]
         )
 
     def drain(self, reader: Reader, processes: Sequence[Process], chance: random.Random) -> None:
-        """Read on to the end of a stream, wherever, and see whether anything was missed."""
+        """Read a stream to its end in some region, and check that no entry was missed."""
         shown = self._record.history.shown((0, reader.key), processes[0].replica.vector)
         due = Counter(
             (entry.entry_id, looking.token_of(entry.payload))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What has really happened in a run, kept outside of every region: who made what, who said what.
+"""The record of a run outside of all regions: effects that were made, sent and confirmed.
 
 A region may lose its memory and its disk; the record does not.
 """
@@ -41,11 +41,11 @@ _RACERS = {
     kinds.Expire: "EXPIRE",
     kinds.Remember: "IDMP",
 }
-"""Of these it is counted how often two regions did them on one key unknown to each other."""
+"""Kinds of which the record counts concurrent pairs on one key."""
 
 
 class Violation(Exception):
-    """A promise was broken; ``number`` says which, see :mod:`anabranch.simulator.checks`."""
+    """An invariant does not hold; ``number`` as in :mod:`anabranch.simulator.checks`."""
 
     def __init__(self, number: int, text: str) -> None:
         super().__init__(f"I-{number}: {text}")
@@ -57,31 +57,33 @@ def _alarmed(number: int, facts: Mapping[str, object]) -> None:
 
 
 class Record:
-    """Everything that was issued, sent and promised."""
+    """All effects that were made, sent and confirmed to clients."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.history = History()
         self.on_divergence: Callable[[int, Mapping[str, object]], None] = _alarmed
-        """Called with the number of a region that says that another one differs, and the facts."""
+        """Called with the number of a region that reports a divergence, and the facts."""
         self.lines: list[str] = []
-        """What happened, one event a line."""
+        """The events of the run, one per line."""
         self.reached: Counter[str] = Counter()
-        """Which cases a run has come to, and how often."""
+        """The situations that the run has reached, and how often."""
         self.promised: dict[int, int] = {}
-        """By replica ID, up to where clients were told that their writes are done."""
-        self._reported: dict[int, dict[int, int]] = {}  # by region: what its clients were told of
+        """By replica ID, the number up to which writes were confirmed to clients."""
+        self._reported: dict[
+            int, dict[int, int]
+        ] = {}  # by region: the effects that clients have seen
         self.left: dict[int, int] = {}
-        """By replica ID, up to where effects have left their region."""
+        """By replica ID, the number up to which effects have left their region."""
         self.settled: defaultdict[tuple[bytes, bytes, Dot], set[Dot]] = defaultdict(set)
         """By key, group and entry, the creations under which it was acknowledged by a client."""
         self.has_lost = False
-        """Whether effects were lost that only clients of their region had seen."""
+        """Whether effects were lost that clients of their region had seen, but no other region."""
         self._contents: dict[Dot, int] = {}  # hash of the batch, by each of its dots
         self._races: list[tuple[int, int, dict[int, int], str, bytes | None]] = []
 
     def say(self, who: object, text: str) -> None:
-        """A line about an event."""
+        """Add a line about an event."""
         self.lines.append(f"{self._timeline.now_ms / 1000:9.3f} {who!s:>3} {text}")
 
     def made(self, data: bytes) -> None:
@@ -107,7 +109,7 @@ class Record:
             self._record_concurrent(effect, batch)
 
     def _record_concurrent(self, effect: kinds.Effect, batch: Batch) -> None:
-        """Count pairs of effects on one key that did not know of each other, by their kinds."""
+        """Count concurrent pairs of effects on one key, by their kinds."""
         name = _RACERS.get(type(effect))
         if name is None:
             return
@@ -140,11 +142,11 @@ class Record:
         self.left[replica_id] = max(last, self.left.get(replica_id, 0))
 
     def replica_ids(self) -> list[int]:
-        """All that ever issued anything."""
+        """All replica IDs with effects."""
         return sorted({replica_id for replica_id, _ in self._contents})
 
     def lost(self, replica_id: int, after: int) -> None:
-        """A region has lost its newest effects, and those that had not left are gone for good."""
+        """A region has lost its newest effects; those that had not left the region are gone."""
         gone_after = max(after, self.left.get(replica_id, 0))
         lost = [dot for dot in self._contents if dot[0] == replica_id and dot[1] > after]
         self.has_lost = self.has_lost or bool(lost)
@@ -154,21 +156,21 @@ class Record:
         self.history.drop_after(replica_id, gone_after)
 
     def excuse(self, replica_id: int, upto: int) -> None:
-        """What was promised beyond this may be lost: the table of ``appendfsync`` allows it."""
+        """Confirmed effects after these numbers may be lost, as ``appendfsync`` permits."""
         if self.promised.get(replica_id, 0) > upto:
             self.promised[replica_id] = upto
 
     def was_reported(self, region: int, upto: Mapping[int, int]) -> None:
-        """A client of a region has got a reply that may report these effects, by replica ID."""
+        """A client of a region has received a reply that may report these effects."""
         reported = self._reported.setdefault(region, {})
         for replica_id, number in upto.items():
             if number > reported.get(replica_id, 0):
                 reported[replica_id] = number
 
     def recovered(self, region: int, vector: Mapping[int, int], *, is_excused: bool) -> None:
-        """A region has these effects after a crash: what its clients were told of is among them.
+        """A region has these effects after a crash; they must include all that clients have seen.
 
-        ``is_excused``: it may have lost some, by the table of ``appendfsync`` or as its disk has.
+        ``is_excused``: some may be lost: ``appendfsync`` permits it, or the disk was damaged.
         """
         reported = self._reported.pop(region, {})
         for replica_id, number in reported.items():
@@ -180,5 +182,5 @@ class Record:
                 )
 
     def promise(self, replica_id: int, number: int) -> None:
-        """A client was told that it is done."""
+        """Effects up to this number were confirmed to a client."""
         self.promised[replica_id] = max(number, self.promised.get(replica_id, 0))

@@ -1,13 +1,13 @@
-"""A run: a cluster is made, lives through faults, is healed, and must agree again.
+"""A run: a cluster is created, has faults, recovers, and must agree again.
 
 ======= =======================================================================================
 begin   one region creates the cluster, the others join it
-break   clients write and read while faults happen; safety is checked at every step
-heal    every fault ends; within :data:`HEAL_MS` all regions must have everything
-look    what must hold at the end, silence when nobody writes, reading everything to its end
+break   clients write and read while faults happen; invariants are checked at every step
+heal    every fault ends; within :data:`HEAL_MS` all regions must have all effects
+check   the invariants at the end; no traffic while no client writes; all streams read to the end
 ======= =======================================================================================
 
-Everything follows from the seed and from which sorts of faults there are.
+Everything follows from the seed and from the kinds of faults.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ STEP_MS: Final = 100.0
 PROGRESS_MS: Final = 500.0
 
 SILENT_ONCE_IN: Final = 4
-"""To look at regions that have nothing to do takes long: not every run does it."""
+"""The share of runs that check idle regions, because that takes long."""
 
 SAVE_SHARE: Final = 0.1
-"""How likely a client asks for a snapshot in the midst of a turn."""
+"""The probability that a client requests a snapshot within a turn."""
 
 CALM_MS: Final = 12_000.0
-"""Longer than any dial is waited for, and any silence is borne."""
+"""Longer than the deadlines of a dial and of a silent link."""
 
 
 @dataclass
@@ -66,14 +66,14 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """What went wrong."""
+        """The failure as a sentence."""
         problem = self.problem
         if problem is None:
             return "all held"
         return str(problem) if isinstance(problem, Violation) else repr(problem)
 
     def is_like(self, other: Outcome) -> bool:
-        """Whether the same sort of thing went wrong."""
+        """Whether another run has failed in the same way."""
         one, two = self.problem, other.problem
         if isinstance(one, Violation) and isinstance(two, Violation):
             return one.number == two.number or {one.number, two.number} <= {1, 2}
@@ -107,7 +107,7 @@ class Simulation:
         self.work = Workload(self.chance("workload"), self.chance("moves"))
         self.is_breaking = False
         self.on_progress: Callable[[Simulation], None] = lambda _: None
-        """Called now and then while things go wrong."""
+        """Called at intervals during the faults."""
         self.commands = 0
         self._clients = self.chance("clients")
         self._saves = self.chance("saves")
@@ -158,16 +158,16 @@ class Simulation:
             Reader(chance.choice(self.work.keys), chance.choice([1, 2, 5])) for _ in range(3)
         ]
         self._readings: list[_Reading] = []
-        self._levels: dict[Process, int] = {}  # what all members can do, as each of them knows
+        self._levels: dict[Process, int] = {}  # the feature level that each member has found
 
     def chance(self, purpose: str) -> random.Random:
-        """Chance of its own for each purpose, so that one thing more changes no other."""
+        """Separate random numbers for each purpose, so that one more use changes no other."""
         return random.Random(f"{self.seed}/{purpose}")
 
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """All of it."""
+        """Do the whole run."""
         problem: Exception | None = None
         try:
             self._begin()
@@ -255,7 +255,7 @@ class Simulation:
         return [machine for machine in self.machines if not machine.is_removed]
 
     def _agree(self) -> None:
-        """Wait until every region has everything, and has forgotten what it may."""
+        """Wait until every region has all effects and has dropped what it need not keep."""
         why: list[str | None] = ["a region is not up"]
 
         def is_settled() -> bool:
@@ -279,9 +279,9 @@ class Simulation:
             self.timeline.run_until(self.timeline.now_ms + STEP_MS)
 
     def _be_silent(self) -> None:
-        """Nobody writes: see what is sent all the same."""
+        """No client writes: check what regions still send."""
         if any(stream_deadlines(process) for process in self._processes()):
-            return  # keys will expire
+            return  # keys will expire, which is an effect
         self.timeline.run_until(self.timeline.now_ms + CALM_MS)
         self.network.sent.clear()
         self.timeline.run_until(self.timeline.now_ms + IDLE_MS)
@@ -289,7 +289,7 @@ class Simulation:
         pairs = len(self.members()) * (len(self.members()) - 1)
         allowed = pairs * (IDLE_MS / 1000 + 2)
         digests = pairs * (IDLE_MS / DIGEST_INTERVAL_MS + 2)
-        handshakes = len(self.machines) > len(self.members())  # who was removed keeps asking
+        handshakes = len(self.machines) > len(self.members())  # a removed region still dials
         if not handshakes and (
             set(sent) - {"ROW", "DIGESTS", "DIFFERING"}
             or sent.get("ROW", 0) > allowed
@@ -310,7 +310,7 @@ class Simulation:
     # -- clients ------------------------------------------------------------------------------
 
     def _client(self, machine: Machine) -> None:
-        """Somebody uses a region, again and again."""
+        """A client uses a region again and again."""
         if not self.is_breaking:
             return
         process = machine.process
@@ -333,7 +333,7 @@ class Simulation:
         else:
             for _ in range(chance.choice([1, 1, 1, 2, 4])):  # requests of one turn
                 if "disk" in self.faults and self._saves.random() < SAVE_SHARE:
-                    process.do([b"BGSAVE"])  # it writes the turn so far, and may fail to
+                    process.do([b"BGSAVE"])  # writes the turn so far, which may fail
                 words = self.work.command(process)
                 self._say_command(process, words, self.checks.command(process, words))
 
@@ -379,7 +379,7 @@ class Simulation:
             self.checks.changed(process)
 
     def _observe(self) -> None:
-        """Now and then: count where the run has come to, compare a region with the formulas."""
+        """Count the situations that the run has reached, and compare a region with the formulas."""
         if not self.is_breaking:
             return
         reached = self.record.reached
@@ -397,7 +397,7 @@ class Simulation:
             self._levels[process] = level
         self._count_joins()
         process = self._clients.choice(self.machines).process
-        if process is None or process.durability.broken:  # then what it does is recorded nowhere
+        if process is None or process.durability.broken:  # its effects are recorded nowhere
             pass
         elif self._clients.random() < 0.1:
             self.checks.compare_with_formulas(process)
@@ -423,7 +423,7 @@ class Simulation:
         self.timeline.after(RESTART_MS, machine.start)
 
     def lose_disk(self, machine: Machine) -> None:
-        """A machine comes back with nothing; what only it had is lost, and allowed to be."""
+        """A machine gets an empty disk; effects that only this machine had may be lost."""
         others = [each.process for each in self.machines if each is not machine and each.process]
         for replica_id in list(self.record.promised):
             upto = max((each.durable.get(replica_id, 0) for each in others), default=0)
@@ -432,7 +432,7 @@ class Simulation:
         machine.lose_disk()
 
     def remove(self, machine: Machine, by: Machine) -> None:
-        """A region removes another, which may not be there; what only that had is lost."""
+        """A region removes another, which may be down; effects that only that one had are lost."""
         process = by.process
         if (
             process is None
@@ -454,7 +454,7 @@ class Simulation:
 
 
 def stream_deadlines(process: Process) -> bool:
-    """Whether any key of a region is going to expire."""
+    """Whether any key of a region has a deadline."""
     return any(database.deadlines for database in process.region.keyspace.databases)
 
 
@@ -474,7 +474,7 @@ def simulate(
 
 
 def smallest(outcome: Outcome, *, regions: int, minutes: float) -> Outcome:
-    """A failed run with the fewest sorts of faults that fails in the same way."""
+    """Reduce a failed run to the fewest kinds of faults with which it fails in the same way."""
     best = outcome
     left: Sequence[str] = outcome.faults
     for name in outcome.faults:

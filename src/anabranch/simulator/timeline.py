@@ -1,4 +1,4 @@
-"""Virtual time: what happens when, one after the other."""
+"""Virtual time: a queue of events."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ BEGIN_MS = 1_700_000_000_000
 
 
 class Timeline:
-    """Events by time; those of the same time in the order in which they were asked for."""
+    """Events by time; those of the same time in the order in which they were scheduled."""
 
     def __init__(self) -> None:
         self.now_ms = 0.0
-        """Since the run began; never jumps."""
+        """Time since the run began."""
         self.events = 0
-        """How many have happened."""
+        """The count of past events."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Have something called some ms from now."""
+        """Call ``act`` after a delay."""
         self._count += 1
         heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0.0), self._count, action))
 
     def run_until(self, until_ms: float) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         queue = self._queue
         while queue and queue[0][0] <= until_ms:
             self.now_ms, _, action = heapq.heappop(queue)
@@ -38,15 +38,15 @@ class Timeline:
 
 
 class WallClock:
-    """The clock of one machine: wrong by an offset, fast or slow, and at times set anew."""
+    """The clock of one machine: it has an offset and a drift, and may be set again."""
 
     def __init__(self, timeline: Timeline, chance: random.Random) -> None:
-        """``chance`` says how long work takes."""
+        """``chance`` draws how long work takes."""
         self._timeline = timeline
         self._chance = chance
         self.offset_ms = 0.0
         self.drift = 0.0
-        """What it gains in a ms."""
+        """Its error per ms."""
         self.ticks = 0
 
     def now_us(self) -> int:

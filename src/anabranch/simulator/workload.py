@@ -1,6 +1,6 @@
-"""What clients ask for: every command on streams, a mix of its own in every run.
+"""The commands of clients: all commands on streams, in a different mix in every run.
 
-What a command is about is chosen among what the region has, or most would be about nothing.
+Commands name keys, groups and entries that exist in the region; otherwise most would do nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from anabranch.stream.stream import Stream
 __all__ = ["Workload", "id_text", "parsed_entries", "parsed_id"]
 
 MOVING_SHARE: Final = 0.2
-"""Of runs, those in which streams are copied, dumped and restored all the time."""
+"""The share of runs in which streams are copied, dumped and restored continuously."""
 
 MOVED_SHARE: Final = 0.1
-"""Of the commands in these."""
+"""The share of such commands in these runs."""
 
 Words = list[bytes]
 _Maker = Callable[["Workload", Process, bytes], "Words | None"]
@@ -33,7 +33,7 @@ def id_text(entry_id: int) -> bytes:
 
 
 def parsed_id(text: bytes) -> int:
-    """The other way round."""
+    """The reverse of :func:`id_text`."""
     ms, _, sequence = text.partition(b"-")
     return int(ms) << 64 | int(sequence)
 
@@ -56,21 +56,21 @@ class Workload:
         self._moving = moving
         self.moves = moving.random() < MOVING_SHARE
         self.payloads: deque[bytes] = deque(maxlen=3)
-        """The newest that were dumped in any region."""
+        """The newest payloads of DUMP in any region."""
         self.keys = [b"k%d" % number for number in range(1, chance.randint(1, 5) + 1)]
         self.groups = [b"g%d" % number for number in range(1, chance.randint(1, 3) + 1)]
         self.mode = chance.choice(["strict", "strict", "strict", "semi-strict", "liberal"])
         self.conflict = chance.choice(["collapse", "collapse", "collapse", "keep"])
         self.retries = 0.2
-        """How often XADD has an idempotent ID that was used already, likely in another region."""
+        """The share of XADD with an idempotent ID that was used before, mostly elsewhere."""
         self.tagged = 0.2
-        """How often any other has an idempotent ID."""
+        """The share of other XADD with an idempotent ID."""
         self.sent: deque[Words] = deque(maxlen=20)
         self._tokens = 0
         self._makers = [maker for maker, _ in _MIX]
         self._weights = [weight * chance.choice([0.1, 0.3, 1, 1, 3]) for _, weight in _MIX]
         self.copies = chance.random() < 0.25
-        """Whether RENAME and COPY are used: entries may be there twice then."""
+        """Whether RENAME and COPY are used: then entries may exist twice."""
         self.expires = chance.random() < 0.4
         for maker in (_rename, _copy):
             if not self.copies:
@@ -81,14 +81,14 @@ class Workload:
         self.copies = self.copies or self.moves
 
     def repeat(self) -> None:
-        """Producers repeat much of what they send, and nobody changes what is remembered."""
+        """Producers repeat many messages, and no client changes the limits of idempotent IDs."""
         self.retries, self.tagged = 0.5, 0.9
         self.copies = self.moves = False
         for maker in (_rename, _copy, _configure, _record):
             self._weights[self._makers.index(maker)] = 0
 
     def command(self, process: Process) -> Words:
-        """What a client asks of a region."""
+        """The next command of a client in a region."""
         if self.moves and self._moving.random() < MOVED_SHARE:
             return self._move(process)
         while True:
@@ -98,7 +98,7 @@ class Workload:
                 return words
 
     def _move(self, process: Process) -> Words:
-        """COPY, DUMP, or RESTORE of what was dumped, likely in another region."""
+        """COPY, DUMP, or RESTORE of a payload, mostly of another region."""
         moving = self._moving
         streams = looking.streams(process.region.keyspace).items()
         busy = [key for key, stream in streams if _is_busy(stream)]
