@@ -1,1 +1,1 @@
-"""Many keys: databases, expiry, glob patterns, scanning, who waits for what. Pure."""
+"""Databases of keys: expiry, glob patterns, scanning, blocked commands. Pure."""

@@ -2,8 +2,8 @@
 
 A key is counted when it is bound and unbound, at first with an estimate for an empty value. A value
 that an effect changes is put on a list once; :meth:`Account.measure_changed` measures some values
-of the list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one look
-at a flag. Values that are not measured yet are extrapolated from those that were measured last.
+of the list with the estimate of ``MEMORY USAGE`` and corrects the sum. So a change costs one test
+of a flag. Values that are not measured yet are extrapolated from those that were measured last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.stream.stream import Stream
 __all__ = ["Account"]
 
 UNBOUND: Final = -1
-"""What a value that no key is bound to counts for."""
+"""The counted bytes of a value to which no key is bound."""
 
 _EMPTY_STREAM_BYTES: Final = value_bytes(Stream(0, 0))
 _SAMPLES: Final = 5
@@ -27,7 +27,7 @@ _SAMPLES: Final = 5
 
 class _Ticks(Protocol):
     def __call__(self) -> int:
-        """Nanoseconds of a clock that only goes on."""
+        """Nanoseconds of a monotonic clock."""
 
 
 class Account:
@@ -43,13 +43,13 @@ class Account:
     def __init__(self) -> None:
         self._counted_bytes = 0
         self._due: deque[Value] = deque()  # changed since they were measured
-        self._growth_bytes = 0  # by which those measured last had grown, on average
+        self._growth_bytes = 0  # average growth of the values that were measured last
         self.beside_bytes = 0
-        """What is held beside the keys, as it was measured last: tags of idempotent producers."""
+        """The last measured bytes beside the keys: tags of idempotent producers."""
 
     @property
     def used_bytes(self) -> int:
-        """What the keys and their values hold, as well as is known."""
+        """The estimated bytes of all keys and values."""
         growth = max(self._growth_bytes, 0) * len(self._due)
         return self._counted_bytes + growth + self.beside_bytes
 
@@ -66,17 +66,17 @@ class Account:
             self.changed(value)
 
     def unbind(self, key: bytes, value: Value) -> None:
-        """It is not any more."""
+        """A key is unbound from its value."""
         self._counted_bytes -= value.counted_bytes + KEY_BYTES + getsizeof(key)
         value.counted_bytes = UNBOUND
 
     def changed(self, value: Value) -> None:
-        """Measure it sometime; ask ``value.is_due`` first."""
+        """Measure the value later; call this only if ``value.is_due`` is false."""
         value.is_due = True
         self._due.append(value)
 
     def measure_changed(self, count: int, ticks_ns: _Ticks, at_most_ns: int) -> None:
-        """Measure values that have changed: so many, unless they take longer than this."""
+        """Measure changed values: at most so many, and until the time limit."""
         due = self._due
         if not due:
             return
@@ -85,7 +85,7 @@ class Account:
         while due and measured < count:
             value = due.popleft()
             value.is_due = False
-            if value.counted_bytes == UNBOUND:  # it is gone, and costs next to nothing here
+            if value.counted_bytes == UNBOUND:  # the key was removed
                 continue
             size = value_bytes(value, _SAMPLES)
             growth += size - value.counted_bytes

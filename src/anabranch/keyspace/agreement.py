@@ -29,7 +29,7 @@ __all__ = ["agreement_digest", "prepared", "preparing"]
 
 _MODULUS: Final = 1 << 128
 _STEP: Final = 200
-"""Entries looked at in one step."""
+"""Entries digested in one step."""
 
 
 def agreement_digest(stream: Stream, deadline_ms: int | None) -> int:
@@ -48,9 +48,9 @@ def _hash(*fact: object) -> int:
 
 
 def prepared(stream: Stream, most: int) -> int:
-    """Take digests of blocks of some ``most`` entries, so that the rest needs less time at once.
+    """Compute digests of blocks with about ``most`` entries in advance.
 
-    Returns how many entries had to be looked at; less than ``most`` means that none are left.
+    Returns the count of digested entries; less than ``most`` means that none are left.
     """
     done = 0
     for replica_id, log in stream.logs.items():
@@ -64,7 +64,7 @@ def prepared(stream: Stream, most: int) -> int:
 
 
 def preparing(stream: Stream) -> Steps[None]:
-    """Take digests of all full blocks, in short steps; the stream may change between them."""
+    """Compute digests of all full blocks, in short steps; the stream may change between steps."""
     done = 0
     for replica_id, log in list(stream.logs.items()):
         for block in log.blocks[:]:
@@ -91,7 +91,7 @@ def _entries(replica_id: int, log: RegionLog) -> int:
 def _block(replica_id: int, block: Block) -> int:
     total = 0
     for low, high in block.runs(0, len(block.ids)):
-        # The ID stands in the fragment; a fragment begins with "*", so the number ends there.
+        # The fragment contains the ID; it begins with "*", which ends the number.
         numbers = block.numbers_of(low, high) if replica_id else repeat(0)
         for number, fragment in zip(numbers, block.fragments(low, high), strict=False):
             total += xxh3_128_intdigest(b"%d:%d%b" % (replica_id, number, fragment))

@@ -28,7 +28,7 @@ class Due(NamedTuple):
     goes: HeldTag
     stays: HeldTag
     is_new: bool
-    """Whether the tag had not lost to another one before."""
+    """Whether the tag loses for the first time."""
 
 
 class Resolved(NamedTuple):
@@ -61,19 +61,21 @@ class Conflicts:
 
     def __init__(self) -> None:
         self.held: dict[int, HeldTags] = {}
-        self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank told of
+        self.beaten: dict[Dot, Rank] = {}  # tags that lost, and the best rank reported for each
         self.counts: dict[int, int] = {}  # by replica ID, how many conflicts it has resolved
         self.due: dict[Dot, Due] = {}
-        self.dropped = 0  # tags let go of because there were too many
+        self.dropped = 0  # count of tags dropped because there were too many
         self.news: deque[Resolved] = deque(maxlen=NEWS_MAX)
         self.processed = Processed()
-        self.is_stale = False  # who resolves what may have changed: all tags are to be looked at
-        self.heard = 0  # grows whenever something of another region is applied
+        self.is_stale = (
+            False  # whether all tags must be checked again: other regions may resolve now
+        )
+        self.heard = 0  # grows whenever an effect of another region is applied
         self._context: tuple[int, Mapping[int, int]] = (-1, {})
 
     @property
     def total(self) -> int:
-        """Conflicts ever resolved, by any region that we have heard of."""
+        """The count of conflicts that all known regions have resolved."""
         return sum(self.counts.values())
 
     def __len__(self) -> int:
@@ -87,7 +89,7 @@ class Conflicts:
     # -- holding ------------------------------------------------------------------------------
 
     def context_of(self, context: Mapping[int, int], *, is_own: bool) -> Mapping[int, int]:
-        """The context of an effect, to be kept. Effects with equal contexts share it."""
+        """The context of an effect as an object to store; effects with equal contexts share it."""
         if not is_own:
             return context
         if self._context[0] != self.heard:
@@ -95,14 +97,14 @@ class Conflicts:
         return self._context[1]
 
     def hold(self, tag: HeldTag) -> None:
-        """A tag was applied."""
+        """Hold a tag that was applied."""
         held = self.held.get(tag.replica_id)
         if held is None:
             held = self.held[tag.replica_id] = HeldTags()
         held.add(tag)
 
     def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
-        """Every member has this much on its disk; ``vector`` is what we have applied."""
+        """Drop what is not needed below the watermark; ``vector``: what is applied here."""
         for replica_id, held in list(self.held.items()):
             held.drop_upto(watermark.get(replica_id, 0))
             if not len(held):
@@ -114,9 +116,9 @@ class Conflicts:
         self.processed.prune(watermark, vector)
 
     def record_processed(self, where: Place, replica_id: int, numbers: Iterable[int]) -> None:
-        """Entries of a replica ID were acknowledged in this region, in a group.
+        """Record that entries of a replica ID were acknowledged in a group of this region.
 
-        Of two tags whose conflict is not resolved yet one is held at least.
+        While a conflict is unresolved, at least one of its two tags is held.
         """
         if not self.held:
             return
@@ -128,7 +130,7 @@ class Conflicts:
             self.processed.add(where, replica_id, number - 1, number + is_tagged)
 
     def limit(self, most: int) -> int:
-        """Drop the oldest tags beyond so many (0: any number); how many went."""
+        """Drop the oldest tags above a limit (0: no limit); returns their count."""
         gone = 0
         if most:
             self.processed.limit(most)
@@ -143,9 +145,9 @@ class Conflicts:
     # -- finding ------------------------------------------------------------------------------
 
     def detect(self, tag: HeldTag, cares: Callable[[int], bool]) -> None:
-        """A tag of another replica ID has arrived: note the conflicts that are ours to resolve.
+        """A tag of another replica ID has arrived: queue the conflicts for this region to resolve.
 
-        ``cares`` tells for which replica IDs we resolve conflicts.
+        ``cares`` returns whether this region resolves the conflicts of a replica ID.
         """
         is_ours = cares(tag.replica_id)
         for replica_id, held in self.held.items():
@@ -174,7 +176,7 @@ class Conflicts:
             self.due[dot] = Due(goes, stays, known is None)
 
     def record_beaten(self, dot: Dot, rank: Rank) -> None:
-        """A tag has lost to one of this rank."""
+        """Record that a tag has lost to one of this rank."""
         known = self.beaten.get(dot)
         if known is None or rank < known:
             self.beaten[dot] = rank
@@ -214,10 +216,10 @@ class Conflicts:
         ours: Mapping[int, int],
         cares: Callable[[int], bool],
     ) -> list[tuple[HeldTag, HeldTag]]:
-        """Take over what another state holds beyond what we have applied (``ours``).
+        """Take over the tags of a full sync that are beyond what is applied here (``ours``).
 
-        What comes back are conflicts that were resolved there and are news here: what goes, and
-        what stays.
+        Returns the conflicts that were resolved there and are new here: the losing tag and the
+        winning one.
         """
         self.heard += 1
         news = []

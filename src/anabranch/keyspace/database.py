@@ -76,14 +76,14 @@ class Database:
             self.ready[self.index, key] = None
 
     def changed(self, key: bytes) -> None:
-        """Both: the value behind the key was replaced, created or removed."""
+        """Both :meth:`touch` and :meth:`signal`: the value was replaced, created or removed."""
         if key in self.watchers:
             self.touch(key)
         if key in self.waiters:
             self.ready[self.index, key] = None
 
     def put(self, key: bytes, value: Value) -> None:
-        """Bind a key to a value; an older value and its deadline are gone."""
+        """Bind a key to a value; removes an older value and its deadline."""
         older = self.values.get(key)
         if older is None:
             self.order.add(key)
@@ -96,7 +96,7 @@ class Database:
         self.changed(key)
 
     def discard(self, key: bytes) -> Value | None:
-        """Unbind a key; returns what it held."""
+        """Unbind a key; returns its value."""
         value = self.values.pop(key, None)
         if value is not None:
             self.incarnations.retire(value)
@@ -107,7 +107,7 @@ class Database:
         return value
 
     def clear(self) -> dict[bytes, Value]:
-        """Unbind every key; returns what they held."""
+        """Unbind every key; returns the values."""
         for key in self.watchers:
             if key in self.values:
                 self.touch(key)

@@ -28,7 +28,7 @@ _Thing = Value | Group | list[Block] | dict[bytes, Value]
 _BLOCKS: Final = 50
 _ENTRIES: Final = 500
 _VALUES: Final = 100
-"""How many are freed in one step."""
+"""The count of objects that are freed in one step."""
 
 
 class DeferredFree:
@@ -43,7 +43,7 @@ class DeferredFree:
         self._steps: Iterator[bool] | None = None
 
     def __len__(self) -> int:
-        """How many things are waiting, or under way."""
+        """The count of values that wait or are being freed."""
         return len(self._things) + (self._steps is not None)
 
     def defer(self, thing: _Thing) -> None:
@@ -55,7 +55,7 @@ class DeferredFree:
     def sweep(self, is_over: Callable[[], bool]) -> bool:
         """Free values until the deadline, at least one step; returns whether work is left.
 
-        It cannot while a reader uses a frozen view of the next value.
+        Does nothing while a reader uses a frozen view of the next value.
         """
         while True:
             if self._steps is None:
@@ -80,7 +80,7 @@ def _is_large(thing: _Thing) -> bool:
 
 
 def _steps(thing: _Thing) -> Iterator[bool]:
-    """Free one value in steps; a step gives False while a reader uses the next part."""
+    """Free one value in steps; a step yields False while a reader uses the next part."""
     if isinstance(thing, Stream):
         for log in thing.logs.values():
             yield from _blocks(log.blocks)

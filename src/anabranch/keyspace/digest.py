@@ -1,9 +1,8 @@
-"""Digests of values and keyspaces: equal data, equal digest.
+"""Digests of values and keyspaces: equal data has equal digests.
 
-What counts is what clients can see, not how it is kept: neither nodes nor times of day play a
-part. The *exact* digest adds those: what a restart has to bring back to the last bit. Digests of
-keys are combined by exclusive or, so the order of keys does not matter in either, and an empty
-keyspace has digest 0.
+The digest covers what clients can see. It does not cover the internal form: nodes and times of day.
+The *exact* digest covers these, too: everything that a restart must restore. Digests of keys are
+combined by exclusive or, so the order of keys does not matter, and an empty keyspace has digest 0.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def value_digest(value: Value, *, exact: bool = False) -> bytes:
 
 
 def _feed(digest: _Hash, *parts: bytes | bytearray | int | None) -> None:
-    """Add parts with their lengths, so that no two sequences look the same."""
+    """Add parts with their lengths, so that different sequences give different bytes."""
     for part in parts:
         data = part if isinstance(part, bytes | bytearray) else str(part).encode()
         digest.update(b"%d:" % len(data))
@@ -101,7 +100,7 @@ def _feed_group(digest: _Hash, group: Group) -> None:
 
 
 def _feed_inside(digest: _Hash, stream: Stream) -> None:
-    """What clients do not see: blocks, positions, cursors, times, and the order among them."""
+    """Add what clients do not see: blocks, positions, cursors, times, and their order."""
     for region, log in sorted(stream.logs.items()):
         _feed(digest, region, stream.incarnation, log.next_position, log.trimmed)
         for block in log.blocks:

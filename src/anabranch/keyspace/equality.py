@@ -24,7 +24,7 @@ __all__ = ["DIGEST_BYTES", "SLICE", "Digests"]
 DIGEST_BYTES: Final = 16
 
 SLICE: Final = 1200
-"""Work done in one go; one is an entry looked at, which takes about a microsecond."""
+"""The work of one slice; a unit is one digested entry, about a microsecond."""
 
 _KEY_WORK: Final = 20
 _MODULUS: Final = 1 << 128
@@ -39,19 +39,19 @@ class Digests:
         self._keys: list[dict[Place, int]] = [{} for _ in range(BUCKETS)]
         self._sums = [0] * BUCKETS
         self._at = 0
-        self._due = 0  # keys of that bucket to look at before the next one
+        self._due = 0  # keys of that bucket to refresh before the next bucket
         self.passed = 0
-        """Buckets that :meth:`advance` has been through; after all of them everything that had
-        changed before was looked at."""
+        """The count of buckets that :meth:`advance` has finished; a round over all buckets covers
+        every earlier change."""
         self.retake()
 
     @property
     def databases(self) -> int:
-        """How many databases there are."""
+        """The count of databases."""
         return len(self._keyspace.databases)
 
     def retake(self) -> None:
-        """Any key may have changed, or have come or gone."""
+        """Compute all digests again: any key may have changed, been created or removed."""
         changed = self._last_effects.changed
         for bucket, known in enumerate(self._keys):
             changed[bucket].update(dict.fromkeys(known))
@@ -61,7 +61,7 @@ class Digests:
                 changed[bucket_of(place)][place] = None
 
     def advance(self, work: int = SLICE) -> None:
-        """Look at changed keys, bucket by bucket and round and round."""
+        """Refresh digests of changed keys, bucket by bucket, in endless rounds."""
         self._last_effects.absorb()
         changed = self._last_effects.changed
         for _ in range(BUCKETS):
@@ -73,23 +73,23 @@ class Digests:
                 self._due -= 1
                 work = left
             self._at = (self._at + 1) % BUCKETS
-            self._due = len(changed[self._at])  # what changes from now on is for the next time
+            self._due = len(changed[self._at])  # later changes are for the next round
             self.passed += 1
 
     def refresh(self, bucket: int, work: int = SLICE) -> int:
-        """Look at the changed keys of a bucket; what is left of ``work``, if that was enough."""
+        """Refresh the changed keys of a bucket; returns the rest of ``work``, 0 if none."""
         self._last_effects.absorb()
         while self._last_effects.changed[bucket] and work > 0:
             work = self._refresh(bucket, work)
         return work
 
     def prepare(self, place: Place, work: int = SLICE) -> int:
-        """Do some of the work that :meth:`digest_of` needs; the same."""
+        """Do work in advance for :meth:`digest_of`; returns what is left of ``work``."""
         stream = self._stream(place)
         return work if stream is None else work - _KEY_WORK - prepared(stream, work)
 
     def _refresh(self, bucket: int, work: int) -> int:
-        """Look at the key that has waited longest, unless that takes too long; what is left."""
+        """Refresh the key that has waited longest, as far as ``work`` reaches; returns the rest."""
         places = self._last_effects.changed[bucket]
         place = next(iter(places))
         stream = self._stream(place)
@@ -119,19 +119,16 @@ class Digests:
         self._sums[bucket] = total % _MODULUS
 
     def sum_of(self, bucket: int) -> int | None:
-        """The digest of a bucket, None if some of its keys have changed since they were looked at.
-
-        0 without any keys.
-        """
+        """The digest of a bucket, 0 without keys; None if a key has changed since its refresh."""
         self._last_effects.absorb()
         return None if self._last_effects.changed[bucket] else self._sums[bucket]
 
     def keys_of(self, bucket: int) -> dict[Place, int]:
-        """The keys of a bucket and their digests when they were last looked at."""
+        """The keys of a bucket and their digests at their last refresh."""
         return self._keys[bucket]
 
     def digest_of(self, place: Place) -> int | None:
-        """The digest of a key as it is now, however long that takes; None if there is none."""
+        """The present digest of a key, however long that takes; None if the key does not exist."""
         self._last_effects.absorb()
         bucket = bucket_of(place)
         if self._last_effects.changed[bucket].pop(place, self) is not self:

@@ -1,4 +1,4 @@
-"""Deadlines of keys, in a form that shows quickly which have passed.
+"""Deadlines of keys, in a form that quickly finds those that have passed.
 
 A dictionary from key to deadline, plus a heap of the same deadlines. A changed or removed deadline
 stays in the heap until it is reached, or until such leftovers outnumber the rest. Heap items that
@@ -37,14 +37,14 @@ class Deadlines(dict[bytes, int]):
             heapq.heappush(self._heap, (at_ms, key))
 
     def clear(self) -> None:
-        """Withdraw all."""
+        """Remove all deadlines."""
         super().clear()
         self._heap.clear()
 
     def first_due(self, now_ms: int) -> bytes | None:
-        """The key whose deadline passed first, None when none has; O(log n), amortised.
+        """The key whose deadline passed first, None if none has passed; O(log n), amortised.
 
-        The same key again until its deadline is withdrawn.
+        Returns the same key again until its deadline is removed.
         """
         heap = self._heap
         while heap and heap[0][0] <= now_ms:

@@ -32,10 +32,10 @@ CHUNK_TAGS: Final = 1024
 """Tags of a chunk."""
 
 _SCANNED: Final = 16
-"""So few tags are compared one by one, without a table."""
+"""Up to so many tags are compared one by one, without a table."""
 
 OPEN_TAG_BYTES: Final = 320
-"""About what a tag costs in memory before it is packed, beside its idempotent ID."""
+"""The approximate memory of an unpacked tag, without its idempotent ID."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
@@ -55,12 +55,12 @@ class HeldTag(NamedTuple):
     """The effect that added the entry; (0, 0) if the entry was gone already."""
     at_ms: int
     yields: bool
-    """The entry goes if another region accepted the same ID for a smaller one."""
+    """Whether the entry is removed if another region accepted the same ID for a smaller entry."""
     context: Mapping[int, int]
 
     @property
     def dot(self) -> Dot:
-        """Of the tag."""
+        """The dot of the tag."""
         return self.replica_id, self.number
 
     @property
@@ -98,8 +98,8 @@ class HeldTags:
         self._open: list[HeldTag] = []
         self._read: tuple[bytes, list[HeldTag]] | None = None  # the chunk that was unpacked last
         self._table: dict[int, int | list[int]] | None = None  # hash -> numbers
-        self._table_low = self._table_top = 0  # it has the numbers above low up to top
-        self._asked: int | None = None  # the lowest number asked beyond, lately
+        self._table_low = self._table_top = 0  # the table has the numbers above low up to top
+        self._asked: int | None = None  # the lowest recent ``after`` of find()
 
     def __len__(self) -> int:
         return sum([chunk.tags for chunk in self._chunks]) + len(self._open)
@@ -133,7 +133,7 @@ class HeldTags:
         self._open.append(tag)
 
     def drop_upto(self, number: int) -> None:
-        """Tags up to a number are stable. Of a chunk all are dropped together."""
+        """Drop the tags up to a number; all tags of a chunk are dropped together."""
         chunks = self._chunks
         while chunks and chunks[0].last <= number:
             chunks.popleft()
@@ -144,7 +144,7 @@ class HeldTags:
             self._table = self._read = None
 
     def drop_oldest(self) -> int:
-        """Drop about a chunk of the oldest tags; how many."""
+        """Drop about a chunk of the oldest tags; returns their count."""
         if self._chunks:
             return self._chunks.popleft().tags
         count = min(len(self._open), CHUNK_TAGS)
@@ -161,7 +161,7 @@ class HeldTags:
         return True
 
     def rest(self) -> None:
-        """Drop the table if it was not used lately, or if most of it is not needed any more."""
+        """Drop the look-up table if it was not used lately, or if most of it is not needed."""
         asked = self._asked
         if asked is None or 2 * asked > self._table_low + self._table_top + 2 * CHUNK_TAGS:
             self._table = None
@@ -190,7 +190,7 @@ class HeldTags:
         return [each for each in found if each is not None and each[2:6] == wanted]
 
     def chunks(self) -> list[bytes]:
-        """Everything as it is written; :meth:`read` takes it back."""
+        """All tags in the form of files; :meth:`read` is the reverse."""
         data = [chunk.data for chunk in self._chunks]
         tags = self._open
         data += [_packed(tags[at : at + CHUNK_TAGS]) for at in range(0, len(tags), CHUNK_TAGS)]
@@ -251,7 +251,7 @@ class HeldTags:
 
 
 def _packed(tags: Sequence[HeldTag]) -> bytes:
-    """Columns: places, producers and contexts once each, the rest a value a tag."""
+    """Pack tags in columns: each place, producer and context once, other values for each tag."""
     places: dict[tuple[int, bytes], int] = {}
     pids: dict[bytes, int] = {}
     contexts: list[list[int]] = []

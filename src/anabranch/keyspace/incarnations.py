@@ -18,7 +18,7 @@ __all__ = ["Incarnations"]
 
 
 class Incarnations:
-    """The next one, for all keys of a server."""
+    """The next incarnation, for all keys of a server."""
 
     __slots__ = ("next",)
 
@@ -26,7 +26,7 @@ class Incarnations:
         self.next = 0
 
     def above(self, value: Value | None) -> int:
-        """What a stream gets that takes the place of ``value``."""
+        """The incarnation of a stream that replaces ``value``."""
         if type(value) is not Stream:
             return self.next
         used = max(log.next_position for log in value.logs.values())

@@ -15,24 +15,24 @@ IN_FLIGHT = "in-flight"
 
 @dataclass(slots=True)
 class Inquiry:
-    """Whether it is over, and how it went."""
+    """Whether the inquiry is over, and its result."""
 
     is_done: bool = False
     problem: str = ""
-    """Why nothing came of it; empty if something did."""
+    """Why the inquiry has failed; empty if it has not."""
 
     def fail(self, problem: str) -> None:
-        """Nothing came of it."""
+        """End the inquiry as failed."""
         self.problem = problem
         self.is_done = True
 
 
 @dataclass(slots=True)
 class Verdict(Inquiry):
-    """How a region's keys compare with ours."""
+    """The result of comparing the keys of a region with the own ones."""
 
     keys: dict[Place, str] = field(default_factory=dict)
-    """What was found of keys: those that were named, or all but the equal ones."""
+    """The results of single keys: of all named keys, or of those that are not equal."""
     equal: int = 0
     in_flight: int = 0
-    """How many of our keys are equal, and on how many some effect was still on its way."""
+    """How many keys are equal, and how many were in flight."""

@@ -46,18 +46,18 @@ class Keyspace:
         ]
         self.waiters = Waiters([each.waiters for each in self.databases])
         self.deferred_free = DeferredFree()
-        # What the effect that is about to be applied makes, if that was made before it was emitted
+        # The prepared result of the effect that will be applied next
         self.prepared: Value | None = None
-        # ACL users that were set by command, and their lines as ACL LIST writes them; here because
-        # they are kept on disk as keys are, and of interest to the ACL commands only
+        # ACL users that were set by command, and their lines as ACL LIST writes them; they are here
+        # because they are stored on the disk as keys are
         self.users: dict[bytes, bytes] = {}
         self.libraries: dict[bytes, Library] = {}
         self.replica = replica or Replica.alone()
 
     def prune(self, watermark: dict[int, int], *, keeps_tombstones: bool = False) -> None:
-        """Every member has this much on its disk: tombstones up to there have done their work.
+        """Drop what is not needed below the watermark: tombstones and tags.
 
-        ``keeps_tombstones``: they stay all the same.
+        ``keeps_tombstones``: tombstones stay all the same.
         """
         replica = self.replica
         replica.watermark = watermark
@@ -87,7 +87,7 @@ class Keyspace:
         return stream.shared.tombstones if type(stream) is Stream else {}
 
     def renew_unstable_tombstones(self) -> None:
-        """Derive which tombstones are not stable, after more than an effect; their order stays."""
+        """Derive again which tombstones are unstable, after several effects; their order stays."""
         replica = self.replica
         found = dict.fromkeys(replica.flushes)
         for place in replica.tombstoned:

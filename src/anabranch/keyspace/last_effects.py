@@ -23,13 +23,13 @@ from anabranch.keyspace.version_vectors import covers, maximum, raise_to
 __all__ = ["BUCKETS", "LastEffects", "Place", "bucket_of"]
 
 BUCKETS: Final = 1024
-"""Into so many buckets keys fall by their hash."""
+"""The count of buckets; the hash of a key decides its bucket."""
 
 Place = tuple[int, bytes]
 """Database and key."""
 
 _SWEPT: Final = 2000
-"""Keys looked at for being forgotten in one go: about half a millisecond."""
+"""Keys that one call of :meth:`LastEffects.prune` examines: about half a millisecond."""
 
 
 def bucket_of(place: Place) -> int:
@@ -38,21 +38,21 @@ def bucket_of(place: Place) -> int:
 
 
 class LastEffects:
-    """The last effects of every replica ID on keys, and the keys that changed since a look."""
+    """The last effects of every replica ID on keys, and the keys that were changed recently."""
 
     def __init__(self) -> None:
         self.recent: dict[tuple[int, bytes, int], int] = {}
-        """(database, key, replica ID) -> number, until :meth:`absorb`: all that a write costs."""
+        """(database, key, replica ID) -> number, until :meth:`absorb`: the only cost of a write."""
         self.base: dict[int, int] = {}
-        """No key that is not named was touched by a later effect than these."""
+        """Keys that are not recorded have no later effects than these."""
         self.changed: defaultdict[int, dict[Place, None]] = defaultdict(dict)
-        """Keys that changed, by bucket; who looks takes them out."""
+        """Changed keys by bucket; the reader removes them."""
         self._keys: dict[Place, dict[int, int]] = {}
         self._buckets: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._swept = 0
 
     def absorb(self) -> None:
-        """Take over the keys that were written since."""
+        """Take over the keys that were written since the last call."""
         recent, self.recent = self.recent, {}
         for (db, key, replica_id), number in recent.items():
             self.record((db, key), {replica_id: number})
@@ -67,11 +67,11 @@ class LastEffects:
                     known[replica_id] = number
 
     def mark_changed(self, place: Place) -> None:
-        """A key has changed, by effects that are recorded otherwise."""
+        """Record that a key has changed; its effects are recorded separately."""
         self.changed[bucket_of(place)][place] = None
 
     def record_all(self, vector: Mapping[int, int]) -> None:
-        """The same of every key; who looks at :attr:`changed` has to know which there are."""
+        """Effects up to these may have changed every key; the caller marks the existing keys."""
         raise_to(self.base, vector)
 
     def of_key(self, place: Place) -> dict[int, int]:
@@ -85,10 +85,7 @@ class LastEffects:
         return maximum(self.base, self._buckets[bucket])
 
     def beyond(self, vector: Mapping[int, int]) -> list[Place] | None:
-        """Keys with effects beyond a version vector; None if it may be any key.
-
-        Keys that are gone by now are among them.
-        """
+        """Keys with effects beyond a version vector, deleted keys included; None if unknown."""
         self.absorb()
         if not covers(vector, self.base):
             return None
@@ -108,7 +105,7 @@ class LastEffects:
             self.record((db, key), dict(known))
 
     def prune(self, watermark: Mapping[int, int]) -> None:
-        """Every member has this much on its disk: drop keys that need not be kept."""
+        """Drop keys whose effects the watermark covers."""
         raise_to(self.base, watermark)
         names = list(islice(self._keys, self._swept, self._swept + _SWEPT))
         done = [place for place in names if covers(self.base, self._keys[place])]

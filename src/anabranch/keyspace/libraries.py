@@ -9,7 +9,7 @@ __all__ = ["Library"]
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The source of a library, and what it has registered.
+    """The source of a library, and its registered functions.
 
     A function is its name, its description (empty for none) and its flags.
     """

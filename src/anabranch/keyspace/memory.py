@@ -85,9 +85,9 @@ def _stream_bytes(stream: Stream, samples: int) -> int:
 
 
 def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
-    """The memory of a stream by cause, estimated in the same way; the causes have all but a rest.
+    """The memory of a stream by cause, estimated in the same way; the causes are not quite all.
 
-    ``groups`` has what groups take beside pending entries and consumers.
+    ``groups`` is the memory of groups without pending entries and consumers.
     """
     groups = stream.groups.values()
     pending = sum(group.pending_count * _PENDING_BYTES for group in groups)
@@ -104,7 +104,7 @@ def stream_parts(stream: Stream, samples: int = 5) -> dict[str, int]:
 
 
 def _shared_bytes(shared: Shared, samples: int) -> int:
-    """What a stream remembers beside its entries where several regions write; else nothing."""
+    """The memory of tombstones, tags and similar data of several regions; 0 in a region alone."""
     tables = shared.tables
     if not tables:
         return 0
@@ -188,7 +188,7 @@ def _consumer_bytes(consumer: Consumer) -> int:
 
 
 def _pending_bytes(pending: PendingList) -> int:
-    """The containers alone: the entries in them are shared by group and consumer."""
+    """The memory of the containers only: group and consumer share the pending entries."""
     return getsizeof(pending) + getsizeof(pending.entries) + len(pending) * _SLOT_BYTES
 
 

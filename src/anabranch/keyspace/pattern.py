@@ -26,7 +26,7 @@ PATTERN_BYTES_MAX: Final = 4096
 """Longer patterns are refused: a key's name may be longer, a pattern that people mean is not."""
 
 _SHORT_BYTES_MAX: Final = 128
-"""Patterns people write are shorter; a thousand of these stay below a few megabytes."""
+"""Only patterns up to this length are cached; a thousand of them take a few megabytes."""
 
 _TOO_LONG: Final = f"ERR pattern is too long: {PATTERN_BYTES_MAX} bytes are allowed"
 
@@ -57,7 +57,7 @@ def compile_glob(pattern: bytes, *, ignore_case: bool = False) -> Matcher:
 
 
 def _pieces(pattern: bytes, ignore_case: bool) -> list[list[int]]:
-    """What stands between the stars: for each byte to match, the set of bytes that do, as bits."""
+    """The pieces between the stars: for each position the set of matching bytes, as bits."""
     pieces: list[list[int]] = [[]]
     index = 0
     size = len(pattern)
@@ -85,7 +85,7 @@ def _either_case(char: int) -> int:
 
 
 def _class(pattern: bytes, index: int, ignore_case: bool) -> tuple[int, int]:
-    """The set that ``[...]`` means, starting behind the bracket, and the index behind its end."""
+    """The set of ``[...]``, from the index after the bracket, and the index after its end."""
     negate = pattern[index : index + 1] == b"^"
     if negate:
         index += 1
@@ -203,8 +203,8 @@ class _Literal:
 class _Wild:
     """A piece with sets of bytes.
 
-    ``_table`` tells, for a byte, at which indexes of the piece it may stand, as bits; bytes that
-    are not in it may stand where any byte but a few may (``_others``).
+    ``_table`` contains, for a byte, the indexes of the piece that it matches, as bits; bytes that
+    are not in the table match the indexes in ``_others``.
     """
 
     __slots__ = ("_members", "_others", "_table", "size")

@@ -28,14 +28,14 @@ class Processed:
     def __init__(self) -> None:
         self._ranges: dict[tuple[Place, int], Ranges] = {}
         self._leaving: dict[tuple[Place, int], Ranges] = {}  # stable since
-        self._leaving_at: dict[int, int] = {}  # we had applied this
+        self._leaving_at: dict[int, int] = {}  # what was applied here then
 
     def __len__(self) -> int:
         """Intervals."""
         return sum(map(len, self._ranges.values())) + sum(map(len, self._leaving.values()))
 
     def add(self, where: Place, replica_id: int, low: int, high: int) -> None:
-        """The numbers above ``low`` up to ``high`` were."""
+        """Record that the numbers above ``low`` up to ``high`` were acknowledged."""
         self._ranges.setdefault((where, replica_id), Ranges()).add(low, high)
 
     def __contains__(self, entry: tuple[Place, tuple[int, int]]) -> bool:
@@ -45,7 +45,7 @@ class Processed:
         )
 
     def prune(self, watermark: Mapping[int, int], vector: Mapping[int, int]) -> None:
-        """Every member has this much on its disk; ``vector`` is what we have applied."""
+        """Drop what is not needed below the watermark; ``vector``: what is applied here."""
         if self._leaving:
             if any(number > watermark.get(each, 0) for each, number in self._leaving_at.items()):
                 return
@@ -86,6 +86,6 @@ class Processed:
             yield place, ranges
 
     def read(self, written: list[list[Any]]) -> None:
-        """Take over what :meth:`written` gave; it is not known what of it was stable."""
+        """Read what :meth:`written` returned; all of it counts as unstable again."""
         for db, key, group, replica_id, edges in written:
             self._ranges[(db, key, group), replica_id] = Ranges.of_flat(edges)

@@ -63,14 +63,14 @@ class Member(NamedTuple):
 
 
 class ApplyStats:
-    """Counts of what applying effects met, for the statistics of the region."""
+    """Counts made while effects are applied, for the statistics of the region."""
 
     __slots__ = ("duplicate_ids", "newest_id", "processed")
 
     def __init__(self) -> None:
         self.duplicate_ids = 0  # entries that came with the ID of another live entry
-        self.newest_id = 0  # the greatest ID that came
-        # Entries that groups need not be given, as this region processed their duplicates:
+        self.newest_id = 0  # the greatest ID that arrived
+        # Entries that need not be delivered, because this region processed their duplicates:
         # (database, key, group, dot, entry ID)
         self.processed: list[tuple[int, bytes, bytes, Dot, int]] = []
 
@@ -113,12 +113,12 @@ class Replica:
         """Whether other regions may write the same keys. What follows from that is little:
         ``tests/house/test_forks.py`` lists the lines that ask, and why."""
         self.default_limits = default_limits
-        self.cluster_id = ""  # empty until we are in one
+        self.cluster_id = ""  # empty before this region belongs to a cluster
         self.vector: dict[int, int] = {}
         self.members: dict[int, Member] = {}  # by region number, from the admissions
         self.admissions: dict[int, dict[Dot, Member]] = {}
         self.removed: dict[int, int] = {}  # region -> epoch up to which it was removed
-        self.former_names: dict[int, str] = {}  # of removed regions, as far as they were known here
+        self.former_names: dict[int, str] = {}  # of removed regions, if known here
         # Of the effect being applied:
         self.replica_id = own
         self.number = 0
@@ -138,17 +138,17 @@ class Replica:
 
     @classmethod
     def alone(cls) -> Replica:
-        """That of a server on its own."""
+        """The replica of a server on its own."""
         return cls(ALONE, lambda: (0, 0))
 
     @property
     def region(self) -> int:
-        """Our number among the regions."""
+        """The number of this region."""
         return region_of(self.own)
 
     @property
     def dot(self) -> Dot:
-        """Of the effect being applied."""
+        """The dot of the effect being applied."""
         return self.replica_id, self.number
 
     @property
@@ -157,9 +157,9 @@ class Replica:
         return next(iter(self.unstable_tombstones), None)
 
     def written(self, *, keeps_last_effects: bool) -> list[Any]:
-        """All of this as plain values, for a snapshot; :meth:`read` takes them back.
+        """All of this as plain values, for a snapshot; :meth:`read` is the reverse.
 
-        Only we need to know again which effects have changed which keys here.
+        The last effects of keys are only needed in snapshots of this region itself.
         """
         return [
             self.own,
@@ -179,7 +179,7 @@ class Replica:
         ]
 
     def read(self, written: list[Any]) -> None:
-        """Take over what :meth:`written` gave. Another region's keeps our own name."""
+        """Read what :meth:`written` returned; from another region the own replica ID stays."""
         own, vector, members, removed, flushes, self.hybrid_ms, self.cluster_id = written[:7]
         if region_of(own) == self.region:
             self.own = own
@@ -212,13 +212,13 @@ class Replica:
         )
 
     def context_now(self) -> dict[int, int]:
-        """The context of the effect being applied, to be kept."""
+        """The context of the effect being applied, as an object to store."""
         context = dict(self.context)
         context[self.replica_id] = self.number - 1
         return context
 
     def begin_own(self) -> None:
-        """The next effect is one of ours."""
+        """The next effect is an own one."""
         self.replica_id = self.own
         self.number = self.vector.get(self.own, 0) + 1
         self.context = self.vector
@@ -231,9 +231,9 @@ class Replica:
         self.conflicts.heard += 1
 
     def resolves_for(self, replica_id: int) -> bool:
-        """Whether conflicts that entries of a replica ID lose are ours to resolve.
+        """Whether this region resolves the conflicts that entries of a replica ID lose.
 
-        For a region that was removed the member with the smallest number does it.
+        The member with the smallest number does it for a removed region.
         """
         region = region_of(replica_id)
         if region == self.region:
@@ -245,9 +245,9 @@ class Replica:
         )
 
     def finish(self, count: int) -> None:
-        """The effect, which took so many numbers, was applied."""
+        """The effect was applied; it has taken ``count`` numbers."""
         self.vector[self.replica_id] = self.number + count - 1
 
     def stamp(self, now_ms: int) -> int:
-        """The time of a new setting: not before any known one."""
+        """A stamp for a new setting: not before any known stamp."""
         return max(now_ms, self.hybrid_ms + 1)

@@ -35,7 +35,7 @@ class KeyOrder:
         return xxh32_intdigest(key) >> (32 - _BUCKET_BITS)
 
     def add(self, key: bytes) -> None:
-        """A key appeared."""
+        """A key was created."""
         number = self._number(key)
         bucket = self._buckets.get(number)
         if bucket is None:
@@ -44,7 +44,7 @@ class KeyOrder:
             bucket[key] = None
 
     def remove(self, key: bytes) -> None:
-        """A key went."""
+        """A key was removed."""
         number = self._number(key)
         bucket = self._buckets[number]
         del bucket[key]
@@ -52,11 +52,11 @@ class KeyOrder:
             del self._buckets[number]
 
     def clear(self) -> None:
-        """All keys went."""
+        """All keys were removed."""
         self._buckets.clear()
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """At least ``count`` keys from a cursor on, and the cursor behind them."""
+        """At least ``count`` keys from a cursor on, and the next cursor."""
         keys: list[bytes] = []
         for number in self._buckets.irange(minimum=cursor):
             if len(keys) >= count:
@@ -66,7 +66,7 @@ class KeyOrder:
         return CURSOR_END, keys
 
     def any_key(self, random_below: Callable[[int], int]) -> bytes | None:
-        """A random key, as even as buckets are full; None without keys."""
+        """A random key; the probability depends on its bucket's size. None without keys."""
         if not self._buckets:
             return None
         bucket = self._buckets.peekitem(random_below(len(self._buckets)))[1]

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["Waiter", "Waiters"]
 
 STALE_TIMERS: Final = 64
-"""Timers of commands that wait no longer are swept out when more than this outnumber the others."""
+"""Obsolete timers are removed when they outnumber the others by more than this."""
 
 
 class Waiter:
     """One blocked command of one connection.
 
-    ``wants`` tells from the value now behind a signalled key (None: no such key) whether running
+    ``wants`` returns for the present value of a signalled key (None: no such key) whether running
     the command again can end the wait. ``deadline_ms`` of 0 waits for ever; at ``recheck_ms``
     (0: never) the command runs again although no key was signalled (a pending entry comes of age).
-    ``fails_without_key`` marks XREADGROUP, which must be told when its key vanishes.
+    ``fails_without_key`` is set for XREADGROUP, which fails when its key is removed.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Waiters:
     __slots__ = ("_queues", "_serial", "_timers", "active")
 
     def __init__(self, queues: Sequence[dict[bytes, dict[Waiter, None]]]) -> None:
-        """For some databases: each has a queue for each key that is waited for."""
+        """``queues`` has a table for each database: for each key the commands that wait for it."""
         self._queues = queues
         self.active: dict[Waiter, None] = {}
         self._timers: list[tuple[int, int, ref[Waiter]]] = []  # heap; stale ones are skipped

@@ -19,9 +19,9 @@ CASES: Final = (
     "idempotent ID accepted by two regions",
     "relay used",
     "held batch",
-    "state joined",
+    "full sync joined",
     "hole left by a power failure",
-    "bit of the log turned over",
+    "bit of the log flipped",
     "start refused for a damaged log",
     "end of the log damaged after a kill",
     "epoch opened",
@@ -44,19 +44,19 @@ CASES: Final = (
     "replies held for a slow sync",
     "newcomer refused writes",
     "snapshot taken",
-    "turn for work that was left over",
+    "turn for unfinished work",
 )
 """Twenty runs must reach each of these."""
 
 RARE_CASES: Final = (
     "read answered in trouble",
-    "state joined both ways",
-    "state join: link ended when it was asked for",
-    "state join: link ended when it was under way",
-    "state join: process ended when it was asked for",
-    "state join: process ended when it was under way",
-    "state join: power failed before it was on the disk",
-    "state join resumed",
+    "full syncs in both directions",
+    "full sync: link ended when it was requested",
+    "full sync: link ended when it was in progress",
+    "full sync: process ended when it was requested",
+    "full sync: process ended when it was in progress",
+    "full sync: power failed before it was on the disk",
+    "full sync resumed",
     "damage found by a reader of the log",
     "pending entry moved",
     "late entry moved",
@@ -70,7 +70,7 @@ _MEANINGS: Final = {
     "acknowledgement that travels": "an acknowledgement closed a run, which went to other regions",
     "batch sent twice": "the network delivered a batch of effects twice",
     "bit flip": "the network changed a bit of a frame",
-    "bit of the log turned over": "the disk changed a bit of a segment of the log",
+    "bit of the log flipped": "the disk changed a bit of a segment of the log",
     "blackout": "all regions lost power at once",
     "clock jumped": "the clock of a machine was set",
     "connection lost": "a connection between regions ended",
@@ -80,7 +80,7 @@ _MEANINGS: Final = {
     "DESTROY": "a group was destroyed",
     "disk full": "the disk of a machine was full for a while",
     "disk lost": "a machine lost its disk, and its region joined again",
-    "disk lost before one that knows less": "who lost its disk met one that knew less",
+    "disk lost before one that knows less": "a region that lost its disk asked a lagging member",
     "end of the log damaged after a kill": "one of the last bits of a log changed after a kill",
     "effects fetched back": "a region got effects of its own back from another one",
     "effects not applied for want of disk": "received effects waited, as the disk took no writes",
@@ -117,16 +117,16 @@ _MEANINGS: Final = {
     "replies held for a slow sync": "replies waited, as a sync took long",
     "SETID forward": "XGROUP SETID moved a group forward",
     "SETID to an ID": "XGROUP SETID set a group to an ID",
-    "silent connection": "a connection carried nothing more, and neither side was told",
+    "silent connection": "a connection carried nothing more, and neither side noticed",
     "snapshot taken": "a snapshot was finished",
     "start refused by the disk": "a process could not start, as its disk failed",
     "start refused for a damaged log": "a process did not start from a damaged log",
-    "state joined": "a region got a full sync",
-    "state joined both ways": "two regions got full syncs from each other",
-    "state join resumed": "a full sync went on where an earlier link had ended",
+    "full sync joined": "a region got a full sync",
+    "full syncs in both directions": "two regions got full syncs from each other",
+    "full sync resumed": "a full sync went on where an earlier link had ended",
     "sync error": "a sync failed",
     "transaction": "an EXEC was carried out",
-    "turn for work that was left over": "work went on after its slice of time was over",
+    "turn for unfinished work": "work went on after its slice of time was over",
     "wandering reader read to the end": "a reader that changes regions got every entry once",
     "write error": "a write to the disk failed",
 }
@@ -139,6 +139,6 @@ def meaning(name: str) -> str:
         same = one == other
         what = f"two effects ({one})" if same else f"{one} and {other}"
         return f"{what} were concurrent: neither region had seen the other effect"
-    if name.startswith("state join: "):
-        return f"a full sync was interrupted: {name.removeprefix('state join: ')}"
+    if name.startswith("full sync: "):
+        return f"a full sync was interrupted: {name.removeprefix('full sync: ')}"
     return _MEANINGS.get(name, "")

@@ -205,7 +205,7 @@ class Machine:
         if place:
             self.is_rotten = True
             self.record.say(self.number, f"has a bit turned over in {place}")
-            self.record.reached["bit of the log turned over"] += 1
+            self.record.reached["bit of the log flipped"] += 1
         return bool(place)
 
     def record_position(self, process: Process) -> None:

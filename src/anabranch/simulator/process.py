@@ -51,8 +51,8 @@ LATE_MS: Final = (0, 1, 5, 50)
 
 _COUNTED: Final = {
     "relay": "relay used",
-    "joined": "state joined",
-    "join_resumed": "state join resumed",
+    "joined": "full sync joined",
+    "join_resumed": "full sync resumed",
     "new_epoch": "epoch opened",
     "refused": "link refused",
     "not_applied": "effects not applied for want of disk",
@@ -269,7 +269,7 @@ class Process(Exchange):
         self.machine.timeline.after(0, lambda: self.happen(self._run_turn))
 
     def _run_turn(self) -> None:
-        self.machine.record.reached["turn for work that was left over"] += 1
+        self.machine.record.reached["turn for unfinished work"] += 1
         self.core.run_turn()
 
     # -- commands -----------------------------------------------------------------------------
@@ -327,15 +327,15 @@ class Process(Exchange):
         incoming = self.replicator._receiver.joiner.incoming  # noqa: SLF001
         if incoming is None:
             return
-        step = "asked for" if incoming.vector is None else "under way"
-        self.machine.record.reached[f"state join: {ended} ended when it was {step}"] += 1
+        step = "requested" if incoming.vector is None else "in progress"
+        self.machine.record.reached[f"full sync: {ended} ended when it was {step}"] += 1
 
     def end(self, *, silently: bool) -> None:
         """The process has ended, by a kill or by a failure of its machine."""
         self._count_join("process")
         joined = [joined_at(name) for name in self.machine.disk.names()]
         if silently and any(at is not None and at >= self.log.synced for at in joined):
-            self.machine.record.reached["state join: power failed before it was on the disk"] += 1
+            self.machine.record.reached["full sync: power failed before it was on the disk"] += 1
         self.has_ended = True
         self.machine.network.vanish(self.wire, silently=silently)
 

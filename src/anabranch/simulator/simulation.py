@@ -413,7 +413,7 @@ class Simulation:
         for number, incoming in joining.items():
             other = joining.get(incoming.session.region)
             if other is not None and other.session.region == number:
-                self.record.reached["state joined both ways"] += 1
+                self.record.reached["full syncs in both directions"] += 1
 
     # -- what faults do to the cluster --------------------------------------------------------
 
