@@ -1,4 +1,4 @@
-"""Regions as processes: what operators see of them, and what they do to them."""
+"""Regions: what operators see of them, and what they do to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,25 @@ from typing import Any
 import pytest
 import redis
 
+from anabranch.testing import Cluster
 from tests.support.inspection import info, wait_until
-from tests.support.servers import AnabranchServer, free_port, regions_in
+from tests.support.servers import AnabranchServer, free_port
+from tests.support.wire import RespClient
 
 
-class Cluster:
+class World:
     """Two or three regions with a client each."""
 
-    def __init__(self, servers: list[AnabranchServer]) -> None:
-        self.servers = servers
+    def __init__(self, regions: Cluster) -> None:
+        self.servers = list(regions)
         self.clients = [
-            redis.Redis(port=server.port, decode_responses=True, protocol=3) for server in servers
+            redis.Redis(port=server.port, decode_responses=True, protocol=3)
+            for server in self.servers
         ]
+
+    def connect(self, at: int) -> RespClient:
+        """Another connection to a region."""
+        return RespClient(self.servers[at].port)
 
     def peer(self, at: int, name: str) -> dict[str, Any]:
         """What a region says of another one."""
@@ -52,16 +59,16 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
-    """Started and in sync; ``indirect`` parameters are names of regions and further settings."""
-    names, extra = getattr(request, "param", (("eu", "us"), ()))
-    made = Cluster(regions_in(tmp_path, *names, extra=extra))
-    made.wait()
-    yield made
-    made.close()
+def cluster(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Started and in sync; an ``indirect`` parameter is names of regions."""
+    with Cluster(*getattr(request, "param", ("eu", "us")), appendfsync="everysec") as regions:
+        made = World(regions)
+        made.wait()
+        yield made
+        made.close()
 
 
-three = pytest.mark.parametrize("cluster", [(("eu", "us", "ap"), ())], indirect=True)
+three = pytest.mark.parametrize("cluster", [("eu", "us", "ap")], indirect=True, ids=["three"])
 
 
 def length(client: redis.Redis, key: str, wanted: int) -> Callable[[], bool]:
@@ -71,7 +78,7 @@ def length(client: redis.Redis, key: str, wanted: int) -> Callable[[], bool]:
 # -- looking ------------------------------------------------------------------------------------
 
 
-def test_peers_show_who_is_there_and_how_far(cluster: Cluster) -> None:
+def test_peers_show_who_is_there_and_how_far(cluster: World) -> None:
     eu, us = cluster.clients
     eu.xadd("s", {"f": "v"})
     wait_until(length(us, "s", 1), "the entry has arrived")
@@ -87,9 +94,9 @@ def test_peers_show_who_is_there_and_how_far(cluster: Cluster) -> None:
     assert row["connects"] == 1
 
 
-def test_a_region_that_ends_is_unreachable(cluster: Cluster) -> None:
+def test_a_region_that_ends_is_unreachable(cluster: World) -> None:
     eu, _ = cluster.clients
-    cluster.servers[1].kill()
+    cluster.servers[1].crash()
     wait_until(lambda: cluster.peer(0, "us")["state"] == "unreachable", "it is missed")
     eu.xadd("s", {"f": "v"})
     assert cluster.peer(0, "us")["lag-effects"] > 0
@@ -100,8 +107,8 @@ def test_a_region_that_ends_is_unreachable(cluster: Cluster) -> None:
     ]
 
 
-def test_info_tells_of_all_regions(cluster: Cluster) -> None:
-    with cluster.servers[0].client() as client:
+def test_info_tells_of_all_regions(cluster: World) -> None:
+    with cluster.connect(0) as client:
         replication = info(client, "replication")
         assert replication["role"] == "master"
         assert (replication["region"], replication["region_name"]) == ("1", "eu")
@@ -120,13 +127,13 @@ def test_info_tells_of_all_regions(cluster: Cluster) -> None:
         assert b"# CRDT\r\n" in everything
 
 
-def test_features_and_stability(cluster: Cluster) -> None:
+def test_features_and_stability(cluster: World) -> None:
     eu, _ = cluster.clients
     features = eu.execute_command("AB.REGION", "FEATURES")
     assert features["held-back-by"] == []
     assert [row["name"] for row in features["regions"]] == ["eu", "us"]
     eu.xadd("s", {"f": "v"})
-    with cluster.servers[0].client() as client:
+    with cluster.connect(0) as client:
         wait_until(
             lambda: info(client, "active-active")["unstable_effects"] == "0", "all is on all disks"
         )
@@ -137,7 +144,7 @@ def test_features_and_stability(cluster: Cluster) -> None:
 
 
 def test_a_paused_link_parts_regions_and_a_resumed_one_brings_them_together(
-    cluster: Cluster,
+    cluster: World,
 ) -> None:
     eu, us = cluster.clients
     assert eu.execute_command("AB.LINK", "us", "PAUSE") == "OK"
@@ -162,7 +169,7 @@ def test_a_paused_link_parts_regions_and_a_resumed_one_brings_them_together(
     assert cluster.peer(0, "us")["fault"] == ""
 
 
-def test_a_short_pause_costs_no_connection(cluster: Cluster) -> None:
+def test_a_short_pause_costs_no_connection(cluster: World) -> None:
     eu, us = cluster.clients
     us.execute_command("AB.LINK", "eu", "PAUSE")
     eu.xadd("s", {"f": "v"})
@@ -175,7 +182,7 @@ def test_a_short_pause_costs_no_connection(cluster: Cluster) -> None:
     assert cluster.peer(0, "us")["connects"] == 1
 
 
-def test_a_slow_link_keeps_the_order_and_loses_nothing(cluster: Cluster) -> None:
+def test_a_slow_link_keeps_the_order_and_loses_nothing(cluster: World) -> None:
     eu, us = cluster.clients
     eu.execute_command("AB.LINK", "us", "DELAY", "100", "50")
     assert cluster.peer(0, "us")["fault"] == "delay 100 50"
@@ -192,7 +199,7 @@ def test_a_slow_link_keeps_the_order_and_loses_nothing(cluster: Cluster) -> None
     assert cluster.peer(0, "us")["connects"] == 1
 
 
-def test_a_lossy_and_narrow_link_gets_everything_through_in_the_end(cluster: Cluster) -> None:
+def test_a_lossy_and_narrow_link_gets_everything_through_in_the_end(cluster: World) -> None:
     eu, us = cluster.clients
     eu.execute_command("AB.LINK", "us", "LOSS", "5")
     eu.execute_command("AB.LINK", "us", "RATE", "200000")
@@ -207,7 +214,7 @@ def test_a_lossy_and_narrow_link_gets_everything_through_in_the_end(cluster: Clu
 
 
 @three
-def test_others_relay_around_a_cut_link(cluster: Cluster) -> None:
+def test_others_relay_around_a_cut_link(cluster: World) -> None:
     eu, us, _ = cluster.clients
     eu.execute_command("AB.LINK", "us", "PAUSE")
     us.xadd("s", {"f": "v"})
@@ -222,7 +229,7 @@ def test_others_relay_around_a_cut_link(cluster: Cluster) -> None:
 
 
 @three
-def test_wait_counts_regions_that_have_applied_it(cluster: Cluster) -> None:
+def test_wait_counts_regions_that_have_applied_it(cluster: World) -> None:
     eu, us, ap = cluster.clients
     assert eu.wait(2, 1) == 2, "who has written nothing waits for nothing"
     eu.xadd("s", {"f": "v"})
@@ -234,12 +241,12 @@ def test_wait_counts_regions_that_have_applied_it(cluster: Cluster) -> None:
     assert eu.wait(1, 100) == 0
     ap.execute_command("AB.LINK", "eu", "RESUME")
     assert eu.wait(1, 10_000) >= 1
-    with cluster.servers[0].client() as other:
+    with cluster.connect(0) as other:
         assert other.call("WAIT", "2", "1") == (":", 2), "it did not write what is under way"
 
 
-def test_wait_is_answered_in_the_pipeline_of_its_write(cluster: Cluster) -> None:
-    with cluster.servers[0].client() as client:
+def test_wait_is_answered_in_the_pipeline_of_its_write(cluster: World) -> None:
+    with cluster.connect(0) as client:
         replies = client.pipeline(
             [("XADD", "s", "*", "f", "v"), ("WAIT", "1", "10000"), ("XLEN", "s")]
         )
@@ -247,16 +254,16 @@ def test_wait_is_answered_in_the_pipeline_of_its_write(cluster: Cluster) -> None
         assert cluster.clients[1].xlen("s") == 1
 
 
-def test_wait_hears_of_others_by_itself(cluster: Cluster) -> None:
+def test_wait_hears_of_others_by_itself(cluster: World) -> None:
     eu, _ = cluster.clients
     eu.config_set("appendfsync", "no")  # a sync every five seconds: one of these could see it
-    with cluster.servers[0].client() as client:
+    with cluster.connect(0) as client:
         for _ in range(3):  # in one turn: nobody can have it already
             _, count = client.pipeline([("XADD", "s", "*", "f", "v"), ("WAIT", "1", "1000")])
             assert count == (":", 1)
 
 
-def test_waitaof_counts_disks(cluster: Cluster) -> None:
+def test_waitaof_counts_disks(cluster: World) -> None:
     eu, us = cluster.clients
     eu.xadd("s", {"f": "v"})
     assert eu.execute_command("WAITAOF", "1", "1", "10000") == [1, 1]
@@ -266,7 +273,7 @@ def test_waitaof_counts_disks(cluster: Cluster) -> None:
     assert eu.execute_command("WAITAOF", "1", "1", "50") == [1, 0]
 
 
-def test_writes_are_refused_while_too_few_regions_keep_up(cluster: Cluster) -> None:
+def test_writes_are_refused_while_too_few_regions_keep_up(cluster: World) -> None:
     eu, us = cluster.clients
     eu.config_set("min-regions-to-write", 1)
     eu.config_set("min-regions-max-lag", 300)
@@ -285,13 +292,13 @@ def test_writes_are_refused_while_too_few_regions_keep_up(cluster: Cluster) -> N
     us.xadd("other", {"f": "v"})
     eu.execute_command("AB.LINK", "us", "RESUME")
     wait_until(lambda: not refused(), "it has caught up")
-    cluster.servers[1].kill()
+    cluster.servers[1].crash()
     wait_until(refused, "it is gone")
     eu.config_set("min-regions-to-write", 0)
     assert not refused()
 
 
-def test_a_region_without_memory_takes_no_more_until_there_is_some(cluster: Cluster) -> None:
+def test_a_region_without_memory_takes_no_more_until_there_is_some(cluster: World) -> None:
     eu, us = cluster.clients
     size = int(us.info("memory")["used_memory"])
     us.config_set("maxmemory", size // 2)
@@ -310,7 +317,9 @@ def test_a_region_without_memory_takes_no_more_until_there_is_some(cluster: Clus
     assert us.info("replication")["not_pulled_because"] == ""
 
 
-def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
+def test_the_secret_can_be_changed_while_regions_run(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     eu, us = cluster.clients
     eu.config_set("gossip-secret", "a new secret of some length")
     eu.xadd("s", {"f": "v"})
@@ -319,7 +328,7 @@ def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
     wait_until(lambda: eu.info("replication")["peers_connected"] == 0, "the link is given up")
     wait_until(lambda: cluster.peer(1, "eu")["state"] == "unreachable", "on both sides")
     eu.execute_command("AB.LINK", "us", "RESUME")
-    wait_until(lambda: "region.refused" in cluster.servers[0].log_text(), "the old one is refused")
+    wait_until(lambda: "region.refused" in caplog.messages, "the old one is refused")
     assert cluster.peer(0, "us")["state"] == "unreachable"
     us.config_set("gossip-secret", "a new secret of some length")
     cluster.wait()
@@ -329,9 +338,9 @@ def test_the_secret_can_be_changed_while_regions_run(cluster: Cluster) -> None:
 
 
 @three
-def test_a_region_that_is_gone_can_be_removed(cluster: Cluster) -> None:
+def test_a_region_that_is_gone_can_be_removed(cluster: World) -> None:
     eu, us, _ = cluster.clients
-    cluster.servers[2].kill()
+    cluster.servers[2].crash()
     wait_until(lambda: cluster.peer(0, "ap")["state"] == "unreachable", "it is missed")
     with pytest.raises(redis.ResponseError, match="FORCE"):
         eu.execute_command("AB.REGION", "REMOVE", "ap")
@@ -349,18 +358,18 @@ def test_a_region_that_is_gone_can_be_removed(cluster: Cluster) -> None:
     eu.xadd("s", {"f": "v"})
     assert eu.wait(1, 10_000) == 1
     assert eu.wait(2, 100) == 1, "it counts no more"
-    with cluster.servers[0].client() as client:
+    with cluster.connect(0) as client:
         wait_until(
             lambda: info(client, "active-active")["unstable_effects"] == "0", "it holds back none"
         )
 
 
-def test_events_are_published(cluster: Cluster) -> None:
+def test_events_are_published(cluster: World) -> None:
     eu, _ = cluster.clients
     with eu.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe("__region__")
         listener.get_message(timeout=5)
-        cluster.servers[1].kill()
+        cluster.servers[1].crash()
         message = listener.get_message(timeout=10)
         while message is None or not message["data"].startswith("unreachable "):
             message = listener.get_message(timeout=10)
@@ -371,19 +380,11 @@ def test_events_are_published(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def available(tmp_path: Path) -> Any:
+def available(cluster: World) -> tuple[World, int]:
     """Two regions, and the port at which the first tells whether it can be used."""
     port = free_port()
-    made = Cluster(regions_in(tmp_path, "eu", "us"))
-    made.wait()
-    first = made.servers[0]
-    first.process.terminate()
-    first.process.wait(20)
-    first.extra += ["--availability-api", "yes", "--http-port", str(port)]
-    first._launch()
-    made.wait()
-    yield made, port
-    made.close()
+    cluster.clients[0].config_set("availability-api", "yes", "http-port", port)
+    return cluster, port
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, Any]:
@@ -404,7 +405,7 @@ def lag(port: int, tolerance_ms: int) -> tuple[int, Any]:
     )
 
 
-def test_availability_is_told_by_http(available: tuple[Cluster, int]) -> None:
+def test_availability_is_told_by_http(available: tuple[World, int]) -> None:
     cluster, port = available
     eu, us = cluster.clients
     status, (database,) = get(port, "/v1/bdbs", Host=f"eu.example.com:{port}")
@@ -426,7 +427,7 @@ def test_availability_is_told_by_http(available: tuple[Cluster, int]) -> None:
     us.execute_command("AB.LINK", "eu", "RESUME")
     wait_until(lambda: lag(port, 100) == (200, None), "it has caught up")
 
-    cluster.servers[1].kill()
+    cluster.servers[1].crash()
     wait_until(lambda: cluster.peer(0, "us")["state"] == "unreachable", "it is gone")
     eu.xadd("s", {"f": "v"})
     assert lag(port, 100) == (200, None), "a region that is gone does not take this one along"
@@ -438,7 +439,7 @@ def test_availability_is_told_by_http(available: tuple[Cluster, int]) -> None:
     )
 
 
-def test_what_is_not_there_is_told_by_status(available: tuple[Cluster, int]) -> None:
+def test_what_is_not_there_is_told_by_status(available: tuple[World, int]) -> None:
     _, port = available
     assert get(port, "/v1/bdbs/2/availability")[0] == 404
     assert get(port, "/v1/bdbs/1")[1]["uid"] == 1
@@ -449,7 +450,7 @@ def test_what_is_not_there_is_told_by_status(available: tuple[Cluster, int]) -> 
     assert get(port, "/v1/bdbs", Host="[::1")[0] == 400
 
 
-def test_the_health_check_of_an_official_client_works(available: tuple[Cluster, int]) -> None:
+def test_the_health_check_of_an_official_client_works(available: tuple[World, int]) -> None:
     """It is part of redis-py, and asks as Jedis, Lettuce and go-redis do."""
     from redis.asyncio.multidb import healthcheck
     from redis.http.http_client import HttpError
@@ -494,7 +495,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert "--http-port" in done.stderr
 
 
-def test_what_a_region_cannot_do_is_refused_and_changes_nothing(cluster: Cluster) -> None:
+def test_what_a_region_cannot_do_is_refused_and_changes_nothing(cluster: World) -> None:
     eu, us = cluster.clients
     eu.xadd("s", {"f": "v"})
     refused = [
