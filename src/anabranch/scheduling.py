@@ -1,21 +1,20 @@
 """Shares the time of the one event loop among all who have more work than fits into a turn.
 
-Commands run one at a time. So that nobody waits long for another's pipeline, work that may take
-long is cut by the clock, and what is left over waits in one queue:
+Commands run one at a time. So that no client waits long for the pipeline of another, long work is
+cut by the clock, and unfinished work waits in one queue:
 
-* Who has sent something and has nothing left over is served at once, for a slice of time
-  (:meth:`Scheduler.begin`, :meth:`Scheduler.end`). Those who are served so in one turn of the event
-  loop share ``TURN_NS``; when it is used up, each still gets ``LEAST_NS``, so that a short request
-  never waits in the queue.
-* What is left over, :data:`Work`, is done in later turns, after the event loop has served the
+* A client without unfinished work is served at once, for a slice of time (:meth:`Scheduler.begin`,
+  :meth:`Scheduler.end`). All such clients in one turn of the event loop share ``TURN_NS``; when
+  that is used up, each still gets ``LEAST_NS``, so that a short request never waits in the queue.
+* Unfinished work, :data:`Work`, is done in later turns, after the event loop has served the
   sockets: one slice each, in the order of arrival, until ``TURN_NS`` is used up
   (:meth:`Scheduler.run_turn`).
-* Work that others wait for (commands that run again, replies to be written) gets a slice at the
+* Work for which others wait (commands that run again, replies to be written) gets a slice at the
   beginning of every turn.
 
-Whoever works compares the clock with :attr:`Scheduler.deadline_ns`, or asks
-:meth:`Scheduler.is_over`, after each step. One step is always done, however late it is. Where
-nobody drives turns (tests, the simulator) the deadline never comes, and everything is done at once.
+Work compares the clock with :attr:`Scheduler.deadline_ns`, or calls :meth:`Scheduler.is_over`,
+after each step. One step is always done, even after the deadline. Without :meth:`Scheduler.drive`
+(some tests) the deadline never comes, and everything is done at once.
 """
 
 from __future__ import annotations
@@ -38,54 +37,54 @@ __all__ = [
 _T = TypeVar("_T")
 
 Steps = Generator[None, None, _T]
-"""Work in short steps: yields after each of them, and returns what it was about."""
+"""Work in short steps: yields after each step, and returns the result."""
 
 Work = Callable[[], bool]
-"""Does some work until the deadline, at least one step; whether something is left."""
+"""Does some work until the deadline, at least one step; returns whether work is left."""
 
 SLICE_NS: Final = 1_000_000
-"""For one piece of work before another has its turn."""
+"""The length of a slice."""
 
 TURN_NS: Final = 4_000_000
-"""For all that is left over, in one turn of the event loop; the same for those served at once."""
+"""The time for unfinished work in one turn, and again for clients that are served at once."""
 
 MUCH_NS: Final = TURN_NS // 2
-"""From here on the time of those served at once is counted by the clock."""
+"""From this time on the clock limits those that are served at once."""
 
 LEAST_NS: Final = 50_000
-"""For somebody who is served at once when others have used up the turn."""
+"""The slice of a client that is served at once after others have used up the turn."""
 
 NOT_BEGUN: Final = -1
 """The deadline of a slice that begins with the first request."""
 
 NEVER: Final = 1 << 63
-"""A deadline that does not come."""
+"""A deadline that never comes."""
 
 
 class Scheduler:
-    """One queue of work, and the deadline of whoever works at present."""
+    """One queue of work, and the deadline of the present slice."""
 
     def __init__(self, ticks_ns: Callable[[], int]) -> None:
         """``ticks_ns`` reads a monotonic clock in nanoseconds."""
         self.ticks_ns = ticks_ns
         self.deadline_ns = NEVER
-        """When whoever works at present has to stop."""
+        """When the present slice ends."""
         self.is_exclusive = False
-        """Whether a transaction is under way that goes on in later turns. Until it is over nobody
-        else looks at the data or changes it."""
-        self._outside_ns = NEVER  # the deadline of what begins without asking for a slice
+        """Whether a transaction takes several turns. Until it ends nothing else reads or changes
+        the data."""
+        self._outside_ns = NEVER  # the deadline of work that begins without a slice
         self._wake: Callable[[], None] = _nothing
         self.on_drive: Callable[[], None] = _nothing
-        """Called when turns begin to be driven."""
-        self._is_awake = True  # a turn is under way, or somebody was asked for one
+        """Called by :meth:`drive`."""
+        self._is_awake = True  # a turn is running, or was requested
         self._first: OrderedDict[Work, None] = OrderedDict()
         self._queue: OrderedDict[Work, None] = OrderedDict()
-        self._gives_way = False  # the queue does so in this turn, and not in the next one
-        self._newcomers_ns = 0  # for how long they were served, since the turn before
-        self._newcomers_end_ns = 0  # when they have used up the turn; 0 before half of it is used
+        self._gives_way = False  # the queue pauses in this turn, and not in the next one
+        self._newcomers_ns = 0  # the time of those served at once, since the last turn
+        self._newcomers_end_ns = 0  # when they will have used up the turn; 0 below MUCH_NS
 
     def drive(self, wake: Callable[[], None]) -> None:
-        """From now on work is cut; ``wake`` sees to it that :meth:`run_turn` is called soon.
+        """Cut work from now on. ``wake`` must arrange that :meth:`run_turn` is called soon.
 
         It is not called again before that.
         """
@@ -95,15 +94,15 @@ class Scheduler:
         self.on_drive()
 
     def is_over(self) -> bool:
-        """Whether whoever works at present has to stop."""
+        """Whether the present slice is over."""
         return self.ticks_ns() >= self.deadline_ns
 
-    # -- who is served at once ----------------------------------------------------------------
+    # -- clients that are served at once ----------------------------------------------------------
 
     def begin(self) -> int:
-        """Give a slice to somebody who has nothing left over; :meth:`end` wants what it returns.
+        """Begin a slice for a client without unfinished work; pass the result to :meth:`end`.
 
-        Without :meth:`end` it does not count, and lasts until somebody else has a slice.
+        Without :meth:`end` the slice does not count, and lasts until another one begins.
         """
         now = self.ticks_ns()
         if not self._outside_ns:
@@ -120,11 +119,11 @@ class Scheduler:
         return deadline
 
     def begin_with_request(self) -> None:
-        """Somebody is served who has little to do: the slice begins with the first request."""
+        """Serve a client with little work: its slice begins with the first request."""
         self.deadline_ns = self._outside_ns or NOT_BEGUN
 
     def end(self, began_ns: int) -> None:
-        """Whoever :meth:`begin` was called for was served."""
+        """End the slice of :meth:`begin`."""
         outside = self.deadline_ns = self._outside_ns
         if outside or self._newcomers_end_ns:
             return
@@ -142,21 +141,21 @@ class Scheduler:
     # -- work that is left over ---------------------------------------------------------------
 
     def schedule(self, work: Work, *, first: bool = False) -> None:
-        """Have it done in the turns to come; what is in the queue already keeps its place.
+        """Queue work for later turns; work that is in the queue already keeps its place.
 
-        ``first``: others wait for it, so it gets a slice at the beginning of every turn.
+        ``first``: others wait for the work, so it gets a slice at the beginning of every turn.
         """
         queue = self._first if first else self._queue
         queue[work] = None
         self._ask_for_turn()
 
     def remove(self, work: Work) -> None:
-        """Forget about it; nothing happens if it is not in the queue."""
+        """Remove work from the queue; no effect if it is not there."""
         self._queue.pop(work, None)
         self._first.pop(work, None)
 
     def __len__(self) -> int:
-        """How many wait in the queue."""
+        """The count of unfinished work."""
         return len(self._first) + len(self._queue)
 
     def _ask_for_turn(self) -> None:
@@ -165,9 +164,9 @@ class Scheduler:
             self._wake()
 
     def run_turn(self) -> None:
-        """Do what is left over, until the time of a turn is used up; ask for another if needed."""
+        """Do unfinished work until the time of a turn is used up; request another if needed."""
         self._is_awake = True
-        # After a long step of a newcomer the sockets are looked at before there is another one.
+        # After a long step of a client served at once, serve the sockets before the queue.
         self._gives_way = self._newcomers_ns > TURN_NS and not self._gives_way
         self._newcomers_ns = self._newcomers_end_ns = 0
         try:
@@ -183,7 +182,7 @@ class Scheduler:
                 self._ask_for_turn()
 
     def _run_next(self, queue: OrderedDict[Work, None]) -> None:
-        if not queue:  # somebody was removed
+        if not queue:  # work was removed
             return
         work, _ = queue.popitem(last=False)
         self.deadline_ns = self.ticks_ns() + SLICE_NS

@@ -1,4 +1,4 @@
-"""What a process keeps on disk: recovery at the start, the log, snapshots, and when which is due.
+"""The data directory of a process: recovery, the log, snapshots, and when each is due.
 
 ::
 
@@ -7,8 +7,8 @@
                           log-<position>.ablog     segments of the log
                           snapshot-<position>.absnap
 
-With ``appendonly no`` there is no log: what the directory holds is loaded, and only snapshots are
-written, when asked for, by save points, and by SHUTDOWN SAVE.
+With ``appendonly no`` there is no log: the directory is loaded at the start, and only snapshots are
+written: on request, by save points, and by SHUTDOWN SAVE.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ PROGRESS_S: Final = 1.0
 LOG_NEEDED: Final = "a region of an Active-Active cluster needs its log: leave appendonly at yes"
 
 RETIRE_EVERY_S: Final = 60.0
-"""So often files of the log go that other regions do not need any more."""
+"""The interval of deleting files of the log that other regions do not need."""
 
 RETRY_SNAPSHOT_S: Final = 5.0
-"""After a snapshot that failed, none is taken by itself for so long."""
+"""After a failed snapshot, none is begun automatically for so long."""
 
 _IN_PROGRESS = "ERR Background save already in progress"
 _REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in progress"
 
 
 class Persistence:
-    """The directory of one process, and all that is done with it."""
+    """The directory of one process, and all operations on it."""
 
     def __init__(self, region: Region, driver: Driver, place: Place) -> None:
         self._region = region
@@ -62,16 +62,16 @@ class Persistence:
         self.durability = Durability(region, driver)
         self.snapshots = Snapshots(region, driver, self._snapshot_finished)
         self.exchange: Exchange | None = None
-        """The other regions, if there are any."""
+        """The exchange with other regions; None in a region alone."""
         self._storage: Storage | None = None
         self._manifest: ManifestFile | None = None
         self._turn = Turn(region.replica)
         region.effects.encode_ahead = self._encode_ahead
         self._end = 0  # the position of the next snapshot while there is no log
         self._covered = 0  # the position of the newest snapshot
-        self._retired_at = 0.0  # when files of the log were last looked at that may go
-        self._rewriting = False  # the snapshot in progress was asked for as BGREWRITEAOF
-        self._scheduled = False  # another is to follow it
+        self._retired_at = 0.0  # when :meth:`retire` ran last
+        self._rewriting = False  # the snapshot in progress was requested by BGREWRITEAOF
+        self._scheduled = False  # another snapshot will follow it
         self.recovered: Recovery | None = None
 
     def _encode_ahead(self, effect: kinds.AddRun) -> None:
@@ -80,10 +80,10 @@ class Persistence:
     # -- start and end ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Recover what there is, and begin to log if that is wanted.
+        """Recover the data, and begin to log unless ``appendonly`` is no.
 
-        Raises :class:`ConfigError` if the directory cannot be used, :class:`LogError` if what is
-        in it cannot be.
+        Raises :class:`ConfigError` if the directory cannot be used, :class:`LogError` if its files
+        cannot be.
         """
         settings = self._settings
         if settings.region_id and not settings.appendonly:
@@ -179,7 +179,7 @@ class Persistence:
                 raise LogError(f"cannot write to {self._place.shown}: {problem.strerror}") from None
 
     def close(self) -> None:
-        """Let go of the directory; what had to be kept was settled before."""
+        """Close and unlock the directory; the caller has written everything before."""
         self.snapshots.close()
         self.durability.close()
         self._place.close()
@@ -187,7 +187,7 @@ class Persistence:
     # -- snapshots ----------------------------------------------------------------------------
 
     def _contents(self) -> Contents:
-        """Of a snapshot of now; everything so far is written to the log first."""
+        """The header data of a snapshot of now; writes all effects so far to the log first."""
         durability = self.durability
         durability.commit()
         if durability.trouble is not None:
@@ -216,9 +216,9 @@ class Persistence:
             raise CommandError("ERR") from None
 
     def begin_save(self, *, rewrite: bool = False, schedule: bool = False) -> bool:
-        """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will be, later.
+        """BGSAVE and BGREWRITEAOF: True if a snapshot was begun, False if it will begin later.
 
-        Within a transaction it is always later: a snapshot would contain a half of it.
+        Within a transaction it begins later: otherwise it would contain half of the transaction.
         """
         if self.snapshots.in_progress:
             if rewrite and self._rewriting:
@@ -242,7 +242,7 @@ class Persistence:
         return True
 
     def _snapshot_finished(self, position: int) -> None:
-        """What the snapshot has made superfluous goes; a failure to delete is no failure."""
+        """Delete files that the snapshot has made superfluous; a failure to delete does no harm."""
         storage, manifest = self._storage, self._manifest
         assert storage is not None
         assert manifest is not None
@@ -260,7 +260,7 @@ class Persistence:
                 self.durability.log.retire(position)
                 if self.exchange is not None:
                     self.exchange.forget_full_syncs(position)
-            elif position >= self._end:  # else it is from before the log was turned off
+            elif position >= self._end:  # otherwise it is from before the log was switched off
                 for name in storage.names():
                     if first_position_of(name) is not None:
                         storage.remove(name)
@@ -269,7 +269,7 @@ class Persistence:
         self._rewriting = False
 
     def retire(self) -> None:
-        """Let go of what the log holds for regions that do not need it, or not for so long."""
+        """Delete files of the log that other regions do not need, or that are kept too long."""
         if self.durability.log is not None:
             try:
                 self.durability.log.retire(self._covered)
@@ -277,7 +277,7 @@ class Persistence:
                 self._log("warning", "oplog.retire_failed", reason=problem.strerror)
 
     def tick(self) -> None:
-        """Some times a second: sync, note how far the log is, take a snapshot if one is due."""
+        """Called regularly: sync, record the end of the log, take a snapshot if one is due."""
         self.durability.tick()
         if self.durability.log is not None:
             self.durability.log.tick()
@@ -302,7 +302,7 @@ class Persistence:
         settings = self._settings
         log = self.durability.log
         if log is not None and settings.auto_aof_rewrite_percentage:
-            # What is kept for regions that lag does not count: another snapshot would not help.
+            # Files for regions that lag do not count: another snapshot would not help.
             added = min(log.size, log.end - self._covered)
             grown = added * 100 >= self.snapshots.size * settings.auto_aof_rewrite_percentage
             if added >= settings.auto_aof_rewrite_min_size and grown:
@@ -321,7 +321,7 @@ class Persistence:
         return self.snapshots.saved_ms or self._region.stats.started_ms
 
     def must_save(self, *, asked: bool | None) -> bool:
-        """Whether to take a snapshot before the end: ``asked`` for, or what was not kept else."""
+        """Whether to take a snapshot before the stop: ``asked`` for, or changes would be lost."""
         if asked is not None:
             return asked
         return bool(self._settings.save) and not self.is_logging
@@ -339,15 +339,15 @@ class Persistence:
         return self.durability.log is not None
 
     def position(self) -> int:
-        """A position behind everything that has happened so far."""
+        """The position in the log behind all effects so far."""
         return self.durability.position
 
     def synced(self) -> int:
-        """Everything with a mark up to this one is on the disk."""
+        """The log is on the disk up to this position."""
         return self.durability.synced
 
     def reload(self, *, save: bool) -> None:
-        """DEBUG RELOAD and LOADAOF: forget everything, and recover it from the disk."""
+        """DEBUG RELOAD and LOADAOF: drop all data, and recover it from the disk."""
         if self.exchange is not None:
             raise CommandError("ERR a region cannot forget what others know of it: restart it")
         if save:
@@ -376,7 +376,7 @@ class Persistence:
         try:
             storage = self._open()
             if on:
-                # The log begins with a snapshot of what there is, or it would lack its beginning.
+                # The log begins with a snapshot of the data; otherwise data would be missing.
                 self.snapshots.save(storage, self._contents())
                 log = OpLog(
                     storage,
@@ -395,7 +395,7 @@ class Persistence:
             raise ConfigError(f"cannot use {self._place.shown}: {problem.strerror}") from None
 
     def segments_changed(self) -> None:
-        """``oplog-segment-bytes`` is another one: it holds from the next file on."""
+        """``oplog-segment-bytes`` has changed: it applies from the next file on."""
         if self.durability.log is not None:
             self.durability.log.segment_bytes = self._settings.oplog_segment_bytes
 

@@ -1,4 +1,4 @@
-"""Snapshots: when one is taken, in slices between the turns of clients, and what goes away then."""
+"""Takes snapshots in slices between the turns of clients."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["Snapshots"]
 
 SLICE_NS: Final = 2_000_000
-"""Work on a snapshot that clients wait for at most."""
+"""The greatest time of a slice, for which clients wait."""
 
 PAUSE_S: Final = 0.002
-"""Between two slices: clients get at least half of the time."""
+"""The least pause between two slices: clients get at least half of the time."""
 
 WRITE_BYTES: Final = 1 << 20
-"""Collected before the worker writes them."""
+"""Bytes that are collected before the worker writes them."""
 
 IN_FLIGHT_MAX: Final = 8
-"""Writes that may wait for the worker; beyond, the disk sets the pace."""
+"""The most writes that wait for the worker; then the snapshot waits for the disk."""
 
 
 class Snapshots:
     """The snapshots of one process, one at a time."""
 
     def __init__(self, region: Region, driver: Driver, on_finished: Callable[[int], None]) -> None:
-        """``on_finished`` hears the position of every snapshot that is safely on the disk."""
+        """``on_finished`` is called with the position of every snapshot that is on the disk."""
         self._region = region
         self._driver = driver
         self._on_finished = on_finished
@@ -43,28 +43,28 @@ class Snapshots:
         self._running: _Run | None = None
         self._timer: Timer | None = None
         self.size = 0
-        """Bytes of the newest one."""
+        """The size of the newest snapshot."""
         self.saved_ms = 0
-        """When the newest one was taken; 0 if none was."""
+        """When the newest snapshot was taken; 0 without any."""
         self.last_ok = True
         self.failed_at = 0.0
         self.last_s = -1.0
         self.count = 0
         self.longest_slice_ns = 0
-        """The longest that clients had to wait for a slice of the newest one."""
+        """The longest slice of the newest snapshot."""
 
     @property
     def in_progress(self) -> bool:
-        """Whether one is being written."""
+        """Whether a snapshot is being written."""
         return self._running is not None
 
     @property
     def running_s(self) -> float:
-        """For how long; -1 if none is."""
+        """For how long it has been written; -1 if none is."""
         return -1.0 if self._running is None else self._driver.now_s() - self._running.began
 
     def begin(self, storage: Storage, contents: Contents) -> None:
-        """Take one of the present state, finished some time later; raises :class:`OSError`."""
+        """Begin a snapshot of the present data; raises :class:`OSError`."""
         assert self._running is None
         self._running = self._begun(storage, contents)
         self._region.watch_changes(self._running.snapshot.before)
@@ -73,7 +73,7 @@ class Snapshots:
         self._schedule(0)
 
     def save(self, storage: Storage, contents: Contents) -> None:
-        """Take one now, standing still; raises :class:`OSError`. Ends one that is in progress."""
+        """Take a snapshot now, and block; ends one in progress. Raises :class:`OSError`."""
         self.abandon()
         run = self._begun(storage, contents)
         try:
@@ -93,7 +93,7 @@ class Snapshots:
             return _Run(self._region, storage, contents, self._worker, began)
 
     def abandon(self) -> None:
-        """Drop the one in progress, if there is one."""
+        """Drop the snapshot in progress, if there is one."""
         run = self._running
         if run is not None:
             self._stop_running()
@@ -123,7 +123,7 @@ class Snapshots:
             self._failed(run, problem)
 
     def _work(self, run: _Run) -> None:
-        """A slice of it; raises :class:`OSError` and :class:`MemoryError`."""
+        """Write one slice. Raises :class:`OSError` and :class:`MemoryError`."""
         if run.is_behind():
             self._schedule(5 * PAUSE_S)
             return
@@ -189,7 +189,7 @@ class Snapshots:
 
 
 class _Run:
-    """One snapshot on its way into a file."""
+    """One snapshot that is being written to a file."""
 
     def __init__(
         self, region: Region, storage: Storage, contents: Contents, worker: Worker, began: float
@@ -216,7 +216,7 @@ class _Run:
         return len(self._writes) >= IN_FLIGHT_MAX
 
     def write(self, body: bytes) -> None:
-        """Another body of a record."""
+        """Write the body of another record."""
         self._buffer.append(body)
         self._buffered += len(body)
         if self._buffered >= WRITE_BYTES:
@@ -228,7 +228,7 @@ class _Run:
         self._writes.append(self._worker.submit(lambda: self._write(bodies)))
 
     def _write(self, bodies: list[bytes]) -> None:
-        """In the worker: compressing and hashing let the others run."""
+        """Compress, hash and write in the worker; compressing and hashing release the GIL."""
         assert self._file is not None
         with _needing_memory():
             parts = [] if self._begun else [self.snapshot.header()]
@@ -255,7 +255,7 @@ class _Run:
         self._storage.sync()
 
     def discard(self) -> None:
-        """Forget it, and what is in the file."""
+        """Drop the snapshot and its file."""
         self.snapshot.release()
         self.bodies = iter(())
         self._worker.submit(self._discard).result()
@@ -272,9 +272,9 @@ class _Run:
 
 @contextmanager
 def _needing_memory() -> Iterator[None]:
-    """Without memory for it a snapshot fails as one does for which the disk has no room."""
+    """Report a lack of memory as an :class:`OSError`, like a lack of disk space."""
     with suppress(MemoryError):
         yield
         return
-    # Out here nothing holds the frames any more, nor the memory that they had.
+    # Here nothing refers to the frames any more, so their memory is free.
     raise OSError(ENOMEM, "Cannot allocate memory")

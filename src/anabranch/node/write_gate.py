@@ -57,7 +57,7 @@ class WriteGate:
         self._is_joining = False
         self._lacks_regions = False
         self.is_newcomer = False
-        """Whether it takes no writes yet, as it lacks what the others have."""
+        """Whether this region refuses writes because it lacks the data of the others."""
 
     def open(self, storage: Storage, *, is_new: bool) -> None:
         """The region starts; ``is_new`` if it belongs to no cluster. Raises :class:`OSError`."""
@@ -69,27 +69,27 @@ class WriteGate:
             self._region.dispatcher.refuse_writes("newcomer", IS_NEWCOMER)
 
     def update(self, replicator: Replicator) -> None:
-        """See what has changed."""
+        """Check all conditions, and refuse or accept writes."""
         self._judge_newcomer(replicator)
         self._judge_joining(replicator)
         self.judge_regions()
         self._judge_clock(replicator)
 
     def _judge_newcomer(self, replicator: Replicator) -> None:
-        """Take writes as soon as everything has been applied that some other region had.
+        """Accept writes when all data of some other region is applied.
 
-        And all effects of former epochs of this region that any member has which is up: one member
-        may know fewer of them than another (:mod:`anabranch.replication.former_epochs`).
+        All effects of former epochs of this region that other members have must be applied, too:
+        one member may have fewer than another (:mod:`anabranch.replication.former_epochs`).
         """
         if self.is_newcomer and replicator.caught_up and not replicator.former_epochs_at:
-            with suppress(OSError):  # then it is looked at again
+            with suppress(OSError):  # then the next call tries again
                 forget_newcomer(self._storage)
                 self.is_newcomer = False
                 self._region.dispatcher.allow_writes("newcomer")
                 self._report_event("takes_writes")
 
     def awaited_by_newcomer(self, replicator: Replicator, joining_from: object) -> str:
-        """What a region that takes no writes yet waits for; empty if it does not wait."""
+        """What a newcomer waits for before it accepts writes; empty for other regions."""
         if not self.is_newcomer:
             return ""
         if not self._region.replica.cluster_id:
@@ -102,7 +102,7 @@ class WriteGate:
         return f"effects of its former epochs that these regions may have: {regions}"
 
     def _judge_joining(self, replicator: Replicator) -> None:
-        """Refuse writes, or not any more, by ``serve-while-joining``."""
+        """Refuse or accept writes by ``serve-while-joining``."""
         serves = self._settings.serve_while_joining or not replicator.is_joining
         if serves == self._is_joining:
             self._is_joining = not serves
@@ -122,7 +122,7 @@ class WriteGate:
         )
 
     def judge_regions(self) -> None:
-        """Refuse writes, or not any more, by ``min-regions-to-write``."""
+        """Refuse or accept writes by ``min-regions-to-write``."""
         wanted = self._settings.min_regions_to_write
         good = self.good_regions() if wanted else 0
         if self._lacks_regions == (good < wanted):
@@ -137,7 +137,7 @@ class WriteGate:
             host.log("info", "region.enough_for_writes", good=good, wanted=wanted)
 
     def _judge_clock(self, replicator: Replicator) -> None:
-        """Make no IDs from our clock while it is off, or do so again, by ``clock-skew-action``."""
+        """Refuse or accept IDs from the own clock by ``clock-skew-action``."""
         error_ms = 0.0
         if self._settings.clock_skew_action == "refuse":
             error_ms = replicator.clock_error()

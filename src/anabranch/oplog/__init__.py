@@ -1,1 +1,1 @@
-"""The one ordered log of this region: what recovery reads, and what other regions will be sent."""
+"""The operation log of a region: recovery reads it, and other regions get effects from it."""

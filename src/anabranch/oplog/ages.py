@@ -1,4 +1,4 @@
-"""The age of the log, roughly: enough to find what is older than a limit."""
+"""The approximate age of parts of the log, to find those that are older than a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["Ages"]
 
 NOTED_EVERY_MS: Final = 60_000
-"""So much more than the limit may be kept while the log is written to."""
+"""The resolution: so much more than the limit may be kept."""
 
 
 class Ages:
@@ -25,19 +25,19 @@ class Ages:
         self._newest_ms = 0
 
     def record(self, position: int, wall_ms: int) -> None:
-        """A batch of this time stands at a position, behind all others."""
+        """Record the time of a batch at the end of the log."""
         self._newest_ms = max(self._newest_ms, wall_ms)
         if not self._times or self._newest_ms - self._times[-1] >= NOTED_EVERY_MS:
             self._positions.append(position)
             self._times.append(self._newest_ms)
 
     def prune(self, position: int) -> None:
-        """The log begins there now."""
+        """The log begins at this position now: drop older records."""
         gone = bisect_left(self._positions, position)
         del self._positions[:gone], self._times[:gone]
 
     def older_than(self, wall_ms: int, end: int) -> int:
-        """A position before which everything is older than this; ``end`` is that of the log."""
+        """A position before which all batches are older than a time; ``end`` is that of the log."""
         if self._newest_ms < wall_ms:
             return end
         at = bisect_left(self._times, wall_ms) - 1

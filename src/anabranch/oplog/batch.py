@@ -89,16 +89,16 @@ _CHECKSUM: Final = struct.Struct("<Q")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 
 NUMBER_MAX: Final = (1 << 63) - 1
-"""Of an effect: as much as a message between regions can say."""
+"""The greatest effect number, also in messages between regions."""
 
 BODY_BYTES_MAX: Final = (1 << 32) - 1
-"""The greatest uncompressed size of a batch in the own log, by the header's field."""
+"""The greatest uncompressed size of a batch in the own log, from the field of the header."""
 
 SENT_BODY_BYTES_MAX: Final = 64 << 20
-"""The same of a batch for other regions. None makes a longer one, none reads one."""
+"""The same for a batch for other regions. No region makes or reads a longer one."""
 
 REPLICA_IDS_MAX: Final = 1 << 17
-"""That a batch or a message can name: so many epochs no cluster lives through."""
+"""The most replica IDs in a batch or a message, far more than the epochs of any cluster."""
 
 _Edge = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 _Edges = Annotated[list[_Edge], msgspec.Meta(max_length=2 * REPLICA_IDS_MAX)]
@@ -119,17 +119,17 @@ class Batch(NamedTuple):
     """A batch that was read; ``effects`` are arrays still, see :func:`effects_in`."""
 
     replica_id: int
-    """Region and epoch in one."""
+    """The replica ID of the region that made the batch."""
     first: int
     numbered: int
-    """How many numbers its effects take, from ``first``."""
+    """The count of numbers that its effects take, from ``first`` on."""
     wall_ms: int
     flags: int
     size: int
     """All bytes, header included."""
     effects: list[list[Any]]
     dependencies: dict[int, int]
-    """What must have been applied before: all of other replica IDs that its region had."""
+    """The context: for each other replica ID the last effect that its region had applied."""
 
     @property
     def region(self) -> int:
@@ -153,12 +153,12 @@ class Batch(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it concerns this region alone."""
+        """Whether its effects are local."""
         return bool(self.flags & LOCAL)
 
     @property
     def continues(self) -> bool:
-        """Whether its turn goes on in the next batch."""
+        """Whether its turn continues in the next batch."""
         return bool(self.flags & CONTINUES)
 
 
@@ -182,7 +182,7 @@ def encode_batch(
     dependencies: Sequence[int] = (),
     compressor: Compressor | None = None,
 ) -> bytes:
-    """Effects, all local or none (``flags`` says which), as a batch."""
+    """Encode effects as a batch; all of them are local, or none, as ``flags`` says."""
     packed, body = pack(body_of(effects, dependencies), compressor)
     return batch_of(
         body,
@@ -210,12 +210,12 @@ def batch_of(
     wall_ms: int,
     flags: int,
 ) -> bytes:
-    """The batch with a body that was packed, whose effects take ``count`` numbers."""
+    """The batch with a packed body; its effects take ``count`` numbers."""
     return _sealed(flags, region, epoch, first, count, wall_ms, body)
 
 
 def pack(body: bytes, compressor: Compressor | None) -> tuple[int, bytes]:
-    """The flags that a batch gets for its body, and the body as it stands in the batch."""
+    """Compress a body if that makes it shorter; returns the flags, and the bytes for the batch."""
     if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         return COMPRESSED, smaller
     return 0, body
@@ -243,7 +243,7 @@ def wire_form(data: bytes) -> bytes:
 
 
 def kept_form(data: bytes) -> bytes:
-    """One batch of another region as it is in our log; :func:`wire_form` is what arrived."""
+    """One batch of another region in the form of the own log; the reverse of :func:`wire_form`."""
     flags = data[_FLAGS_AT]
     if not flags & CONTINUES or flags & UNIT_CONTINUES:
         return data
@@ -286,7 +286,7 @@ def batch_size(data: bytes, at: int) -> int | None:
 
 
 def span(data: bytes) -> Span:
-    """Which effects a batch, known to be whole, holds; from its header alone."""
+    """The facts in the header of a whole batch."""
     _, _, _, region, epoch, first, count, wall_ms, _ = _HEADER.unpack_from(data)
     return Span(replica_id_of(region, epoch), first, first + count - 1, wall_ms)
 
@@ -296,7 +296,7 @@ def decode_batch(
 ) -> Batch:
     """The batch that begins at an offset; :class:`BatchError` if there is none.
 
-    What is longer than ``body_bytes_max``, or would be when it is decompressed, is not read.
+    A body longer than ``body_bytes_max``, compressed or not, is refused.
     """
     body_at = at + HEADER_BYTES
     if len(data) < body_at:
@@ -332,5 +332,5 @@ def decode_batch(
 
 
 def effects_in(batch: Batch) -> list[kinds.Effect]:
-    """The effects of a batch; :class:`anabranch.effects.codec.EffectFormatError` if one is none."""
+    """Decode the effects of a batch; :class:`anabranch.effects.codec.EffectFormatError`."""
     return [effect_of(array) for array in batch.effects]

@@ -27,32 +27,32 @@ FRAME_HEADER_BYTES_MAX: Final = 18
 _LEVEL: Final = 1
 
 CompressionError = zstandard.ZstdError
-"""Bytes that are not what a :class:`Compressor` made."""
+"""The bytes were not made by a :class:`Compressor`."""
 
 
 class Compressor:
-    """Makes bodies shorter; serves one thread at a time."""
+    """Compresses bodies; serves one thread at a time."""
 
     def __init__(self) -> None:
-        self._compressor: zstandard.ZstdCompressor | None = None  # made when it is first of use
+        self._compressor: zstandard.ZstdCompressor | None = None  # made when it is used first
 
     def shorter(self, body: bytes) -> bytes | None:
-        """A shorter form, None if there is none. Raises :class:`MemoryError`."""
+        """The compressed body; None if it is not shorter. Raises :class:`MemoryError`."""
         if len(body) < WORTHWHILE_BYTES:
             return None
         if self._compressor is None:
             self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         try:
             smaller: bytes = self._compressor.compress(body)
-        except zstandard.ZstdError as problem:  # there is nothing else that can fail
+        except zstandard.ZstdError as problem:  # only a lack of memory can cause it
             raise MemoryError(str(problem)) from None
         return smaller if len(smaller) < len(body) else None
 
 
 def expanded_bytes(smaller: bytes) -> int:
-    """How long :func:`expanded` is, from the first bytes; :class:`CompressionError` likewise.
+    """The length of :func:`expanded`, from the first bytes; raises :class:`CompressionError`.
 
-    -1 if they do not tell: a :class:`Compressor` always does.
+    -1 if the bytes do not contain the length; those of a :class:`Compressor` always do.
     """
     return zstandard.frame_content_size(smaller)
 
@@ -61,9 +61,9 @@ _decompressor = zstandard.ZstdDecompressor()
 
 
 def expanded(smaller: bytes, most: int) -> bytes:
-    """The body again; :class:`CompressionError` if it cannot be had. One thread at a time.
+    """The decompressed body; raises :class:`CompressionError`. One thread at a time.
 
-    Room is made for as much as the first bytes announce, so nothing longer than ``most`` is read.
+    Memory is allocated for the announced length, so a body above ``most`` is refused.
     """
     size = expanded_bytes(smaller)
     if not 0 <= size <= most:

@@ -16,7 +16,7 @@ __all__ = [
 
 
 class LogError(AnabranchError):
-    """The log cannot be used as it is; the server does not start."""
+    """The log cannot be used; the server does not start."""
 
 
 class CorruptLogError(LogError):

@@ -18,7 +18,7 @@ __all__ = ["Due", "Fate", "SeenBatch", "SeenRecord", "SegmentFacts", "SnapshotFa
 
 
 Due = dict[int, int]
-"""By replica ID, the number of the effect that comes next; 1 where there was none yet."""
+"""By replica ID, the number of the next effect; 1 before the first one."""
 
 
 class Fate(Enum):
@@ -26,9 +26,9 @@ class Fate(Enum):
 
     SOUND = "sound"
     CUT = "cut"
-    """Its end was not finished when the server stopped: the start cuts that off."""
+    """It has a torn end, which the start cuts off."""
     REFUSED = "refused"
-    """It is damaged, or does not fit: the server does not start."""
+    """It is damaged, or does not continue the log: the server does not start."""
     UNREAD = "unread"
     """It is damaged, but no start reads it."""
 
@@ -53,9 +53,9 @@ class SeenRecord(NamedTuple):
     """The record type first."""
     database: int
     key: bytes | None
-    """The key whose value this is a part of; None for other records."""
+    """The key to whose value the record belongs; None for other records."""
     head: list[Any]
-    """Of the stream it is a part of; empty if it is of none."""
+    """The figures of the stream to which the record belongs; empty for other records."""
 
 
 @dataclass(slots=True)
@@ -86,15 +86,15 @@ class SegmentFacts:
     keys: set[tuple[int, bytes]] = field(default_factory=set)
     damage: Damage | None = None
     is_newer: bool = False
-    """The damage is no damage: a newer server wrote the file."""
+    """The file is not damaged: a newer server wrote it."""
     is_superseded: bool = False
     """A snapshot has made it superfluous: no start reads it."""
     is_torn: bool = False
-    """The damage is what a crash leaves at the end of the newest file."""
+    """The file has a torn end, not damage."""
     misplaced: str = ""
-    """Why the file does not fit behind what comes before it; empty if it does."""
+    """Why the file does not continue the files before it; empty if it does."""
     turns_behind: int = 0
-    """Ends of turns that are sound behind the damage."""
+    """Count of sound turns behind the damage."""
     effects_behind: int = 0
 
     @property
@@ -109,7 +109,7 @@ class SegmentFacts:
 
     @property
     def problem(self) -> tuple[int, str] | None:
-        """``(offset, why)`` of what a start would meet first, None if there is nothing."""
+        """``(offset, why)`` of the first problem for a start; None without problems."""
         if self.misplaced and not (self.damage and self.damage.offset == 0):
             return 0, self.misplaced
         return None if self.damage is None else (self.damage.offset, self.damage.what)
@@ -154,7 +154,7 @@ class SnapshotFacts:
     damage: Damage | None = None
     is_newer: bool = False
     is_superseded: bool = False
-    """There is a newer one: no start reads it."""
+    """A newer snapshot exists: no start reads this one."""
 
     @property
     def keys(self) -> int:

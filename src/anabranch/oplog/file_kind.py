@@ -54,7 +54,7 @@ class FileKind:
         *,
         lowest_reader: int,
     ) -> None:
-        """``what`` is what a file of another kind is not: "this is no ..."."""
+        """``what`` is the name of the kind for error texts: "this is no ..."."""
         self.magic = magic
         self.version = version
         self._lowest_reader = lowest_reader
@@ -74,15 +74,15 @@ class FileKind:
         return int(digits) if digits.isdecimal() and digits.isascii() else None
 
     def header(self, position: int) -> bytes:
-        """How a new file begins."""
+        """The header of a new file."""
         header = _HEADER.pack(self.magic, self.version, self._lowest_reader, 0, position)
         return header + _CHECKSUM.pack(xxh3_64_intdigest(header))
 
     def read_header(self, data: bytes, name: str) -> int:
-        """The position that a file's first bytes say, ``name`` being shown in errors.
+        """The position in the header of a file; ``name`` is its name in errors.
 
-        Raises :class:`CorruptLogError` for damage and :class:`NewerFormatError` for a file that we
-        must not read.
+        Raises :class:`CorruptLogError` for damage and :class:`NewerFormatError` for a file of a
+        newer format.
         """
         if len(data) < HEADER_BYTES:
             raise CorruptLogError(name, 0, "the file is shorter than its header")

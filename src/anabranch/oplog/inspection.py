@@ -47,10 +47,10 @@ _LOCK: Final = "lock"
 
 
 class Survey:
-    """A directory, or one file of it; complete once :meth:`walk` has come to its end."""
+    """The survey of a directory, or of one file; complete when :meth:`walk` has ended."""
 
     def __init__(self, storage: Storage, only: str | None = None) -> None:
-        """``only`` is the one file to read; the names of the others still say what is its place."""
+        """``only`` is the one file to read; the names of the others show its place in the log."""
         self.storage = storage
         self.only = only
         self._manifest, self._without_manifest = read_manifest(storage)
@@ -66,10 +66,10 @@ class Survey:
             if (first := first_position_of(name)) is not None
         ]
         self.unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
-        """Snapshots that were never finished; a start removes them."""
+        """Unfinished snapshots; a start removes them."""
         known = {facts.name for facts in self._all()}
         self.strangers = sorted(set(names) - known - {*self.unfinished, MANIFEST, _LOCK})
-        """Files that a start does not look at."""
+        """Files that a start ignores."""
         for older in self.snapshots[:-1]:
             older.is_superseded = True
         base = self.snapshots[-1].position if self.snapshots else 0
@@ -84,7 +84,7 @@ class Survey:
             self.bytes_total += facts.size
 
     def _adopt(self, name: str) -> None:
-        """Take a file for what its first bytes say, although no start looks at its name."""
+        """Read a file by the kind in its header, although a start ignores its name."""
         with closing(self.storage.open(name)) as file:
             header = glance(file.read(HEADER_BYTES))
         shown = self.storage.shown(name)
@@ -123,14 +123,14 @@ class Survey:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing at all is wrong with what was read."""
+        """Whether no file has a problem."""
         return self.absence is None and all(facts.fate is Fate.SOUND for facts in self.read)
 
     @property
     def absence(self) -> Absence | None:
         """The file that is missing or too short, because of which a start is refused.
 
-        None if all is there, or if something else is why a start is refused.
+        None if no file is missing, or if a start is refused for another reason.
         """
         if self.only is not None or self.refused is not None:
             return None
@@ -146,7 +146,7 @@ class Survey:
 
     @property
     def end(self) -> int:
-        """The position to which a start, or the sound part before a damage, comes."""
+        """The end of the log after a start; with damage, the end of the sound part before it."""
         end = self.base.position if self.base is not None else 0
         for facts in self.segments:
             if facts.is_superseded:
@@ -162,9 +162,9 @@ class Survey:
     def walk(
         self,
     ) -> Iterator[tuple[SnapshotFacts, SeenRecord] | tuple[SegmentFacts, SeenBatch]]:
-        """Read everything, telling every sound record and batch on the way.
+        """Read all files, and yield every sound record and batch.
 
-        Raises :class:`OSError`. Files are told one after the other, snapshots first.
+        Raises :class:`OSError`. Yields file after file, snapshots first.
         """
         before = 0
         for facts in self.read:
@@ -180,7 +180,7 @@ class Survey:
             self.bytes_done = before
 
     def _is_newest(self, facts: SegmentFacts) -> bool:
-        """Whether nothing was ever written behind a file: the next one has not even a header."""
+        """Whether a file is the newest one with a header."""
         last = self.segments[-1]
         if facts is last:
             return True
@@ -191,7 +191,7 @@ class Survey:
             return self._why(file.read(), facts)
 
     def _why(self, data: bytes, facts: SegmentFacts) -> str:
-        """Why a segment was still being made; empty if it was not."""
+        """Why a segment counts as not made yet; empty if it counts."""
         if facts is not self.segments[-1]:
             return ""
         before = None
@@ -251,14 +251,14 @@ class Survey:
             self._look_behind(data, facts)
 
     def _place(self, facts: SegmentFacts) -> Due | None:
-        """Say if the file does not fit behind the one before; the effect numbers due in it."""
+        """Record if the file does not continue the one before; returns the next effect numbers."""
         if facts.is_superseded:
             return None
         base = self.base
         before = self.segments[: self.segments.index(facts)]
         read = [each for each in before if not each.is_superseded]
         if any(each.problem is not None for each in (*read, *([base] if base is not None else ()))):
-            return None  # behind a damage anything may be missing
+            return None  # behind damage any number may be missing
         end = base.position if base is not None else 0
         previous = read[-1].end if read else facts.first if before else None
         if previous is not None:
@@ -320,7 +320,7 @@ class Survey:
 
 
 class _Bounded:
-    """A file that is never asked for more than it has: a damaged length must not cost memory."""
+    """A file of which no more than its size is read: a damaged length must not cost memory."""
 
     def __init__(self, file: ReadFile, size: int) -> None:
         self._file = file
@@ -341,14 +341,14 @@ class _Bounded:
 
 
 def width_of(effect: kinds.Effect) -> int:
-    """How many effects it was before neighbouring ones were put together: numbers it takes."""
+    """How many numbers an effect takes: a run takes one for each entry."""
     return len(effect.ids) if isinstance(effect, kinds.AddRun) else 1
 
 
 def _seen(
     at: int, turn: list[Batch], facts: SegmentFacts, due: Due | None, base: int
 ) -> list[SeenBatch] | Damage:
-    """The effects of a turn, checked as recovery checks them; it skips what is before ``base``."""
+    """The effects of a turn, checked as recovery does; effects before ``base`` are skipped."""
     found: list[SeenBatch] = []
     begin = at
     for batch in turn:

@@ -36,7 +36,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """Its file."""
+        """The name of its file."""
         return segment_name(self.first)
 
     @property
@@ -46,16 +46,16 @@ class Segment:
 
 
 class Sync:
-    """Everything written that may not be on the disk yet; any thread may sync it."""
+    """The written data that may not be on the disk yet; any thread may sync it."""
 
     def __init__(
         self, storage: Storage, position: int, files: list[LogFile], *, names: int | None
     ) -> None:
         self.position = position
-        """All before it is on the disk once :meth:`run` has returned."""
+        """The log is on the disk up to this position when :meth:`run` has returned."""
         self.files = files
         self.names = names
-        """So many files had been begun; None if the directory knows them already."""
+        """The count of files so far; None if the directory on the disk has all of them."""
         self._storage = storage
 
     def run(self) -> None:
@@ -79,10 +79,10 @@ class OpLog:
         unborn: str | None = None,
         manifest: ManifestFile | None = None,
     ) -> None:
-        """Go on at position ``end``, behind the last of ``segments`` if there are any.
+        """Continue at position ``end``, behind the last of ``segments`` if there are any.
 
-        ``unborn`` is a file that holds nothing, and goes with the first write. ``manifest`` is
-        that of the directory, if somebody has it already.
+        ``unborn`` is a file without contents, which the first write removes. ``manifest`` is that
+        of the directory, if the caller has it already.
         """
         self.storage = storage
         self.manifest = ManifestFile(storage) if manifest is None else manifest
@@ -90,19 +90,19 @@ class OpLog:
         self.segments = segments
         self.end = end
         self.synced = self.end
-        """All before this position is on the disk, as far as we know."""
+        """The log is on the disk up to this position at least."""
         self.is_lost = False
-        """What is written goes nowhere, see :meth:`check_files`: nothing more is."""
+        """Whether :meth:`check_files` has found that files were removed: then writes fail."""
         self.needed_from: Callable[[], int] = lambda: self.end
-        """The oldest position that is still read, except by recovery."""
+        """The oldest position that is still needed, except by recovery."""
         self._file: LogFile | None = None
         self._torn = False  # the file may end with a part of a batch
         self._unborn = unborn
         self._unsynced: list[LogFile] = []  # full files that are not closed yet
         self._running: Sync | None = None  # its files must stay open
         self._tail = b""  # the last bytes that were written to the newest file
-        self._begun = 0  # files
-        self._names_synced = 0  # of them, those that the directory on the disk knows
+        self._begun = 0  # count of files
+        self._names_synced = 0  # count of those whose name is on the disk
 
     @property
     def size(self) -> int:
@@ -130,7 +130,7 @@ class OpLog:
 
     def tick(self) -> None:
         """Called several times a second: record the end of the log in the manifest."""
-        with suppress(OSError):  # the next note says more
+        with suppress(OSError):  # the next record replaces it
             self.record_end()
 
     def append(self, data: bytes) -> None:
@@ -163,7 +163,7 @@ class OpLog:
             self._begin()
 
     def secure(self) -> None:
-        """Sync what an earlier process has left: it is readable, but may not be on the disk."""
+        """Sync the files of an earlier process: they can be read, but may not be on the disk."""
         if self.segments:
             self._file = self.storage.append(self.segments[-1].name)
             self._torn = True  # maybe
@@ -207,7 +207,9 @@ class OpLog:
                 sync = self._everything()
                 try:
                     sync.run()
-                except FileNotFoundError:  # the directory: there can be no next file either
+                except (
+                    FileNotFoundError
+                ):  # the directory is missing: the next file cannot be made either
                     raise
                 except OSError as problem:
                     raise SyncFailedError(problem.errno, problem.strerror) from None
@@ -249,7 +251,7 @@ class OpLog:
         self._sync_done(sync)
 
     def _sync_done(self, sync: Sync) -> None:
-        """What is on the disk now; another sync, that began earlier, may still be running."""
+        """Record a finished sync; another sync, which began earlier, may still be running."""
         self.synced = max(self.synced, sync.position)
         if sync.names is not None:
             self._names_synced = max(self._names_synced, sync.names)
@@ -272,9 +274,9 @@ class OpLog:
         return position
 
     def retire(self, position: int) -> int:
-        """Delete segments that end at or before a position and that nobody needs; how many.
+        """Delete unneeded segments that end at or before a position; returns their count.
 
-        The newest stays in any case. An :class:`OSError` leaves the rest for the next time.
+        The newest stays in any case. After an :class:`OSError` the next call deletes the rest.
         """
         position = min(position, self.needed_from())
         count = 0

@@ -1,4 +1,4 @@
-"""Where the effects of each replica ID are in the log, so that peers can be sent them.
+"""An index of the effects of each replica ID in the log, from which peers get them.
 
 The newest batches are in memory, in the form in which they are sent. Of older batches one position
 is kept every so many bytes, and the log is read from there on. So a peer that lags costs a few
@@ -23,7 +23,7 @@ from anabranch.oplog.stored import stored_batches
 __all__ = ["LogIndex"]
 
 NOTED_EVERY_BYTES: Final = 256 * 1024
-"""So much of the log is read in vain at most, to find a batch."""
+"""The most bytes of the log that are read in vain to find a batch."""
 
 
 class _BatchIndex:
@@ -35,7 +35,7 @@ class _BatchIndex:
         self.fingerprint: bytes | None = None  # of the last batch
         self.durable = begin
         self.firsts = array("Q")  # first numbers of noted batches
-        self.positions = array("Q")  # and where they stand
+        self.positions = array("Q")  # positions of noted batches
         # (first number, last number, position behind it, bytes as they are sent)
         self.recent: deque[tuple[int, int, int, bytes]] = deque()
 
@@ -53,12 +53,12 @@ class LogIndex:
         self._unsynced: deque[tuple[int, int, int]] = deque()  # (position behind, replica ID, last)
         self.ages = Ages()
         self.on_damage: Callable[[OSError | CorruptLogError], None] = lambda _problem: None
-        """Told of each place of the log that could not be read, or is not as it was written."""
+        """Called for each place of the log that could not be read, or is damaged."""
 
     # -- what is written ----------------------------------------------------------------------
 
     def record(self, data: bytes, position: int) -> None:
-        """A numbered batch is, or will be, at a position of the log."""
+        """Record the position of a numbered batch, before or after it is written."""
         replica_id, first, last, wall_ms = span(data)
         self.ages.record(position, wall_ms)
         known = self._indexes.get(replica_id)
@@ -78,7 +78,7 @@ class LogIndex:
         self._trim_recent()
 
     def keep_recent(self, recent_bytes: int) -> None:
-        """Keep so many bytes of the newest batches in memory from now on."""
+        """Set how many bytes of the newest batches are kept in memory."""
         self._recent_max = recent_bytes
         self._trim_recent()
 
@@ -92,7 +92,7 @@ class LogIndex:
             self._recent_bytes -= len(oldest.recent.popleft()[3])
 
     def prune(self, watermark: Mapping[int, int]) -> None:
-        """Every member has this much on its disk: it need not be in memory."""
+        """Drop batches below the watermark from memory."""
         while self._order:
             replica_id = self._order[0]
             oldest = self._indexes.get(replica_id)
@@ -103,7 +103,7 @@ class LogIndex:
             self._drop_oldest()
 
     def _begin(self, replica_id: int, number: int) -> _BatchIndex:
-        """What is known of a replica ID begins behind a number; older batches are of no use."""
+        """Begin the index of a replica ID behind a number; drop its older batches."""
         before = self._indexes.get(replica_id)
         if before is not None and before.recent:
             self._recent_bytes -= sum(len(batch[3]) for batch in before.recent)
@@ -112,9 +112,9 @@ class LogIndex:
         return known
 
     def scan(self, segments: list[Segment], durable: Mapping[int, int]) -> None:
-        """Note what is in the log already; all of it was synced, up to ``durable``.
+        """Index the existing log, which is synced; ``durable`` is the version vector of its end.
 
-        Recovery has not looked at what a snapshot stands for.
+        Recovery does not read the part of the log that the snapshot covers.
         """
         for segment in segments:
             try:
@@ -140,7 +140,7 @@ class LogIndex:
                 self._begin(replica_id, number).durable = durable
 
     def synced(self, position: int) -> None:
-        """The log is on the disk up to a position."""
+        """The log was synced up to a position."""
         unsynced = self._unsynced
         while unsynced and unsynced[0][0] <= position:
             _, replica_id, last = unsynced.popleft()
@@ -155,7 +155,7 @@ class LogIndex:
 
     @property
     def durable(self) -> dict[int, int]:
-        """Per replica ID, what was applied and is on the disk."""
+        """The version vector of the effects that are applied and on the disk."""
         return {
             replica_id: known.durable
             for replica_id, known in self._indexes.items()

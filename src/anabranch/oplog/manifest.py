@@ -39,10 +39,10 @@ MANIFEST: Final = "manifest"
 """The name of the file."""
 
 SLOT_BYTES: Final = 4096
-"""Between the beginnings of the two records: no disk writes them together."""
+"""The distance of the two records: no disk writes both in one operation."""
 
 TAIL_BYTES: Final = 64
-"""At most so many of the last bytes of the log are compared."""
+"""The most bytes at the end of the log that are compared."""
 
 _VERSION: Final = 1
 _MAGIC: Final = b"ABRMANIF"
@@ -57,7 +57,7 @@ class Absence(msgspec.Struct, frozen=True):
     name: str
     """The file that is missing or too short."""
     what: str
-    """A phrase that goes on behind the name."""
+    """What is wrong with it: the rest of a sentence that begins with the name."""
 
 
 class Manifest(msgspec.Struct, frozen=True, array_like=True):
@@ -81,10 +81,10 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
     def absence(
         self, boot: str, *, end: int, newest: int | None, snapshot: int | None
     ) -> Absence | None:
-        """What is missing in a directory that was read up to position ``end``.
+        """The missing or short file of a directory that was read up to position ``end``, if any.
 
         ``newest`` is the position of its newest file of the log that has a header, ``snapshot``
-        that of its newest snapshot; None if there is none.
+        that of its newest snapshot; None without such a file.
         """
         is_same_life = boot == self.boot != ""
         due = self.written if is_same_life else self.synced
@@ -105,7 +105,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
         return Absence(segment_name(newest), what)
 
     def gap(self, begin: int, end: int, snapshot: int | None) -> str:
-        """What is missing where a file begins at ``end`` and all before it ends at ``begin``."""
+        """The text for a gap in the log, which may include a missing snapshot."""
         text = f"the log from position {begin} to {end}, just before this file, is missing"
         if self.snapshot is not None and (snapshot is None or snapshot < self.snapshot):
             text += f", and so is {snapshot_name(self.snapshot)}"
@@ -134,7 +134,7 @@ class Manifest(msgspec.Struct, frozen=True, array_like=True):
 def read_manifest(storage: Storage) -> tuple[Manifest, Absence | None]:
     """What the directory's manifest says, and what is wrong with the manifest itself.
 
-    Raises :class:`NewerFormatError` for one that we must not read, and :class:`OSError`.
+    Raises :class:`NewerFormatError` for a newer format, and :class:`OSError`.
     """
     names = storage.names()
     if MANIFEST not in names:

@@ -39,7 +39,7 @@ class _File:
 
 
 class Overlay:
-    """A :class:`Storage` that shows another one with changes of its own."""
+    """A :class:`Storage` on top of another one; changes stay in memory."""
 
     def __init__(self, below: Storage) -> None:
         self._below = below
@@ -93,7 +93,7 @@ class Overlay:
 
     def remove(self, name: str) -> None:
         """See :class:`Storage`."""
-        self.size(name)  # fails if there is none
+        self.size(name)  # raises if the file does not exist
         self._changed.pop(name, None)
         self._gone.add(name)
 

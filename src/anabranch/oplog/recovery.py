@@ -1,8 +1,8 @@
 """From files to state: the newest snapshot, then the log after it.
 
-What a crash can leave does not prevent a start: an unfinished snapshot is removed; an unfinished
-end of the log is ignored and reported. All other changed bytes are damage, and a start with damage
-is refused: the operator decides.
+Files as a crash leaves them do not prevent a start: an unfinished snapshot is removed; an
+unfinished end of the log is ignored and reported. All other changed bytes are damage, and a start
+with damage is refused: the operator decides.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from anabranch.oplog.storage import Storage
 __all__ = ["TEMPORARY_SUFFIX", "Cut", "Recovery", "recover"]
 
 TEMPORARY_SUFFIX = ".tmp"
-"""A snapshot that is being written ends with this."""
+"""The end of the name of an unfinished snapshot."""
 
 _LOG_ADVICE = (
     "Nothing was changed. 'anabranch inspect log {name}' shows what is sound; with --write it puts "
@@ -76,7 +76,7 @@ class Cut:
 
 @dataclass(slots=True)
 class Recovery:
-    """What was found, as far as recovery has come."""
+    """The result of recovery so far."""
 
     segments: list[Segment] = field(default_factory=list)
     snapshot: str | None = None
@@ -94,15 +94,15 @@ class Recovery:
 
     @property
     def end(self) -> int:
-        """The position at which the log goes on."""
+        """The position at which the log continues."""
         return max(self.segments[-1].end if self.segments else 0, self.snapshot_position)
 
 
 def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
-    """Fill an empty keyspace from a directory; yields the same object as it goes on.
+    """Fill an empty keyspace from a directory; yields the same object after each step.
 
-    Raises :class:`anabranch.oplog.errors.LogError` for files that we cannot or must not read, and
-    :class:`OSError`. Both leave the files as they were.
+    Raises :class:`anabranch.oplog.errors.LogError` for damaged, missing or newer files, and
+    :class:`OSError`. The files stay unchanged.
     """
     report = Recovery()
     manifest, absence = read_manifest(storage)
@@ -112,8 +112,8 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
     report.bytes_total = sum(storage.size(segment_name(first)) for first in firsts)
     unborn = _unborn(storage, firsts) if firsts else None
     if unborn is not None:
-        # The crash came while the file was being made: nothing in it was safe yet, and the one
-        # before it may have been written to since.
+        # The crash came while the file was made: no effect in it was safe, and the file before
+        # it may have been written since.
         firsts.pop()
     if snapshots:
         report.bytes_total += storage.size(snapshots[-1])
@@ -140,7 +140,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
         unborn.name = storage.shown(unborn.name)
         report.cut = report.cut or unborn  # where the log ends
     if report.segments and report.segments[-1].end < report.snapshot_position:
-        # The log was off when the snapshot was taken: it goes on behind it, in another file.
+        # The log was off when the snapshot was taken: it continues there in a new file.
         for segment in report.segments:
             storage.remove(segment.name)
             report.removed.append(segment.name)
@@ -152,7 +152,7 @@ def recover(storage: Storage, keyspace: Keyspace) -> Iterator[Recovery]:
 
 
 def _unborn(storage: Storage, firsts: list[int]) -> Cut | None:
-    """The newest file, if a crash came while it was made; its name is that in the storage."""
+    """The newest file, to be removed, if a crash came while it was made; otherwise None."""
     first = firsts[-1]
     name = segment_name(first)
     with closing(storage.open(name)) as file:
@@ -201,7 +201,7 @@ def _replay(
     report: Recovery,
     manifest: Manifest,
 ) -> Iterator[Recovery]:
-    """One segment; ``following`` is where the next one begins, None for the newest."""
+    """Apply one segment; ``following`` is where the next one begins, None for the newest."""
     name = segment_name(first)
     shown = storage.shown(name)
     before = report.bytes_done

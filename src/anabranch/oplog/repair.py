@@ -20,25 +20,25 @@ __all__ = ["Repair", "RepairImpossible", "carry_out", "plan_repair", "way_out"]
 
 
 class RepairImpossible(AnabranchError):
-    """A cut would not help; the text says what would."""
+    """A cut would not help; the text says what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What is to be done."""
+    """A plan of what to change."""
 
     position: int
-    """The log goes on here: everything before is kept."""
+    """The new end of the log: everything before it is kept."""
     cut: SegmentFacts | None
     """The file that loses its end, from :attr:`SegmentFacts.sound` on."""
     aside: tuple[SegmentFacts, ...]
-    """Files that no start is to read any more."""
+    """Files that are moved aside, so that a start ignores them."""
     absence: Absence | None = None
-    """What is missing, and is to be done without."""
+    """The missing file that the manifest will not require any more."""
 
     @property
     def lost_bytes(self) -> int:
-        """Of all files."""
+        """Bytes that are cut off or moved aside."""
         cut = self.cut.size - self.cut.sound if self.cut is not None else 0
         return cut + sum(facts.size for facts in self.aside)
 
@@ -56,9 +56,9 @@ class Repair:
 
 
 def plan_repair(survey: Survey) -> Repair | None:
-    """What makes the directory of a complete survey readable; None if a start would take it.
+    """Plan how to make a surveyed directory readable; None if a start would accept it.
 
-    A torn end is cut too, although a start would do that. Raises :class:`RepairImpossible`.
+    A torn end is cut, too, although a start would do that. Raises :class:`RepairImpossible`.
     """
     base = survey.base
     if base is not None and base.problem is not None:
@@ -99,7 +99,7 @@ def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
     Raises :class:`OSError`. The caller holds the directory's lock.
     """
     kept: dict[str, str] = {}
-    # The newest first: whatever stops us, the files that are left follow one another.
+    # The newest first: after an error the remaining files still follow one another.
     for facts in reversed(repair.aside):
         kept[facts.name] = _free_name(storage, facts.name, facts.first)
         storage.rename(facts.name, kept[facts.name])
@@ -121,7 +121,7 @@ def carry_out(storage: Storage, repair: Repair) -> dict[str, str]:
 
 
 def _free_name(storage: Storage, name: str, position: int) -> str:
-    """A name that says what it was, and is not that of an earlier cut."""
+    """An unused name that contains the old one."""
     names = set(storage.names())
     wanted = target = f"{name}.cut-{position}"
     count = 1
@@ -132,7 +132,7 @@ def _free_name(storage: Storage, name: str, position: int) -> str:
 
 
 def way_out(survey: Survey) -> str:
-    """What to do about the newest snapshot, which is damaged: a sentence without its full stop.
+    """Advice about the damaged newest snapshot: a sentence without its full stop.
 
     Reads the other files if the survey is of one file only; raises :class:`OSError`.
     """

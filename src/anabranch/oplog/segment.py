@@ -48,21 +48,21 @@ _KIND: Final = file_kind.FileKind(
 
 
 class Damage(NamedTuple):
-    """Where the sound part of a segment ends before the file does, and why."""
+    """The end of the sound part of a segment, if the file continues behind it, and the reason."""
 
     offset: int
     what: str
     broken: int
-    """Where the first unsound byte may be: batches of an unfinished turn lie before it."""
+    """The first offset that may be unsound: sound batches of an unfinished turn end there."""
     is_newer: bool = False
-    """Nothing is damaged: this is a batch of a newer server."""
+    """The next batch is not damaged but in a newer format."""
 
 
 segment_name = _KIND.name
 """The name of the file whose first batch has this position; names sort as positions do."""
 
 first_position_of = _KIND.position_of
-"""The other way round; None for files that are no segments."""
+"""The position in the name of a segment; None for other files."""
 
 segment_header = _KIND.header
 """The header of a new file, by the position of its first batch."""
@@ -90,7 +90,7 @@ def batches_in(data: bytes) -> Iterator[tuple[int, Batch] | Damage]:
 
 
 def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
-    """``(offset, batches)`` of whole turns; a turn without its end is a :class:`Damage` too."""
+    """``(offset, batches)`` of whole turns; an unfinished turn is a :class:`Damage`, too."""
     begin = SEGMENT_HEADER_BYTES
     turn: list[Batch] = []
     for item in batches_in(data):
@@ -111,9 +111,9 @@ def turns_in(data: bytes) -> Iterator[tuple[int, list[Batch]] | Damage]:
 def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, int] | None) -> str:
     """Why the newest segment counts as not made; empty if it counts.
 
-    A crash may come while it is made. ``before`` is the first position, and the size of the file,
-    of the segment before it. If that segment continues after the beginning of the newest one, the
-    server could not make the newest, and its deletion was not on the disk.
+    A crash may come while the segment is made. ``before`` is the first position and the file size
+    of the segment before it. If that one continues after the beginning of the newest, then the
+    server had failed to make the newest, and had deleted it, but the deletion was not synced.
     """
     try:
         _KIND.read_header(data, name)
@@ -130,7 +130,7 @@ def why_unborn(data: bytes, name: str, first_position: int, before: tuple[int, i
 
 
 def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
-    """Whether the newest segment has an unfinished end there; otherwise it is damage.
+    """Whether unsound bytes are an unfinished end; otherwise they are damage.
 
     See :mod:`anabranch.oplog.sync_notes`.
     """
@@ -150,7 +150,7 @@ def is_unfinished(data: bytes, first_position: int, damage: Damage) -> bool:
 
 
 def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None]]:
-    """``(offset, batch)`` of sound batches after damage; a last None is of a newer server."""
+    """``(offset, batch)`` of sound batches after damage; a last None is of a newer format."""
     view = memoryview(data)
     at = sound_batch_after(data, offset)
     while at is not None and at < len(data):
@@ -167,7 +167,7 @@ def batches_behind(data: bytes, offset: int) -> Iterator[tuple[int, Batch | None
 
 
 def sound_batch_after(data: bytes, offset: int) -> int | None:
-    """Where the next sound batch after damage begins; None if there is none."""
+    """The offset of the next sound batch after damage; None if there is none."""
     view = memoryview(data)
     at = data.find(MAGIC, offset + 1)
     while at >= 0 and len(data) - at >= HEADER_BYTES:

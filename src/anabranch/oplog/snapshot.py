@@ -6,7 +6,7 @@
     then records: flags (1) | body bytes (4) | XXH3-64 of the body (8) | body
 
 A body is a msgpack array that begins with a record type, see below; with flag 1 it is a zstd frame
-of that. The last record counts the others, so a file without its end is known as such.
+of that. The last record contains the count of the others, so a missing end is noticed.
 
 A snapshot first copies the dictionaries of keys, but no values. If a value that is not written yet
 is about to change, it is frozen first (:meth:`Snapshot.before`, called with every effect). So the
@@ -64,7 +64,7 @@ FULL_SYNC_RECORD_BYTES_MAX: Final = 256 << 20
 """The same for a received full sync: a stream's head may have millions of tags."""
 
 _READ_BYTES: Final = 1 << 20
-"""Room is made for so much at a time, whatever a frame announces."""
+"""Memory is allocated in such pieces, whatever length a frame announces."""
 
 # Record types and what follows them in the array.
 ORIGIN: Final = 0  # region, epoch, next number, wall ms, next incarnation, what is known of regions
@@ -93,7 +93,7 @@ _UNTOUCHED: Final = frozenset(
         kinds.SetUser,
     }
 )
-"""Effects that bind and unbind keys but leave the values that were there as they are."""
+"""Effects that only bind and unbind keys: the values stay as they are."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
@@ -103,7 +103,7 @@ snapshot_name = _KIND.name
 """The name of the snapshot of that position; names sort as positions do."""
 
 position_of = _KIND.position_of
-"""The other way round; None for files that are no snapshots."""
+"""The position in the name of a snapshot; None for other files."""
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -120,9 +120,9 @@ class Contents:
     wall_ms: int = 0
     next_incarnation: int = 0
     regions: list[Any] | None = None
-    """What is known of the regions, see :meth:`Replica.written`; None without any."""
+    """The knowledge of the regions, see :meth:`Replica.written`; None in a region alone."""
     name: str = ""
-    """The file, for messages."""
+    """The name of the file for messages."""
     keys: int = 0
     entries: int = 0
 
@@ -153,7 +153,7 @@ class _Taken:
 
 
 class Snapshot:
-    """A keyspace as it is now, to be written piece by piece."""
+    """The present keyspace, to be written piece by piece."""
 
     def __init__(
         self,
@@ -163,10 +163,10 @@ class Snapshot:
         *,
         keeps_last_effects: bool = True,
     ) -> None:
-        """``places`` are database and key of those that are to be in it, if not all.
+        """``places`` are database and key of the keys to write, None for all keys.
 
-        Keys that are not there any more are in it as keys of which nothing is known. A state for
-        another region need not tell which effects have changed which keys (``keeps_last_effects``).
+        Deleted keys among them are written as keys without data. A full sync for another region
+        need not contain the last effects of keys (``keeps_last_effects``).
         """
         self.contents = contents
         databases = keyspace.databases
@@ -175,7 +175,7 @@ class Snapshot:
         if replica.is_regional:  # nothing is replaced: a deleted stream is remembered, and changes
             self._untouched = frozenset()
             contents.regions = replica.written(keeps_last_effects=keeps_last_effects)
-        # By the number a database has now: SWAPDB may change it before we are done.
+        # By the present number of a database: SWAPDB may change it before the end.
         self._numbers = [database.index for database in databases]
         self._waiting: list[dict[bytes, Value]] = [
             {**database.values, **database.remembered} if places is None else {}
@@ -195,7 +195,7 @@ class Snapshot:
         contents.next_incarnation = keyspace.incarnations.next
 
     def before(self, effect: kinds.Effect) -> None:
-        """An effect is about to be applied: freeze what it changes, if it is not written yet."""
+        """Call this before an effect is applied: freezes values it changes, if not yet written."""
         kind = type(effect)
         if kind in self._untouched:
             return
@@ -228,11 +228,11 @@ class Snapshot:
         return _Taken(self._numbers[database], key, deadline, value)
 
     def header(self) -> bytes:
-        """How the file begins."""
+        """The header of the file."""
         return _KIND.header(self.contents.position)
 
     def bodies(self) -> Iterator[bytes]:
-        """What has to go through :func:`framed` into the file, which any thread may do.
+        """The bodies of the records; any thread may frame (:func:`framed`) and write them.
 
         Effects may be applied between one body and the next.
         """
@@ -277,7 +277,7 @@ class Snapshot:
         return None
 
     def release(self) -> None:
-        """Nobody will read the rest."""
+        """Free the rest: it will not be written."""
         taken = [*self._taken, *([self._writing] if self._writing is not None else [])]
         for each in taken:
             if each.stream is not None:
@@ -288,7 +288,7 @@ class Snapshot:
 
 
 def framed(body: bytes, compressor: Compressor | None = None) -> bytes:
-    """A record as it stands in the file."""
+    """A record in the form of the file."""
     flags = 0
     if compressor is not None and (smaller := compressor.shorter(body)) is not None:
         body = smaller
@@ -354,10 +354,10 @@ def records_in(
 def load_snapshot(
     file: ReadFile, name: str, keyspace: Keyspace, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[tuple[int, Contents]]:
-    """Put what a snapshot holds into an empty keyspace.
+    """Load a snapshot into an empty keyspace.
 
     Yields ``(bytes read so far, contents so far)`` after every record; the last contents are
-    complete. Raises :class:`CorruptLogError`; the keyspace is of no use then.
+    complete. Raises :class:`CorruptLogError`; do not use the keyspace then.
     """
     contents = Contents(0, name=name)
     builder: StreamBuilder | None = None

@@ -15,13 +15,13 @@ class LogFile(Protocol):
     """A file that is written at its end."""
 
     def write(self, data: bytes) -> None:
-        """Append all of it. After an error any part of it may be there."""
+        """Append all of it. After an error any part of it may be written."""
 
     def sync(self) -> None:
         """Return when everything written before is on the disk. May be called from a thread."""
 
     def truncate(self, size: int) -> None:
-        """Cut to ``size`` bytes; writing goes on there."""
+        """Cut to ``size`` bytes; later writes continue there."""
 
     def is_there(self) -> bool:
         """Whether the name still leads to this file: it was neither deleted nor replaced."""
@@ -34,7 +34,7 @@ class PatchFile(Protocol):
     """A file that is overwritten in place and never changes its size."""
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Replace bytes; after an error any part of them may be there."""
+        """Replace bytes; after an error any part of them may be written."""
 
     def sync(self) -> None:
         """Return when everything before is on the disk."""
@@ -50,7 +50,7 @@ class ReadFile(Protocol):
     """A file that is read from its beginning."""
 
     def read(self, count: int = -1, /) -> bytes:
-        """At most ``count`` bytes, fewer only at the end; -1 is all that is left."""
+        """At most ``count`` bytes, fewer only at the end; -1 reads the rest."""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -82,19 +82,19 @@ class Storage(Protocol):
         """A new, empty file; one of that name is replaced."""
 
     def append(self, name: str) -> LogFile:
-        """Go on writing at the end of a file that is there."""
+        """Open an existing file for writing at its end."""
 
     def patch(self, name: str) -> PatchFile:
-        """Overwrite parts of a file that is there."""
+        """Open an existing file for overwriting parts of it."""
 
     def rename(self, name: str, target: str) -> None:
-        """Give a file another name, replacing what had it."""
+        """Rename a file; replaces a file of the new name."""
 
     def remove(self, name: str) -> None:
         """Delete a file."""
 
     def sync(self) -> None:
-        """Return when all of the above is on the disk: the directory, not the files' contents."""
+        """Return when all changes of names are on the disk; does not sync contents of files."""
 
     def shown(self, name: str) -> str:
-        """The name as people should see it: the whole path."""
+        """The name for messages: the whole path."""

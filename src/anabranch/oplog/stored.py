@@ -59,6 +59,6 @@ def stored_batches(
 
 
 def _shorter(storage: Storage, name: str) -> CorruptLogError:
-    """The file ends before a batch does, or its batches are longer than they were."""
+    """The error for a file that ends within a batch."""
     size = storage.size(name)
     return CorruptLogError(storage.shown(name), size, "a batch does not end here")

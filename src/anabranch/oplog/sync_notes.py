@@ -1,11 +1,11 @@
 """Notes in the log about how far the log was on the disk.
 
 After a power failure the newest writes may be on the disk in any order: a page that was not synced
-is zeros, and a later page has its contents. This looks like damage; the only difference is that no
-sync had come so far. So from time to time a turn contains a note, :class:`kinds.Synced`, with the
-position up to which the log was synced. Unsound bytes at a position that a later note covers were
-on the disk and have changed since: damage. Unsound bytes that no later note covers are an
-unfinished end, and are cut off.
+is zeros, and a later page has its contents. This looks like damage, but no sync had covered it. So
+from time to time a turn contains a note, :class:`kinds.Synced`, with the position up to which the
+log was synced. Unsound bytes at a position that a later note covers were on the disk and have
+changed since: damage. Unsound bytes that no later note covers are an unfinished end, and are cut
+off.
 
 The first turn after a sync contains a note, at most one a second, and there is one when the log
 rests. So everything except the last second of a log is known to have been on the disk.
@@ -33,11 +33,11 @@ class SyncNotes:
         """``now_s`` is a clock that is never set."""
         self._log = log
         self._now_s = now_s
-        self._noted = 0  # up to here the last note has told
+        self._noted = 0  # the position in the last note
         self._noted_s = -EVERY_S
-        self._is_newest = False  # nothing was written behind the last note
-        self._end = 0  # where the log ended at the last look
-        self._end_s = 0.0  # and since when it does
+        self._is_newest = False  # whether the last note is the end of the log
+        self._end = 0  # the end of the log at the last call
+        self._end_s = 0.0  # since when the log has ended there
 
     def with_turn(self) -> list[Synced]:
         """A turn is about to be written."""
@@ -47,7 +47,7 @@ class SyncNotes:
         return self._make_note()
 
     def at_rest(self) -> list[Synced]:
-        """Nothing is about to be written; called some times a second."""
+        """No turn is about to be written; called several times a second."""
         log = self._log
         if self._is_newest or log.synced < log.end:
             return []
@@ -59,7 +59,7 @@ class SyncNotes:
         return self.at_the_end()
 
     def at_the_end(self) -> list[Synced]:
-        """All is synced, and nothing will be written for a while."""
+        """The server stops or switches the log off: everything is synced."""
         if self._is_newest or not self._log.size:
             return []
         self._is_newest = True

@@ -19,10 +19,10 @@ from anabranch.oplog.log import OpLog
 __all__ = ["UnsafeEffects"]
 
 READ_BYTES_MAX: Final = 8 << 20
-"""If more than this is not safe, every key counts as changed: reading it takes too long."""
+"""If more bytes than this are unsafe, every key counts as changed: reading them takes too long."""
 
 EFFECTS_MAX: Final = 20_000
-"""The same for effects: some 20 ms in which no client is served."""
+"""The same for the count of effects: reading them takes about 20 ms."""
 
 
 class UnsafeEffects:
@@ -32,15 +32,15 @@ class UnsafeEffects:
         self._log = log
         self._known = (-1, -1, 0)  # safe position, end of the log, bytes behind it
         self._write_set = WriteSet()
-        self._effects = 0  # looked at for that
+        self._effects = 0  # count of effects read for that
 
     def write_set(
         self, safe: int, unwritten: bytes, recorded: Sequence[kinds.Effect], *, numbered: bool
     ) -> WriteSet:
-        """What was changed behind the position ``safe``.
+        """The keys that effects behind the position ``safe`` have changed.
 
-        ``unwritten`` are the batches that are to stand at the end of the log; ``recorded`` the
-        effects behind them, ``numbered`` if those that leave the region have numbers.
+        ``unwritten`` are batches that wait to be written; ``recorded`` are the effects behind them,
+        ``numbered`` if the effects for other regions have numbers.
         """
         log = self._log
         end = log.end
@@ -73,7 +73,7 @@ class UnsafeEffects:
                 self._effects += len(batch.effects)
                 numbered = bool(batch.region) and not batch.is_local
                 write_set.add_plain(batch.effects, numbered=numbered)
-        except (OSError, LogError, BatchError, EffectFormatError):  # unknown then
+        except (OSError, LogError, BatchError, EffectFormatError):  # then the keys are unknown
             write_set.add_all()
 
 
