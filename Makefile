@@ -15,7 +15,7 @@ WORKERS ?= 2
 TESTS := tests/unit $(filter-out tests/unit/ tests/__pycache__/,$(wildcard tests/*/))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test histories check fmt docs dist compose-up bench clean redis
+.PHONY: help setup run demo test histories check fmt docs dist compose-up bench clean redis onlookers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ run: $(SERVER) ## a server on 127.0.0.1:6379, data in data/
 demo: $(PAGE) ## see three regions diverge and converge, with live traffic
 	$(BIN)/anabranch demo $(ARGS)
 
-test: setup redis ## all tests, fast ones first
+test: setup redis onlookers ## all tests, fast ones first
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder $(TESTS) $(ARGS)
 
 check: setup ## linter, format, types, import rules, spelling
@@ -115,3 +115,18 @@ redis:
 	  else \
 	    echo "redis-server is not installed: what compares with it is skipped" >&2; \
 	  fi; }
+
+# A browser for the page, and Prometheus (unpacked, without its service) for the dashboard. Where they
+# cannot be had the tests that use them say so and are skipped.
+ONLOOKERS := $(CURDIR)/$(VENV)/prometheus
+onlookers:
+	@if [ "$$(id -u)" = 0 ] && grep -qs '^ID=debian' /etc/os-release; then \
+	  command -v chromium >/dev/null && { command -v prometheus >/dev/null || \
+	    test -d $(ONLOOKERS); } && exit 0; \
+	  apt-get update -qq; \
+	  command -v chromium >/dev/null || DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -yqq --no-install-recommends chromium; \
+	  command -v prometheus >/dev/null || test -d $(ONLOOKERS) || { \
+	    directory=$$(mktemp -d) && cd "$$directory" && apt-get download -qq prometheus && \
+	    dpkg-deb -x prometheus_*.deb $(ONLOOKERS); rm -rf "$$directory"; }; \
+	fi || echo "no browser or no prometheus: the tests that use them are skipped" >&2
