@@ -155,3 +155,41 @@ def test_nobody_there_is_one_line(name: str, unused_tcp_port: int) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith(f"anabranch: 127.0.0.1:{unused_tcp_port}: ")
     assert len(result.stderr.splitlines()) == 1
+    assert "cannot connect: Connection refused: no server listens there" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["tail", "top", "groups", "pending", "load"])
+def test_who_may_not_is_told_why_on_one_line(name: str) -> None:
+    words = {
+        "tail": ["tail", "k", "--count", "1"],
+        "top": ["top", "--count", "1"],
+        "pending": ["pending", "k", "g"],
+        "load": ["load", "--seconds", "0.1"],
+    }.get(name, [name])
+    with Server() as server, client_of(server) as client:
+        client.acl_setuser("ann", enabled=True, passwords=["+pw"], commands=["+ping"])
+        client.config_set("requirepass", "secret")
+        for options, why in (
+            ([], "Authentication required: give -a PASSWORD"),
+            (["-a", "wrong"], "invalid username-password pair"),
+            (["--user", "ann", "-a", "pw"], "ann has no permissions to run the"),
+        ):
+            result = CliRunner().invoke(command, [*words, "-p", str(server.port), *options])
+            assert result.exit_code == 1, options
+            assert why in result.stderr
+            assert len(result.stderr.splitlines()) == 1
+
+
+def test_top_fits_into_a_narrow_terminal(cluster: Cluster) -> None:
+    with client_of(cluster.eu) as eu:
+        eu.xadd("a-stream-with-a-long-name", {"f": "v"})
+        words = [*PROGRAM, "top", "-p", str(cluster.eu.port), "--count", "1"]
+        with Terminal(words, COLUMNS="40") as terminal:
+            terminal.expect(r"a-stream-with-a-long-name[^\n]+\n", seconds=30)
+            shown = terminal.text
+            assert terminal.end(seconds=30) == 0
+    (headings,) = re.findall(r"stream +[^\n]+", shown)
+    assert "added/s" in headings
+    assert "oldest" not in headings
+    assert "in_sync" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown, "nothing is cut short"

@@ -18,8 +18,8 @@ from anabranch.cli.address import Address, server_options
 from anabranch.cli.transfer.client import connect, message
 
 __all__ = [
-    "Regions", "age", "fields_of", "json_option", "on_server", "print_json", "print_table",
-    "running", "shown", "streams_of",
+    "Regions", "age", "fields_of", "fitting", "json_option", "on_server", "print_json",
+    "print_table", "running", "shown", "streams_of",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -132,6 +132,19 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)
+
+
+def fitting(
+    headings: list[str], rows: list[list[str]], width: int, *, least: list[str]
+) -> list[int]:
+    """The numbers of the columns that fit into a terminal; those named first are left out first."""
+    chosen = list(range(len(headings)))
+    wide = [max(map(len, cells)) for cells in zip(headings, *rows, strict=True)]
+    for name in least:
+        if sum(wide[number] + 2 for number in chosen) <= width:
+            break
+        chosen.remove(headings.index(name))
+    return chosen
 
 
 def print_json(facts: object) -> None:

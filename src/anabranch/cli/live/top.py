@@ -21,6 +21,7 @@ from anabranch.cli.live.shared import (
     Regions,
     age,
     fields_of,
+    fitting,
     json_option,
     on_server,
     print_json,
@@ -105,22 +106,34 @@ class _Look:
             *(f"stream {' '.join(_stream_cells(row))}" for row in self.streams),
         ]
 
-    def tables(self) -> Group:
-        """For a terminal."""
+    def tables(self, width: int) -> Group:
+        """For a terminal; a narrow one has fewer columns."""
         parts: list[Any] = [f"[bold]{escape(self.heading())}[/]"]
         if self.peers:
-            table = Table("region", "state", "behind us", "ahead of us", "round trip", box=None)
-            for peer in self.peers:
-                name, *cells = map(escape, _peer_cells(peer))
+            table = Table(box=None)
+            cells = [_peer_cells(peer) for peer in self.peers]
+            columns = fitting(_PEER_HEADINGS, cells, width, least=["round trip", "ahead of us"])
+            for number in columns:
+                table.add_column(_PEER_HEADINGS[number])
+            for peer, row in zip(self.peers, cells, strict=True):
                 colour = self.colours.get(peer["name"], "default")
-                table.add_row(f"[{colour}]{name}[/]", *cells)
+                name, *others = (escape(row[number]) for number in columns)
+                table.add_row(f"[{colour}]{name}[/]", *others)
             parts += ["", table]
-        table = Table(
-            "stream", "entries", "added/s", "groups", "lag", "pending", "oldest", box=None
-        )
-        for row in self.streams:
-            table.add_row(*map(escape, _stream_cells(row)))
+        table = Table(box=None)
+        cells = [_stream_cells(row) for row in self.streams]
+        columns = fitting(_STREAM_HEADINGS, cells, width, least=_LEAST)
+        for number in columns:
+            table.add_column(_STREAM_HEADINGS[number], overflow="fold", no_wrap=bool(number))
+        for row in cells:
+            table.add_row(*(escape(row[number]) for number in columns))
         return Group(*parts, "", table)
+
+
+_PEER_HEADINGS: Final = ["region", "state", "behind us", "ahead of us", "round trip"]
+_STREAM_HEADINGS: Final = ["stream", "entries", "added/s", "groups", "lag", "pending", "oldest"]
+_LEAST: Final = ["groups", "oldest", "entries", "pending"]
+"""Columns of streams that a narrow terminal does without, the first one first."""
 
 
 def _peer_cells(peer: dict[str, Any]) -> list[str]:
@@ -221,7 +234,7 @@ def _stream(client: Any, key: bytes, length: int, rate: float) -> dict[str, Any]
 def _live(console: Console, looks: Iterator[_Look], interval: float, count: int | None) -> None:
     with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while count is None or count > 0:
-            live.update(next(looks).tables(), refresh=True)
+            live.update(next(looks).tables(console.width), refresh=True)
             count = None if count is None else count - 1
             if count != 0 and _quits(interval):
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -51,9 +51,24 @@ def connect(address: Address, db: int) -> Any:
     return redis.Redis(host=address.host, port=address.port, **options)
 
 
+_CONNECTING: Final = re.compile(r"^Error -?\d+ connecting to \S+ ")
+"""What redis-py puts before the reason of the system; the address is named anyway."""
+
+_CURES: Final = (
+    ("Authentication required", "give -a PASSWORD, and --user NAME, or set REDISCLI_AUTH"),
+    ("invalid username-password pair", "check -a, --user and REDISCLI_AUTH"),
+    ("has no permissions", "ACL SETUSER on the server allows more, --user names another user"),
+    ("Connection refused", "no server listens there, -h and -p name another one"),
+    ("Name or service not known", "-h names another host"),
+)
+
+
 def message(problem: Exception) -> str:
-    """What went wrong, on one line."""
-    return " ".join(str(problem).split()) or type(problem).__name__
+    """What went wrong, and the cure where there is one, on one line."""
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    text = _CONNECTING.sub("cannot connect: ", text)
+    cure = next((cure for sign, cure in _CURES if sign in text), None)
+    return text if cure is None else f"{text.rstrip('.')}: {cure}"
 
 
 def rdb_version_of(client: Any, address: Address) -> int:
