@@ -185,7 +185,7 @@ def test_top_fits_into_a_narrow_terminal(cluster: Cluster) -> None:
         eu.xadd("a-stream-with-a-long-name", {"f": "v"})
         words = [*PROGRAM, "top", "-p", str(cluster.eu.port), "--count", "1"]
         with Terminal(words, COLUMNS="40") as terminal:
-            terminal.expect(r"a-stream-with-a-long-name[^\n]+\n", seconds=30)
+            terminal.expect(r"\n a-stream-with-a", seconds=30)
             shown = terminal.text
             assert terminal.end(seconds=30) == 0
     (headings,) = re.findall(r"stream +[^\n]+", shown)
