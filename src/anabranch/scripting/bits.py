@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from math import isfinite
 from operator import and_, or_, xor
+from struct import Struct
 from typing import Final
+
+from anabranch.scripting.failures import number_of
 
 __all__ = ["FUNCTIONS"]
 
 _MASK: Final = 0xFFFFFFFF
+_INTEGERS: Final = float(2**52 + 2**51)
+"""Added to a number this leaves its nearest integer in the low bits, as in LuaBitOp."""
+_DOUBLE, _BITS = Struct("<d"), Struct("<Q")
 
 
 def _signed(value: int) -> int:
@@ -18,49 +23,50 @@ def _signed(value: int) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, bytes):
-        value = float(value)
-    if not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError("bad argument (number expected)")
-    return round(value) & _MASK
+def _integer(args: tuple[object, ...], index: int) -> int:
+    bits: int = _BITS.unpack(_DOUBLE.pack(number_of(args, index) + _INTEGERS))[0]
+    return bits & _MASK
 
 
 def _folded(operation: Callable[[int, int], int]) -> Callable[..., int]:
-    def fold(*values: object) -> int:
-        return _signed(reduce(operation, map(_integer, values)))
+    def fold(*args: object) -> int:
+        values = [_integer(args, index) for index in range(1, max(len(args), 1) + 1)]
+        return _signed(reduce(operation, values))
 
     return fold
 
 
-def _tohex(value: object, digits: object = 8) -> bytes:
-    count = int(digits) if isinstance(digits, int | float) else 8
-    text = b"%08x" % _integer(value)
+def _of_one(operation: Callable[[int], int]) -> Callable[..., int]:
+    return lambda *args: _signed(operation(_integer(args, 1)))
+
+
+def _shifted(operation: Callable[[int, int], int]) -> Callable[..., int]:
+    return lambda *args: _signed(operation(_integer(args, 1), _integer(args, 2) & 31))
+
+
+def _tohex(*args: object) -> bytes:
+    text = b"%08x" % _integer(args, 1)
+    count = _signed(_integer(args, 2)) if len(args) > 1 else 8
     if count < 0:
         text, count = text.upper(), -count
     return text[-min(count, 8) :] if count else b""
 
 
-def _arshift(value: object, count: object) -> int:
-    return _signed(_signed(_integer(value)) >> (_integer(count) & 31))
-
-
-def _rol(value: object, count: object) -> int:
-    number, by = _integer(value), _integer(count) & 31
-    return _signed(number << by | number >> (32 - by))
+def _rotated(number: int, by: int) -> int:
+    return number << by | number >> (32 - by)
 
 
 FUNCTIONS: Final[dict[bytes, Callable[..., object]]] = {
-    b"tobit": lambda value: _signed(_integer(value)),
+    b"tobit": _of_one(lambda number: number),
     b"tohex": _tohex,
-    b"bnot": lambda value: _signed(~_integer(value)),
+    b"bnot": _of_one(lambda number: ~number),
     b"band": _folded(and_),
     b"bor": _folded(or_),
     b"bxor": _folded(xor),
-    b"lshift": lambda value, count: _signed(_integer(value) << (_integer(count) & 31)),
-    b"rshift": lambda value, count: _signed(_integer(value) >> (_integer(count) & 31)),
-    b"arshift": _arshift,
-    b"rol": _rol,
-    b"ror": lambda value, count: _rol(value, -_integer(count)),
-    b"bswap": lambda value: _signed(int.from_bytes(_integer(value).to_bytes(4, "little"), "big")),
+    b"lshift": _shifted(lambda number, by: number << by),
+    b"rshift": _shifted(lambda number, by: number >> by),
+    b"arshift": _shifted(lambda number, by: _signed(number) >> by),
+    b"rol": _shifted(_rotated),
+    b"ror": _shifted(lambda number, by: _rotated(number, -by & 31)),
+    b"bswap": _of_one(lambda number: int.from_bytes(number.to_bytes(4, "little"), "big")),
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import floor
 from typing import Final
+
+from anabranch.scripting.failures import ArgumentError, number_of
 
 __all__ = ["Drand48"]
 
 _FACTOR: Final = 0x5DEECE66D
 _MASK: Final = (1 << 48) - 1
 _BOUND: Final = (1 << 31) - 1
+_WHOLE_MAX: Final = 1 << 31
 
 
 class Drand48:
@@ -26,3 +30,19 @@ class Drand48:
         """At least 0 and below 1."""
         self._state = (self._state * _FACTOR + 0xB) & _MASK
         return (self._state >> 17) % _BOUND / _BOUND
+
+    def random(self, *args: object) -> float:
+        """math.random([[low,] high]): whole numbers within bounds, if there are any."""
+        if not args:
+            return self.next()
+        if len(args) > 2:
+            raise ValueError("wrong number of arguments")
+        low = _whole(number_of(args, 1)) if len(args) == 2 else 1
+        high = _whole(number_of(args, len(args)))
+        if low > high:
+            raise ArgumentError(len(args), "interval is empty")
+        return floor(self.next() * (high - low + 1)) + low
+
+
+def _whole(number: float) -> int:
+    return int(number) if abs(number) < _WHOLE_MAX else 0

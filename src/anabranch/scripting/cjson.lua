@@ -132,11 +132,19 @@ local function expected(what, text, at)
     found = "T_OBJ_BEGIN"
   elseif mark == '"' then
     found = "T_STRING"
-  elseif find(mark, "[%d-]") then
+  elseif find(mark, "%d") then
     found = "T_NUMBER"
+  elseif mark == "-" then
+    found = find(text, "^[%dinIN]", at + 1) and "T_NUMBER" or "invalid number"
   end
   fail("Expected " .. what .. " but found " .. found .. " at character " .. at)
 end
+
+-- What strtod() reads, the longest first; it also reads numbers that are not JSON.
+local NUMBERS = {
+  "^-?0[xX]%x+", "^-?%d+%.?%d*[eE][+-]?%d+", "^-?%d+%.?%d*",
+  "^-?[iI][nN][fF][iI][nN][iI][tT][yY]", "^-?[iI][nN][fF]", "^-?[nN][aA][nN]",
+}
 
 local function skip(text, at)
   return find(text, "[^ \t\r\n]", at) or #text + 1
@@ -250,14 +258,13 @@ read = function(text, at, level)
   elseif mark == 91 then
     return read_array(text, at, level + 1)
   end
-  local _, stop = find(text, "^-?%d+%.?%d*[eE]?[+-]?%d*", at)
-  if stop then
-    local value = tonumber(sub(text, at, stop))
-    if value then
-      return value, stop + 1
+  for index = 1, #NUMBERS do
+    local _, stop = find(text, NUMBERS[index], at)
+    if stop then
+      return tonumber(sub(text, at, stop)), stop + 1
     end
   end
-  _, stop = find(text, "^%l+", at)
+  local _, stop = find(text, "^%l+", at)
   local word = stop and sub(text, at, stop)
   if word == "null" then
     return null, stop + 1

@@ -57,7 +57,7 @@ local function array_length(list)
       highest = key
     end
   end
-  return highest == count and count > 0 and count or nil
+  return highest == count and count or nil
 end
 
 local function write(value, out, level)
@@ -70,7 +70,7 @@ local function write(value, out, level)
     end
     out[#out + 1] = value
   elseif kind == "number" then
-    if floor(value) == value and value >= -2 ^ 63 and value < 2 ^ 64 then
+    if floor(value) == value and value >= -2 ^ 63 and value < 2 ^ 63 then
       write_integer(value, out)
     elseif unpack_bytes(">f", pack(">f", value)) == value then
       out[#out + 1] = pack("B", 0xca) .. pack(">f", value)

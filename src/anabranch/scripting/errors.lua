@@ -12,7 +12,8 @@ local describe = python.as_function(host.describe) -- called behind a function t
 
 local function plain(err)
   if type(err) == "userdata" then
-    return { err = describe(err) }
+    local text, is_of_lua = describe(err)
+    return is_of_lua and text or { err = text }
   end
   return err
 end
@@ -22,8 +23,11 @@ local function caught(ok, err, ...)
     return true, err, ...
   end
   err = plain(err)
-  if type(err) == "table" and type(rawget(err, "err")) == "string" then
-    err = rawget(err, "err")
+  if type(err) == "table" then
+    local text = rawget(err, "err")
+    if type(text) == "string" or type(text) == "number" then
+      err = text
+    end
   end
   return false, err
 end
@@ -40,10 +44,15 @@ local function locate()
   end
 end
 
--- Raises an error of a library as Lua does, with the place in the script.
-local function fail(text)
+-- The text of an error behind the place in the script, as Lua shows it.
+local function placed(text)
   local source, line = locate()
-  error(source and sub(source, 2) .. ":" .. line .. ": " .. text or text, 0)
+  return source and sub(source, 2) .. ":" .. line .. ": " .. text or text
+end
+
+-- Raises an error of a library.
+local function fail(text)
+  error(placed(text), 0)
 end
 
 -- What the server gets of an error: its text, and the source and line where it happened.
@@ -64,4 +73,4 @@ local function handler(err)
   return { text = text, source = source, line = line }
 end
 
-return { caught = caught, fail = fail, handler = handler, plain = plain }
+return { caught = caught, fail = fail, handler = handler, placed = placed, plain = plain }

@@ -7,11 +7,12 @@ its own limits of memory and time.
 from __future__ import annotations
 
 import hashlib
+from math import copysign, isnan
 from typing import TYPE_CHECKING, Final
 
 from anabranch.errors import CommandError
 from anabranch.scripting import bits, chance, packing
-from anabranch.scripting.registration import Failure
+from anabranch.scripting.failures import ArgumentError, Failure, LibraryError
 from anabranch.version import REDIS_VERSION
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class HostFunctions:
         roomy = self._interruption.roomy
 
         def library(functions: Mapping[bytes, Callable[..., object]]) -> Mapping[bytes, object]:
-            return {name: roomy(each) for name, each in functions.items()}
+            return {name: roomy(self._located(name, each)) for name, each in functions.items()}
 
         return {
             b"describe": _describe,
@@ -55,13 +56,31 @@ class HostFunctions:
             b"setresp": self._set_protocol,
             b"acl_check_cmd": self._may_call,
             b"set_repl": roomy(_set_repl),
-            b"chance": self._chance.next,
+            b"random": roomy(self._located(b"random", self._chance.random)),
             b"seed": roomy(self._chance.seed),
             b"bit": library(bits.FUNCTIONS),
             b"struct": library(packing.FUNCTIONS),
             b"version": REDIS_VERSION.encode(),
             b"version_number": _version_number(),
         }
+
+    def _located(self, name: bytes, function: Callable[..., object]) -> Callable[..., object]:
+        """The same function; errors name the place in the script, as those of Lua do."""
+
+        def call(*args: object) -> object:
+            try:
+                return function(*args)
+            except ArgumentError as problem:
+                text = b"bad argument #%d to '%b' (%b)" % (
+                    problem.index,
+                    name,
+                    problem.problem.encode("latin-1"),
+                )
+            except ValueError as problem:
+                text = text_of(problem)
+            raise LibraryError(self._world.inside["placed"](text))
+
+        return call
 
     def _call(self, *args: object) -> object:
         """redis.call(): the reply, or an error raised."""
@@ -75,7 +94,7 @@ class HostFunctions:
         try:
             reply = self._reply(args)
         except Failure as failure:
-            reply = b"-%b\r\n" % failure.text
+            return self._world.table({b"err": failure.text})
         if reply[0] == 0x2D:
             return self._world.table({b"err": reply[1:-2], b"ignore_error_stats_update": True})
         return self._decoded(reply)
@@ -101,7 +120,7 @@ class HostFunctions:
         decoded = self._world.inside["decode"](reply, 1)
         return decoded[0] if isinstance(decoded, tuple) else decoded
 
-    def _log(self, *args: object) -> None:
+    def _log(self, *args: object) -> tuple[()]:
         self._make_room()
         if len(args) < 2:
             raise Failure(b"ERR redis.log() requires two arguments or more.")
@@ -113,8 +132,9 @@ class HostFunctions:
         words = [_number(each) if isinstance(each, int | float) else each for each in args[1:]]
         assert self.calls is not None
         self.calls.log(int(level), b" ".join(each for each in words if isinstance(each, bytes)))
+        return ()
 
-    def _set_protocol(self, *args: object) -> None:
+    def _set_protocol(self, *args: object) -> tuple[()]:
         self._make_room()
         if len(args) != 1:
             raise Failure(b"ERR redis.setresp() requires one argument.")
@@ -123,6 +143,7 @@ class HostFunctions:
         assert self.calls is not None
         self.calls.set_protocol(resp3=args[0] == 3)
         self._world.inside["set_protocol"](args[0])
+        return ()
 
     def _may_call(self, *args: object) -> bool:
         self._make_room()
@@ -142,11 +163,11 @@ def _version_number() -> int:
     return major << 16 | minor << 8 | patch
 
 
-def _describe(problem: object) -> bytes:
-    """The text of an error of one of our functions."""
+def _describe(problem: object) -> tuple[bytes, bool]:
+    """The text of an error of one of our functions, and whether it is an error of Lua."""
     if isinstance(problem, Failure):
-        return problem.text
-    return b"ERR " + text_of(problem)
+        return problem.text, isinstance(problem, LibraryError)
+    return b"ERR " + text_of(problem), False
 
 
 def text_of(problem: object) -> bytes:
@@ -168,6 +189,8 @@ def _argument(value: object) -> bytes:
 def _number(value: float) -> bytes:
     if abs(value) <= _INTEGER_MAX and value == int(value):  # so it is no NaN either
         return b"%d" % int(value)
+    if isnan(value):
+        return b"-nan" if copysign(1, value) < 0 else b"nan"
     return b"%.17g" % value
 
 
@@ -179,7 +202,8 @@ def _sha1hex(*args: object) -> bytes:
     return hashlib.sha1(text if isinstance(text, bytes) else b"").hexdigest().encode()  # noqa: S324
 
 
-def _set_repl(*args: object) -> None:
+def _set_repl(*args: object) -> tuple[()]:
     """Effects of scripts always go to the log and to other regions."""
     if len(args) != 1:
         raise Failure(b"ERR redis.set_repl() requires two arguments.")
+    return ()

@@ -3,9 +3,9 @@
 
 local host, errors = ...
 
-local create, error, getinfo, resume, sethook = coroutine.create, error, debug.getinfo,
-  coroutine.resume, debug.sethook
-local plain, tick = errors.plain, python.as_function(host.tick)
+local create, error, getinfo, resume, sethook, type = coroutine.create, error, debug.getinfo,
+  coroutine.resume, debug.sethook, type
+local fail, plain, tick = errors.fail, errors.plain, python.as_function(host.tick)
 
 local INSTRUCTIONS = 1000 -- between two looks at the clock, as long as they take little time
 local COROUTINES_MAX = 100 -- inside of each other; each takes some of the stack of the process
@@ -53,6 +53,9 @@ end
 
 local function passed_on(ok, ...)
   if not ok then
+    if type((...)) == "string" then
+      fail((...))
+    end
     error((...), 0)
   end
   return ...

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import greenlet
 
 from anabranch.commands.scripting.machine import KILLED
-from anabranch.scripting.registration import Failure
+from anabranch.scripting.failures import Failure
 from anabranch.scripting.world import ROOM_BYTES
 
 if TYPE_CHECKING:

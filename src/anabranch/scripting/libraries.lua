@@ -81,26 +81,8 @@ for name, value in pairs(math) do
   math_library[name] = value
 end
 math_library.mod = math.fmod
-local chance = as_function(host.chance)
+math_library.random = as_function(host.random)
 math_library.randomseed = as_function(host.seed)
-math_library.random = function(...)
-  local count = select("#", ...)
-  local low, high = 1, ...
-  if count == 0 then
-    return chance()
-  elseif count == 2 then
-    low, high = ...
-  elseif count > 2 then
-    error("wrong number of arguments", 2)
-  end
-  low, high = tonumber(low), tonumber(high)
-  if not low or not high then
-    error("bad argument #1 to 'random' (number expected)", 2)
-  elseif low > high then
-    error("bad argument #" .. count .. " to 'random' (interval is empty)", 2)
-  end
-  return floor(chance() * (high - low + 1)) + low
-end
 
 local shown_globals -- what scripts see as _G
 

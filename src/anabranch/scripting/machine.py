@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from lupa import lua51
 
 from anabranch.commands.scripting.machine import Registered, ScriptCalls, ScriptError
+from anabranch.scripting.failures import Failure
 from anabranch.scripting.functions import HostFunctions, text_of
 from anabranch.scripting.interruption import OUT_OF_MEMORY, Interruption
-from anabranch.scripting.registration import Failure, read_registration
+from anabranch.scripting.registration import read_registration
 from anabranch.scripting.world import ROOM_BYTES, World
 
 if TYPE_CHECKING:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from math import copysign, inf, isfinite
 from typing import Final
+
+from anabranch.scripting.failures import ArgumentError, number_of, text_in
 
 __all__ = ["FUNCTIONS", "pack", "unpack"]
 
@@ -31,6 +34,8 @@ def _options(text: bytes) -> Iterator[tuple[str, int, str, int]]:
             order = "big"
         elif letter == "!":
             align = size if size > 0 else 8
+            if align & (align - 1):
+                raise ValueError(f"alignment {align} is not a power of 2")
         elif letter != " ":
             if letter in "iI":
                 size = 4 if size < 0 else size
@@ -41,7 +46,7 @@ def _options(text: bytes) -> Iterator[tuple[str, int, str, int]]:
             elif letter == "x":
                 size = 1
             elif letter not in "cs":
-                raise ValueError(f"invalid format option '{letter}'")
+                raise ArgumentError(1, f"invalid format option '{letter}'")
             yield letter, size, order, align
 
 
@@ -56,43 +61,49 @@ def _padding(letter: str, size: int, align: int, at: int) -> int:
 def pack(*args: object) -> bytes:
     """struct.pack(format, value ...)."""
     out = bytearray()
-    values = iter(args[1:])
-    for letter, size, order, align in _options(_bytes(args[0] if args else None)):
+    index = 1  # of the argument before the next one
+    options = _options(text_in(args, 1))
+    args = (*args, None)  # what is missing at the end is nil
+    for letter, size, order, align in options:
         out += bytes(_padding(letter, size, align, len(out)))
         if letter == "x":
             out.append(0)
-        elif letter == "s":
-            out += _bytes(next(values, None)) + b"\0"
+            continue
+        index += 1
+        if letter == "s":
+            out += text_in(args, index) + b"\0"
         elif letter == "c":
-            data = _bytes(next(values, None))
+            data = text_in(args, index)
             size = 1 if size < 0 else size or len(data)
             if len(data) < size:
-                raise ValueError("string too short")
+                raise ArgumentError(index + 1, "string too short")  # so counts Redis
             out += data[:size]
+        elif letter in _FLOATS:
+            sign = "<" if order == "little" else ">"
+            out += _float(sign + _FLOATS[letter], number_of(args, index))
         else:
-            number = next(values, None)
-            if isinstance(number, bytes):
-                number = float(number)
-            if not isinstance(number, int | float):
-                raise ValueError("number expected")
-            if letter in _FLOATS:
-                sign = "<" if order == "little" else ">"
-                out += struct.pack(sign + _FLOATS[letter], number)
-            else:
-                whole = int(number) & ((1 << 8 * size) - 1)
-                out += whole.to_bytes(size, "big" if order == "big" else "little")
+            number = number_of(args, index)
+            whole = (int(number) if isfinite(number) else 1 << 63) & ((1 << 8 * size) - 1)
+            out += whole.to_bytes(size, "big" if order == "big" else "little")
     return bytes(out)
+
+
+def _float(form: str, number: float) -> bytes:
+    try:
+        return struct.pack(form, number)
+    except OverflowError:  # too large for four bytes
+        return struct.pack(form, copysign(inf, number))
 
 
 def unpack(*args: object) -> tuple[object, ...]:
     """struct.unpack(format, data [, position]): the values, and the position behind them."""
-    data = _bytes(args[1] if len(args) > 1 else None)
-    start = args[2] if len(args) > 2 else 1
-    at = int(start) - 1 if isinstance(start, int | float) else 0
+    form, data = text_in(args, 1), text_in(args, 2)
+    start = number_of(args, 3) if len(args) > 2 and args[2] is not None else 1
+    at = int(start) - 1 if abs(start) < 1 << 62 else -1
     if at < 0:
-        raise ValueError("offset must be 1 or greater")
+        raise ArgumentError(3, "offset must be 1 or greater")
     values: list[object] = []
-    for letter, size, order, align in _options(_bytes(args[0] if args else None)):
+    for letter, size, order, align in _options(form):
         at += _padding(letter, size, align, at)
         if letter == "s":
             end = data.find(b"\0", at)
@@ -110,7 +121,7 @@ def unpack(*args: object) -> tuple[object, ...]:
             elif size < 0:
                 size = 1
         if size < 0 or at + size > len(data):
-            raise ValueError("data string too short")
+            raise ArgumentError(2, "data string too short")
         piece = data[at : at + size]
         at += size
         if letter == "c":
@@ -129,21 +140,14 @@ def unpack(*args: object) -> tuple[object, ...]:
 def _size(*args: object) -> int:
     """struct.size(format)."""
     total = 0
-    for letter, size, _, align in _options(_bytes(args[0] if args else None)):
+    for letter, size, _, align in _options(text_in(args, 1)):
         if letter == "s" or (letter == "c" and size == 0):
-            raise ValueError(f"variable-size format '{letter}' has no size")
+            option = "c0" if letter == "c" else letter
+            raise ArgumentError(1, f"option '{option}' has no fixed size")
         total += _padding(letter, size, align, total) + (1 if size < 0 else size)
         if total > _STRING_BYTES_MAX:
             raise ValueError("format is too large")
     return total
-
-
-def _bytes(value: object) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return b"%.14g" % value
-    raise ValueError("string expected")
 
 
 FUNCTIONS: Final[dict[bytes, Callable[..., object]]] = {

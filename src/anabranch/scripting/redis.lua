@@ -2,7 +2,7 @@
 
 local host = ...
 local as_function = python.as_function
-local select, sub, type = select, string.sub, type
+local find, match, select, type = string.find, string.match, select, type
 
 return {
   REDIS_VERSION = host.version, REDIS_VERSION_NUM = host.version_number,
@@ -26,7 +26,8 @@ return {
     if select("#", ...) ~= 1 or type(text) ~= "string" then
       return { err = "ERR wrong number or type of arguments" }
     end
-    return { err = sub(text, 1, 1) == "-" and sub(text, 2) or text }
+    text = match(text, "^%-?[\r\n]*(.-)[\r\n]*$")
+    return { err = find(text, " ", 1, true) and text or "ERR " .. text }
   end,
   status_reply = function(...)
     local text = ...

@@ -7,16 +7,9 @@ from typing import Any
 from lupa import lua51
 
 from anabranch.commands.scripting.shebang import FLAGS, NAME_RULE, is_name
+from anabranch.scripting.failures import Failure
 
-__all__ = ["Failure", "read_registration"]
-
-
-class Failure(Exception):
-    """An error of one of our functions, on its way into a script."""
-
-    def __init__(self, text: bytes) -> None:
-        super().__init__(text)
-        self.text = text
+__all__ = ["read_registration"]
 
 
 def read_registration(args: tuple[object, ...]) -> tuple[bytes, tuple[Any, bytes, list[bytes]]]:

@@ -90,5 +90,6 @@ end
 
 return {
   call = call, collect = collectgarbage, compile = libraries.compile, decode = replies.decode,
-  load_library = load_library, run = run, set_protocol = set_protocol, stop = interruption.stop,
+  load_library = load_library, run = run, placed = errors.placed, set_protocol = set_protocol,
+  stop = interruption.stop,
 }

@@ -46,9 +46,9 @@ def test_what_reaches_outside_is_not_there(server: Harness, name: str) -> None:
         "return type(redis.call) == 'function' and type(bit.band) == 'function'",
         "local _, e = pcall(redis.call, 'nosuch') return type(e) == 'string'",
         "local _, e = pcall(bit.band, {}) return type(e) == 'string'",
-        "local _, e = xpcall(function() bit.band({}) end, function(e) return e end) "
+        "local _, e = xpcall(function() redis.call({}) end, function(e) return e end) "
         "return type(e) == 'table' and type(e.err) == 'string'",
-        "local co = coroutine.create(function() bit.band({}) end) "
+        "local co = coroutine.create(function() redis.call({}) end) "
         "local _, e = coroutine.resume(co) return type(e) == 'table'",
         "table.insert(redis, 1) return true",
     ],

@@ -1,0 +1,63 @@
+"""The libraries of scripts: values and errors are those of redis-server 7.0.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.region_harness import Harness
+
+
+@pytest.fixture(scope="module")
+def server() -> Harness:
+    return Harness()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("bit.band('10', '0x3')", 2),
+        ("bit.tohex(1e16)", b"37e08000"),
+        ("bit.bor(-1.5)", -2),
+        ("bit.bswap(1)", 1 << 24),
+        ("bit.ror(1, 1)", -(1 << 31)),
+        ("cjson.decode('[infinity, 0x10]')[2]", 16),
+        ("cjson.decode('007')", 7),
+        ("cmsgpack.pack(1e100)", bytes.fromhex("cb54b249ad2594c37d")),
+        ("cmsgpack.pack(2^63)", b"\xca\x5f\0\0\0"),
+        ("cmsgpack.pack({{}, {{}}})", b"\x92\x90\x91\x90"),
+        ("struct.unpack('f', struct.pack('f', 1e100)) == math.huge", 1),
+        ("select('#', redis.set_repl(redis.REPL_ALL))", 0),
+        ("redis.error_reply('single').err", b"ERR single"),
+        ("redis.error_reply('-two words').err", b"two words"),
+        ("redis.pcall('GET', {}).ignore_error_stats_update == nil", 1),
+        ("{pcall(error, {err=5})}", [None, 5]),
+    ],
+)
+def test_values(server: Harness, expression: str, value: Any) -> None:
+    assert server.do("EVAL", f"return {expression}", 0) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("bit.band()", "bad argument #1 to 'band' (number expected, got no value)"),
+        ("bit.band(1, nil)", "bad argument #2 to 'band' (number expected, got nil)"),
+        ("bit.tohex(1, 'x')", "bad argument #2 to 'tohex' (number expected, got string)"),
+        ("cjson.decode('[-]')[1]", "Expected value but found invalid number at character 2"),
+        ("math.random(0)", "bad argument #1 to 'random' (interval is empty)"),
+        ("math.random(1, 2, 3)", "wrong number of arguments"),
+        ("struct.pack()", "bad argument #1 to 'pack' (string expected, got no value)"),
+        ("struct.pack('z', 1)", "bad argument #1 to 'pack' (invalid format option 'z')"),
+        ("struct.pack('i4')", "bad argument #2 to 'pack' (number expected, got nil)"),
+        ("struct.pack('c5', 'abc')", "bad argument #3 to 'pack' (string too short)"),
+        ("struct.pack('!3i4', 1)", "alignment 3 is not a power of 2"),
+        ("struct.size('c0')", "bad argument #1 to 'size' (option 'c0' has no fixed size)"),
+        ("struct.unpack('i4', 'abcd', 0)", "bad argument #3 to 'unpack' (offset must be 1 or gr"),
+        ("struct.unpack('i4', 'abc')", "bad argument #2 to 'unpack' (data string too short)"),
+        ("coroutine.wrap(function() error('no') end)() .. ''", "user_script:1: no"),
+    ],
+)
+def test_errors(server: Harness, expression: str, text: str) -> None:
+    assert server.error("EVAL", f"return {expression}", 0).startswith(f"ERR user_script:1: {text}")
