@@ -128,7 +128,7 @@ def test_the_next_calls_of_a_command_fail() -> None:
 
 def test_what_was_answered_survives_a_crash_and_nothing_else() -> None:
     with Server(persist=True) as server, client_of(server) as client:
-        for number in range(100):
+        for number in range(60):
             client.xadd("s", {"n": number})
         port = server.port
         server.crash()
@@ -229,6 +229,20 @@ def test_a_large_value_is_remembered_by_its_beginning() -> None:
         assert server.commands[-1].endswith("... (1000 bytes)")
 
 
+def test_the_kit_is_no_client() -> None:
+    with Server() as server, client_of(server) as client:
+        server.execute("XADD", "s", "*", "f", "v")
+        server.dump()
+        assert len(client.client_list()) == 1
+        found = client.info("everything")
+        assert (found["connected_clients"], found["total_connections_received"]) == (1, 1)
+        assert server.statistics()["connected_clients"] == 1
+        server.execute("CLIENT", "KILL", "TYPE", "normal")
+        with client_of(server) as other:
+            other.ping()
+            assert server.commands[-1].endswith('"PING"')
+
+
 def test_a_password_and_rules_do_not_stop_the_kit() -> None:
     with Server(requirepass="secret") as server:
         with pytest.raises(redis.AuthenticationError):
@@ -270,10 +284,10 @@ def held():
         pages = int(file.read().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd"))
 
-for number in range(100):
+for number in range(60):
     with Server(persist=number % 2 == 0) as server:
         server.execute("XADD", "s", "*", "f", "v")
-    if number == 24:
+    if number == 19:
         bytes_before, files_before = held()
 bytes_after, files_after = held()
 print(bytes_after - bytes_before, files_after - files_before)

@@ -6,12 +6,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from anabranch.commands.execution.dispatch import quoted
+from anabranch.commands.execution.session import Session
 
 if TYPE_CHECKING:
-    from anabranch.commands.execution.session import Session
     from anabranch.server.app import Server as LiveServer
 
-__all__ = ["OURSELVES", "Seen"]
+__all__ = ["Seen", "our_session"]
 
 OURSELVES: Final = "anabranch.testing"
 """The address of who asks without a connection."""
@@ -24,6 +24,11 @@ ARGUMENT_BYTES_MAX: Final = 200
 
 ARGUMENTS_MAX: Final = 100
 """Of a command, so many arguments are remembered."""
+
+
+def our_session(live: LiveServer) -> Session:
+    """A session of the test kit; it is no client, so nobody counts, lists or kills it."""
+    return Session(0, live.region.acl.initial_user(), OURSELVES, OURSELVES)
 
 
 class _Command(NamedTuple):
@@ -57,7 +62,7 @@ class Seen:
         """Remember what clients send to this server, where MONITOR would show it."""
         dispatcher = live.region.dispatcher
         show = dispatcher.feed_monitors
-        watcher = live.region.open_session(OURSELVES, OURSELVES)
+        watcher = our_session(live)
 
         def remember(session: Session, args: list[bytes]) -> None:
             if session.address != OURSELVES:
@@ -71,8 +76,9 @@ class Seen:
                     )
                 )
             if len(dispatcher.monitors) > 1:  # somebody uses MONITOR
+                del dispatcher.monitors[watcher]
                 show(session, args)
-                watcher.outbox.clear()
+                dispatcher.monitors[watcher] = None
 
         dispatcher.feed_monitors = remember  # type: ignore[method-assign]
         dispatcher.monitor(watcher)

@@ -24,7 +24,7 @@ from anabranch.server.stop import abandon, orderly_stop
 from anabranch.testing.clock import Clock
 from anabranch.testing.contents import contents
 from anabranch.testing.disk import Disk
-from anabranch.testing.seen import OURSELVES, Seen
+from anabranch.testing.seen import Seen, our_session
 from anabranch.testing.worker import Worker
 
 __all__ = ["RUNNING", "CommandFailedError", "Server"]
@@ -383,7 +383,7 @@ def _number(text: str) -> int | float | str:
 def _execute(live: LiveServer, words: tuple[Word, ...], *, database: int = 0) -> Any:
     """Run one command as a user who may do everything."""
     region = live.region
-    session = region.open_session(OURSELVES, OURSELVES)
+    session = our_session(live)
     try:
         session.user = region.acl.users[b"default"].changed(
             [b"on", b"+@all", b"~*", b"&*"], all_channels=True
