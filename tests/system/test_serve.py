@@ -562,12 +562,14 @@ def test_with_a_logfile_the_ready_line_is_in_both(tmp_path: Path) -> None:
             "/no/other.conf: No such file or directory",
         ),
         ("dir /no/where\n", "cannot use dir '/no/where': No such file or directory"),
+        ("aclfile {conf}.acl\n", "{conf}.acl:2: Error in applying operation '+nosuch'"),
     ],
-    ids=["no file", "no certificate", "together", "user", "include", "dir"],
+    ids=["no file", "no certificate", "together", "user", "include", "dir", "aclfile"],
 )
 def test_a_mistake_is_named_with_file_and_line(tmp_path: Path, lines: str, why: str) -> None:
     conf = tmp_path / "my.conf"
     conf.write_text(lines.format(conf=conf))
+    (tmp_path / "my.conf.acl").write_text("user a on nopass +@all\nuser b on +nosuch\n")
     done = run("serve", str(conf), "--port", "0", *(
         () if "dir " in lines else ("--dir", str(tmp_path))
     ))  # fmt: skip

@@ -177,7 +177,7 @@ def load_users(region: Region, settings: Settings) -> None:
     region.acl.all_channels = settings.acl_pubsub_default == "allchannels"
     try:
         if settings.aclfile:
-            region.acl.load(region.host.read_acl_file())
+            region.acl.load(region.host.read_acl_file(), settings.aclfile)
         else:
             region.acl.load_kept(region.keyspace.users.values(), settings)
         for number, words in enumerate(settings.user, 1):
