@@ -77,6 +77,8 @@ def runs_of(ids: Sequence[int]) -> list[int]:
     one are a fixed step apart. Automatic IDs make a run a millisecond, whatever their number.
     """
     count = len(ids)
+    if count == 1:  # nearly always
+        return [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ, 1]
     if isinstance(ids, range) and (ids.step == 1 or count > 2):
         run = [ids[0] >> SEQ_BITS, ids[0] & MAX_SEQ]
         return [*run, count] if ids.step == 1 else [*run, -count, ids.step]

@@ -24,7 +24,6 @@ from anabranch.effects.streams import begun_stream, known_stream, stream_of
 from anabranch.errors import CommandError
 from anabranch.keyspace.values import Value
 from anabranch.scheduling import Steps, in_one_go
-from anabranch.stream.counters import entries_read_after
 from anabranch.stream.group import Creation, Group
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.renumbering import check_ids
@@ -385,16 +384,6 @@ def _restart(writer: Writer, effect: kinds.SetGroup) -> Iterable[kinds.Effect]:
     return (effect,)
 
 
-def _count(writer: Writer, effect: kinds.Deliver) -> Iterable[kinds.Effect]:
-    """Entries-read by Redis's rules."""
-    stream = _stream(writer, effect.db, effect.key)
-    group = stream.groups[effect.group]
-    effect.entries_read = entries_read_after(
-        stream, group.entries_read, group.last_delivered_id, effect.ids
-    )
-    return (effect,)
-
-
 # -- what does not occur ----------------------------------------------------------------------
 
 
@@ -410,7 +399,6 @@ _ALONE = Mode(
     prepare={
         kinds.CreateGroup: _start,
         kinds.SetGroup: _restart,
-        kinds.Deliver: _count,
     },
     create_stream=_create_alone,
     added_bytes_max=1 << 62,

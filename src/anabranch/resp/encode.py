@@ -6,6 +6,7 @@ a value to :func:`encode`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from anabranch.resp.values import Map, NullArray, Push, Raw, SetReply, Status, Verbatim
@@ -81,6 +82,12 @@ def _double(value: float) -> bytes:
     return text.removesuffix(".0").encode()
 
 
+@lru_cache(1024)
+def _name(text: str) -> bytes:
+    """The name of a pair: there are few, used again and again."""
+    return bulk(text.encode("utf-8", "surrogateescape"))
+
+
 def encode(value: Any, resp3: bool) -> bytes:
     """Any reply value as bytes (see ``values.py`` for what stands for what)."""
     parts: list[bytes] = []
@@ -95,8 +102,7 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
     elif kind is int:
         out.append(b":%d\r\n" % value)
     elif kind is str:
-        data = value.encode("utf-8", "surrogateescape")
-        out.append(b"$%d\r\n%b\r\n" % (len(data), data))
+        out.append(bulk(value.encode("utf-8", "surrogateescape")))
     elif value is None:
         out.append(NULL_RESP3 if resp3 else NULL_BULK_RESP2)
     elif kind is Raw:
@@ -106,7 +112,10 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
     elif kind is Map:
         out.append(map_header(len(value.pairs), resp3))
         for key, item in value.pairs:
-            _write(key, resp3, out)
+            if type(key) is str:
+                out.append(_name(key))
+            else:
+                _write(key, resp3, out)
             _write(item, resp3, out)
     elif kind is list or kind is tuple or kind is SetReply or kind is Push:
         sign = b"*"

@@ -152,7 +152,9 @@ class GroupPending:
 
     def acknowledge(self, ids: Sequence[int]) -> int:
         """Remove pending entries, owned or released; returns how many there were."""
-        count = sum(self._acknowledge_of(region, ids) for region in self.pending)
+        count = 0
+        for region in self.pending:
+            count += self._acknowledge_of(region, ids)
         self.acknowledgements += count
         return count
 

@@ -8,11 +8,13 @@ here nor acknowledged anywhere, by the numbers of the entries. In a region alone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from anabranch.stream.counters import Counted
 from anabranch.stream.group_pending import GroupPending
+from anabranch.stream.merge import limited
 from anabranch.stream.ranges import Ranges
 from anabranch.stream.region_log import RegionLog, Span
 from anabranch.stream.shared import Dot
@@ -135,10 +137,11 @@ class GroupProgress(GroupPending):
                     acknowledged = some.copy()
         return acknowledged.without(self.hidden.get(replica_id))
 
-    def spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
-        """Live entries of a replica ID to hand out, ascending."""
-        for low, high in self.gaps(replica_id, log):
-            yield from log.spans_numbered(low, high)
+    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
+        """Live entries of a replica ID to hand out, ascending, at most ``limit`` (-1: all)."""
+        gaps = self.gaps(replica_id, log)
+        spans = chain.from_iterable(log.spans_numbered(low, high) for low, high in gaps)
+        return limited(spans, limit)
 
     def count(self, replica_id: int, log: RegionLog) -> int:
         """How many there are; O(intervals x log n)."""
@@ -178,6 +181,10 @@ class GroupProgress(GroupPending):
         """How many of the entries ever added the group has behind it; None: unknown."""
         read = self.counted_read(stream) + self.read_offset()
         return min(max(read, 0), stream.entries_added)
+
+    def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
+        """What ``entries_read`` is once these entries were delivered; None: it is not kept."""
+        return None
 
     def counted_read(self, stream: Counted) -> int:
         """The same of the entries of all regions, whatever ENTRIESREAD said."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.stream.counters import Counted, lag
+from anabranch.stream.counters import Counted, entries_read_after, lag
 from anabranch.stream.entry_id import MAX_ID
 from anabranch.stream.group import Group
 from anabranch.stream.group_pending import GroupPending
@@ -73,9 +73,9 @@ class LoneGroup(Group):
 
     # -- what is left to deliver --------------------------------------------------------------
 
-    def spans(self, replica_id: int, log: RegionLog) -> Iterator[Span]:
+    def spans(self, replica_id: int, log: RegionLog, limit: int = -1) -> Iterator[Span]:
         """Live entries to hand out, ascending."""
-        return log.spans(self.last_delivered_id + 1, MAX_ID)
+        return log.spans(self.last_delivered_id + 1, MAX_ID, limit)
 
     def _begin(self, replica_id: int, log: RegionLog) -> int:
         return log.number_upto(self.last_delivered_id)
@@ -85,6 +85,10 @@ class LoneGroup(Group):
         return entry_id > self.last_delivered_id
 
     # -- entries-read and lag -----------------------------------------------------------------
+
+    def entries_read_after(self, stream: Counted, ids: Sequence[int]) -> int | None:
+        """By Redis's rules."""
+        return entries_read_after(stream, self.entries_read, self.last_delivered_id, ids)
 
     def read_count(self, stream: Counted) -> int | None:
         """By Redis's rules; None where Redis answers null."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 
 from anabranch.stream.block import Block
 from anabranch.stream.entry_id import MAX_ID
@@ -166,6 +167,9 @@ class Stream:
 
     def spans_for(self, group: Group, limit: int = -1) -> Iterator[tuple[int, Span]]:
         """``(region, span)`` of live entries that a group was not given yet, ascending over all."""
+        if len(self.logs) == 1:
+            (replica_id,) = self.logs
+            return zip(repeat(replica_id), group.spans(replica_id, self.local, limit))
         sources = {
             replica_id: group.spans(replica_id, log)
             for replica_id in self.ranked()

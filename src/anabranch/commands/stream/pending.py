@@ -60,9 +60,9 @@ def _acknowledge(ctx: Context, args: list[bytes], group: Group, ids: list[int]) 
     acked = group.pending_among(ids)
     if not acked:
         return ZERO
-    before = group.pending_count
+    before = group.acknowledgements
     ctx.emit(kinds.Acknowledge(ctx.db.index, args[1], args[2], acked))
-    done = before - group.pending_count  # several regions may have used one ID
+    done = group.acknowledgements - before  # several regions may have used one ID
     ctx.changes += done
     return integer_reply(done)
 

@@ -70,11 +70,15 @@ def parse_read(args: list[bytes], *, grouped: bool, now_ms: int = 0) -> ReadRequ
             request.count = count if count > 0 else -1
             index += 2
             continue
+        if word == b"GROUP" and grouped and index + 2 < size:
+            request.group, request.consumer = args[index + 1], args[index + 2]
+            index += 3
+            continue
         if index + OPTION_WIDTH.get(word, 1) > size:
             raise CommandError(texts.SYNTAX)
         if word == b"BLOCK":
             request.block_ms = timeout_argument(args[index + 1], now_ms)
-        elif word in (b"GROUP", b"NOACK", b"CLAIM"):
+        elif word in (b"GROUP", b"NOACK", b"CLAIM"):  # GROUP of another command
             _group_option(request, word, args, index, grouped=grouped)
         elif word == b"MAXCOUNT":
             request.maxcount = _positive(args[index + 1], "MAXCOUNT")
@@ -124,8 +128,6 @@ def _group_option(
         )
     if word == b"NOACK":
         request.noack = True
-    elif word == b"GROUP":
-        request.group, request.consumer = args[index + 1], args[index + 2]
     else:
         idle = integer(args[index + 1], "ERR min-idle-time is not an integer or out of range")
         if idle < 0:

@@ -60,7 +60,10 @@ def xreadgroup(ctx: Context, args: list[bytes]) -> bytes | None:
     for key, stream, group, after in plans:
         if budget is not None and budget.exhausted:
             break
-        is_new = _create_consumer(ctx, key, name, group, request.consumer)
+        is_new = request.consumer not in group.consumers
+        if is_new:  # on its first read, whether it gets anything or not
+            ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, request.consumer, ctx.now_ms))
+            ctx.changes += 1
         if after is not None:
             chunks, count = _history(ctx, key, stream, group, request, after, budget)
         else:
@@ -107,15 +110,6 @@ def _wants(name: bytes, consumer: bytes, *, claims: bool) -> Callable[[Value | N
         return claims or value.has_for(group)
 
     return wants
-
-
-def _create_consumer(ctx: Context, key: bytes, name: bytes, group: Group, consumer: bytes) -> bool:
-    """Create a consumer on its first read, whether it gets anything or not."""
-    if consumer in group.consumers:
-        return False
-    ctx.emit(kinds.CreateConsumer(ctx.db.index, key, name, consumer, ctx.now_ms))
-    ctx.changes += 1
-    return True
 
 
 # -- history ----------------------------------------------------------------------------------
@@ -264,9 +258,12 @@ def _deliver(
     for region, (block, low, span_high) in stream.spans_for(group, limit):
         high = span_high if budget is None else budget.cut(block, low, span_high, extra)
         if high > low:
-            ids = block.ids[low:high]
-            by_region.setdefault(region, []).extend(ids)
-            count += len(ids)
+            count += high - low
+            ids = by_region.get(region)
+            if ids is None:
+                by_region[region] = block.ids[low:high]
+            else:
+                ids += block.ids[low:high]
             if request.claim_ms is None:
                 chunks.append(block.slice(low, high))
             else:
@@ -284,7 +281,7 @@ def _deliver(
                 region,
                 ids,
                 ctx.now_ms,
-                None,
+                group.entries_read_after(stream, ids),
                 not request.noack,
             )
         )
