@@ -116,7 +116,13 @@ def _write(value: Any, resp3: bool, out: list[bytes]) -> None:
                 out.append(_name(key))
             else:
                 _write(key, resp3, out)
-            _write(item, resp3, out)
+            item_kind = type(item)
+            if item_kind is int:  # most are, or bytes
+                out.append(b":%d\r\n" % item)
+            elif item_kind is bytes:
+                out.append(b"$%d\r\n%b\r\n" % (len(item), item))
+            else:
+                _write(item, resp3, out)
     elif kind is list or kind is tuple or kind is SetReply or kind is Push:
         sign = b"*"
         if resp3:

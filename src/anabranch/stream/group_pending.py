@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import count, groupby, repeat
 from operator import attrgetter
 
 from sortedcontainers import SortedList
@@ -139,12 +139,11 @@ class GroupPending:
         own = consumer.pending.get(region)
         if own is None:
             own = consumer.pending[region] = PendingList()
-        stamp = self.stamp
-        fresh = {
-            entry_id: PendingEntry(entry_id, consumer, now_ms, 1, stamp + offset)
-            for offset, entry_id in enumerate(ids)
-        }
-        self.stamp = stamp + len(ids)
+        made = map(
+            PendingEntry, ids, repeat(consumer), repeat(now_ms), repeat(1), count(self.stamp)
+        )
+        fresh = dict(zip(ids, made, strict=True))
+        self.stamp += len(ids)
         pending.extend(fresh)
         own.extend(fresh)
         if self.by_age is not None:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Protocol
 
+from msgspec import Struct
+
 __all__ = ["Consumer", "PendingEntry", "PendingList", "View", "walk"]
 
 _SWEEP_MIN = 64
@@ -22,30 +24,21 @@ _SWEEP_STEP = 10_000  # IDs that one removal looks at, at least: a fraction of a
 _PIECE = 256  # IDs looked up together
 
 
-class PendingEntry:
+class PendingEntry(Struct, eq=False):
     """One delivered and not yet acknowledged entry.
 
     ``consumer`` is None for a released (NACKed) entry. ``delivery_ms`` is a wall-clock time;
     ``stamp`` orders updates within one millisecond (CLAIM serves the longest untouched first).
+    A Struct, because deliveries make many at once.
     """
 
-    __slots__ = ("consumer", "delivery_count", "delivery_ms", "entry_id", "number", "stamp")
-
-    def __init__(
-        self,
-        entry_id: int,
-        consumer: Consumer | None,
-        delivery_ms: int,
-        count: int,
-        stamp: int,
-        number: int = 0,
-    ) -> None:
-        self.entry_id = entry_id
-        self.consumer = consumer
-        self.delivery_ms = delivery_ms
-        self.delivery_count = count
-        self.stamp = stamp
-        self.number = number  # of the entry; 0: it is known by its ID, as in a region alone
+    entry_id: int
+    consumer: Consumer | None
+    delivery_ms: int
+    delivery_count: int
+    stamp: int
+    number: int = 0
+    """Of the entry; 0: it is known by its ID, as in a region alone."""
 
     def copy(self) -> PendingEntry:
         """The entry as it is now."""

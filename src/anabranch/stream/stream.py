@@ -105,8 +105,10 @@ class Stream:
     @property
     def entries_added(self) -> int:
         """Entries ever added, deleted ones included; the positions count them."""
-        added = self.added_surplus + sum([log.next_position for log in self.logs.values()])
-        return min(added, MAX_ENTRIES_ADDED)
+        added = self.added_surplus
+        for log in self.logs.values():
+            added += log.next_position
+        return added if added <= MAX_ENTRIES_ADDED else MAX_ENTRIES_ADDED
 
     @entries_added.setter
     def entries_added(self, count: int) -> None:
