@@ -84,8 +84,12 @@ class RegionLog(BlockSequence):
             assert found is not None
             block, first = found
             stop = block.index_after(rest[-1])
-            number_of = dict(zip(block.ids[first:stop], block.numbers_of(first, stop), strict=True))
-            numbers += [number_of[each] for each in rest[: stop - first] if each in number_of]
+            some = block.numbers_of(first, stop)
+            if stop - first == len(rest) and block.ids[stop - 1] == rest[-1]:  # all that follow
+                numbers += some
+            else:
+                number_of = dict(zip(block.ids[first:stop], some, strict=True))
+                numbers += [number_of[each] for each in rest[: stop - first] if each in number_of]
         return numbers
 
     def number_upto(self, entry_id: int) -> int:

@@ -112,6 +112,9 @@ def test_a_random_life(seed: int) -> None:
         assert sum(b - a for _, a, b in log.spans_numbered(low, high)) == len(wanted)
         found = log.find_number(low)
         assert (found is not None) == any(each[0] == low for each in naive.live)
+        some = [each for each in wanted if rng.random() < 0.8]  # a group was given the others
+        for these in (wanted, some):
+            assert log.numbers_of([each[1] for each in these]) == [each[0] for each in these]
     for number, entry_id, position in naive.live:
         assert log.number_upto(entry_id) == number
         assert log.id_upto(number) == entry_id
