@@ -1,4 +1,4 @@
-"""The write set of effects: the keys, users and members that they have changed.
+"""The write set of effects: the keys, users, members and libraries that they have changed.
 
 Replies must not show what is in the write set of effects that are not safe yet.
 """
@@ -16,6 +16,7 @@ __all__ = ["WriteSet", "is_ageing", "places_of"]
 
 _AGEING: Final = frozenset({kinds.DropRecords, kinds.ForgetProducers})
 _OF_USERS: Final = frozenset({kinds.SetUser, kinds.DropUser})
+_OF_LIBRARIES: Final = frozenset({kinds.SetLibrary, kinds.DropLibrary})
 _OF_MEMBERS: Final = frozenset(
     {kinds.AddRegion, kinds.RemoveRegion, kinds.EnterCluster, kinds.OpenEpoch}
 )
@@ -49,7 +50,7 @@ SIMPLE: Final = frozenset(kind.__struct_config__.tag for kind in EFFECTS if _is_
 class WriteSet:
     """What some effects have changed, ageing (:func:`is_ageing`) excepted."""
 
-    __slots__ = ("_databases", "everything", "keys", "members", "numbers", "users")
+    __slots__ = ("_databases", "everything", "keys", "libraries", "members", "numbers", "users")
 
     def __init__(self) -> None:
         self.keys: set[tuple[int, bytes]] = set()
@@ -58,6 +59,8 @@ class WriteSet:
         self.everything = False
         """Any key may have changed."""
         self.users = False
+        self.libraries = False
+        """Libraries of functions."""
         self.members = False
         """The regions of the cluster."""
         self.numbers = False
@@ -77,6 +80,7 @@ class WriteSet:
             self.everything = True
         self.users |= type(effect) in _OF_USERS
         self.members |= type(effect) in _OF_MEMBERS
+        self.libraries |= type(effect) in _OF_LIBRARIES
 
     def add_plain(self, arrays: Iterable[list[Any]], *, numbered: bool) -> None:
         """Add effects in the form of the log; raises what :func:`effect_of` raises."""
@@ -90,7 +94,7 @@ class WriteSet:
 
     def add_all(self) -> None:
         """Anything may have changed."""
-        self.everything = self.users = self.members = self.numbers = True
+        self.everything = self.users = self.members = self.libraries = self.numbers = True
 
     def includes(self, db: int, key: bytes) -> bool:
         """Whether a key may have changed."""

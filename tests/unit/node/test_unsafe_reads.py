@@ -311,6 +311,22 @@ async def test_users_that_are_in_no_file_are_not_told_of(world: World) -> None:
     assert [await reader.do("DBSIZE"), await reader.do("GET k")] == [1, b"v"]
 
 
+async def test_libraries_that_are_in_no_file_cannot_be_read(world: World) -> None:
+    await world.start("everysec")
+    writer, reader = await world.clients(2)
+    library = kinds.SetLibrary(b"l", b"#!lua name=l", [(b"f", b"", [b"no-writes"])])
+    world.server.region.effects.emit(library)
+    await writer.do("SET k v")
+    await fails(world, writer, "FUNCTION DELETE l")
+    for line in ("FUNCTION LIST", "FUNCTION DUMP", "FUNCTION STATS", "FCALL f 0", "FCALL_RO f 0"):
+        text = await refusal(reader, line)
+        assert text == f"{REFUSED}Changes of libraries of functions are{AGAIN}"
+    assert await reader.do("GET k") == b"v"
+    world.disk.faults.clear()
+    await until(lambda: world.server.durability.trouble is None)
+    assert await reader.do("FUNCTION LIST") == []
+
+
 @pytest.mark.parametrize("limit", ["READ_BYTES_MAX", "EFFECTS_MAX"])
 async def test_too_much_to_look_through_withholds_everything(
     world: World, monkeypatch: pytest.MonkeyPatch, limit: str

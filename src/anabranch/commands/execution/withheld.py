@@ -30,6 +30,9 @@ _OF_NUMBERS: Final = frozenset({"ab.read", "ab.token", "ab.waitfor"})
 
 _OF_USERS: Final = frozenset({"acl|dryrun", "acl|getuser", "acl|list", "acl|users"})
 _OF_MEMBERS: Final = frozenset({"ab.peers", "ab.region|features", "ab.region|list"})
+_OF_LIBRARIES: Final = frozenset(
+    {"fcall", "fcall_ro", "function|dump", "function|list", "function|stats"}
+)
 _SHOWN_MAX: Final = 128
 
 
@@ -73,6 +76,8 @@ class Withheld:
             self._refuse(b"Changes of users are")
         if write_set.members and name in _OF_MEMBERS:
             self._refuse(b"Changes of the list of regions are")
+        if write_set.libraries and name in _OF_LIBRARIES:
+            self._refuse(b"Changes of libraries of functions are")
 
     def check_keys(self, places: Iterable[tuple[int, bytes]]) -> None:
         """Refuse a read of keys if one of them is withheld."""
