@@ -128,7 +128,7 @@ def test_the_next_calls_of_a_command_fail() -> None:
 
 def test_what_was_answered_survives_a_crash_and_nothing_else() -> None:
     with Server(persist=True) as server, client_of(server) as client:
-        for number in range(60):
+        for number in range(100):
             client.xadd("s", {"n": number})
         port = server.port
         server.crash()
