@@ -19,6 +19,7 @@ from anabranch.node.held_replies import HeldReplies
 from anabranch.node.snapshots import Snapshots
 from anabranch.replication.former_epochs import FormerEpochs
 from anabranch.replication.local import RegionLocal
+from anabranch.stream.frozen_pending import FrozenPending
 
 __all__ = ["OF_A_PROCESS"]
 
@@ -54,6 +55,10 @@ def end_is_always_clean(patch: Patch) -> None:
             settle(self)
 
     patch.setattr(Durability, "sync_all", settled)
+
+
+def pending_not_frozen(patch: Patch) -> None:
+    patch.setattr(FrozenPending, "keep", lambda *_args: None)
 
 
 # -- snapshots and newcomers ----------------------------------------------------------------------
@@ -150,6 +155,12 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
         newcomer_asks_one_member,
         50,
         ("membership",),
+    ),
+    (
+        "a DUMP in slices shows later acknowledgements",
+        pending_not_frozen,
+        50,
+        ("slices",),
     ),
 )
 """Name, how it is built in, how many seeds may be needed, and what has to go wrong."""

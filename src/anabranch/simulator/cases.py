@@ -45,6 +45,7 @@ CASES: Final = (
     "newcomer refused writes",
     "snapshot taken",
     "turn for unfinished work",
+    "command in slices",
 )
 """Twenty runs must reach each of these."""
 
@@ -72,6 +73,7 @@ _MEANINGS: Final = {
     "bit flip": "the network changed a bit of a frame",
     "bit of the log flipped": "the disk changed a bit of a segment of the log",
     "blackout": "all regions lost power at once",
+    "command in slices": "a DUMP took several slices, while other commands ran",
     "clock jumped": "the clock of a machine was set",
     "connection lost": "a connection between regions ended",
     "CREATE": "a group was created",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import hiredis
 
 from anabranch.scheduling import NEVER
+from anabranch.simulator.record import Violation
 
 if TYPE_CHECKING:
     from anabranch.commands.execution.session import Session
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from anabranch.node.durability import Durability
     from anabranch.region.region import Region
 
-__all__ = ["SimulatedClient", "run_at_once"]
+__all__ = ["SimulatedClient", "SlicedClient", "run_at_once"]
 
 
 def run_at_once(region: Region, session: Session, words: list[bytes]) -> None:
@@ -38,6 +39,9 @@ class Server(Protocol):
     @property
     def own_number(self) -> int:
         """The number of the last own effect."""
+
+    def inspect(self, words: list[bytes]) -> Any:
+        """The reply of a command that no client gets."""
 
     def was_reported(self, upto: Mapping[int, int], *, is_write: bool) -> None:
         """The client has received replies that may report these effects."""
@@ -148,3 +152,28 @@ class SimulatedClient:
         self._process.was_reported(reported.upto, is_write=reported.is_write)
         for action in reported.then:
             action()
+
+
+class SlicedClient(SimulatedClient):
+    """A client that dumps streams in slices: each payload must show the moment of its request."""
+
+    def __init__(self, process: Server) -> None:
+        super().__init__(process)
+        self._expected: deque[Any] = deque()
+
+    def dump(self, key: bytes) -> bool:
+        """Request a DUMP, unless one is in progress; returns whether the scheduler has cut it."""
+        if self.session.backlog:
+            return False
+        words = [b"DUMP", key]
+        self._expected.append(self._process.inspect(words))
+        self._process.region.execute(self.session, [words])
+        return bool(self.session.backlog)
+
+    def _parse(self) -> None:
+        super()._parse()
+        while self._replies:
+            reply, expected = self._replies.popleft(), self._expected.popleft()
+            # A read may be refused, because its key is withheld.
+            if reply != expected and not isinstance(reply, Exception):
+                raise Violation(28, "a DUMP in slices shows changes after its request")

@@ -25,7 +25,7 @@ from anabranch.replication.former_epochs import ANSWER_MS
 from anabranch.replication.interface import Address
 from anabranch.replication.local import joined_at
 from anabranch.simulator import looking
-from anabranch.simulator.client import SimulatedClient, run_at_once
+from anabranch.simulator.client import SimulatedClient, SlicedClient, run_at_once
 from anabranch.simulator.disk import MemoryPlace
 from anabranch.simulator.driver import SimulatedDriver
 from anabranch.simulator.host import SimulatedHost
@@ -102,6 +102,8 @@ class Process(Exchange):
         """The client that writes and reads."""
         self.reader = SimulatedClient(self)
         """The client that only reads."""
+        self.dumper = SlicedClient(self)
+        """The client whose commands are cut into slices."""
         self._inspector = self.region.open_session("127.0.0.1:3", "127.0.0.1:2")
         self.wire = Wire(machine.network, machine.place, self)
         level = machine.first_level if machine.starts == 1 else NEW_LEVEL
@@ -225,6 +227,7 @@ class Process(Exchange):
         """End the turn of the process."""
         self.client.flush()
         self.reader.flush()
+        self.dumper.flush()
         self.core.end_turn()
         self.driver.end_turn()
         self._count_snapshots()

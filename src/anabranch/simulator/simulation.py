@@ -45,6 +45,9 @@ PROGRESS_MS: Final = 500.0
 SILENT_ONCE_IN: Final = 4
 """The share of runs that check idle regions, because that takes long."""
 
+DUMP_SHARE: Final = 0.2
+"""The probability of a DUMP in slices before a client's requests, where work is cut."""
+
 SAVE_SHARE: Final = 0.1
 """The probability that a client requests a snapshot within a turn."""
 
@@ -111,6 +114,7 @@ class Simulation:
         self.commands = 0
         self._clients = self.chance("clients")
         self._saves = self.chance("saves")
+        self._dumps = self.chance("dumps in slices")
         self._interval_ms = self._clients.choice([10, 30, 60, 100])
         chance = self.chance("settings")
         self.settings: dict[str, Any] = {
@@ -322,6 +326,10 @@ class Simulation:
         )
 
     def _act(self, process: Process) -> None:
+        if process.machine.cuts_work and self._dumps.random() < DUMP_SHARE:
+            # The requests below run before the DUMP continues.
+            is_cut = process.dumper.dump(self._dumps.choice(self.work.keys))
+            self.record.reached["command in slices"] += is_cut
         chance = self._clients
         dice = chance.random()
         if dice < 0.07:
