@@ -99,7 +99,7 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         withheld, "_OF_NUMBERS", frozenset()
     ),
     "an older sync ends the trouble": _believes_another_sync,
-    "nobody waits for the log": lambda patch: patch.setattr(
+    "no reply waits for the log": lambda patch: patch.setattr(
         HeldReplies, "hold", lambda _self, _client, _outbox: None
     ),
 }

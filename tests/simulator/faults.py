@@ -45,7 +45,7 @@ from tests.active_active.retries import RetryHistory
 from tests.simulator.link_mistakes import OF_LINKS
 from tests.simulator.process_mistakes import OF_A_PROCESS
 
-__all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "marks_at_once"]
+__all__ = ["MINUTES", "MISTAKES", "Mistake", "first_seed", "tombstones_at_once"]
 
 Patch = pytest.MonkeyPatch
 
@@ -105,7 +105,7 @@ def _goes_wrong(mistake: Mistake, seed: int) -> bool:
 # -- forgetting -----------------------------------------------------------------------------------
 
 
-def marks_at_once(patch: Patch) -> None:
+def tombstones_at_once(patch: Patch) -> None:
     patch.setattr(StatusTable, "watermark", lambda self, vector, durable, membership: dict(vector))
 
 
@@ -307,7 +307,7 @@ def tags_forgotten_at_the_limit(patch: Patch) -> None:
     patch.setattr(Conflicts, "detect", met)
 
 
-def tags_left_out_of_states(patch: Patch) -> None:
+def tags_left_out_of_full_syncs(patch: Patch) -> None:
     patch.setattr(Conflicts, "join", lambda self, other, ours, cares: None)
 
 
@@ -316,7 +316,7 @@ def tags_left_out_of_snapshots(patch: Patch) -> None:
     patch.setattr(Conflicts, "written", lambda self: [[], *written(self)[1:]])
 
 
-def winner_not_told(patch: Patch) -> None:
+def winner_not_reported(patch: Patch) -> None:
     patch.setattr(apply_producers, "_answer_with", lambda stream, effect: None)
 
 
@@ -420,30 +420,30 @@ def snapshot_freezes_nothing(patch: Patch) -> None:
 
 MISTAKES: Final = (
     # forgetting
-    Mistake("marks are forgotten at once", marks_at_once, 10),
-    Mistake("rows tell what is applied, not what is on disk", rows_not_durable, 50),
-    Mistake("rows count though they tell of what is not here", have_ignored, 500),
-    Mistake("rows of former lives count", former_rows_count, 50),
+    Mistake("tombstones are dropped at once", tombstones_at_once, 10),
+    Mistake("rows report what is applied, not what is on disk", rows_not_durable, 50),
+    Mistake("rows count although they report effects that are missing here", have_ignored, 500),
+    Mistake("rows of former epochs count", former_rows_count, 50),
     # removals
     Mistake("DEL spares groups it has not seen", del_spares_unseen_groups, 10),
-    Mistake("DEL takes whatever is there", del_takes_whatever_is_there, 10),
+    Mistake("DEL removes whatever exists", del_takes_whatever_is_there, 10),
     Mistake("DESTROY spares creations it has not seen", destroy_spares_unseen, 50),
-    Mistake("the deadline that comes last wins", expiry_last_wins, 200),
+    Mistake("the deadline that arrives last wins", expiry_last_wins, 200),
     Mistake("the newest deletion is not kept", max_deleted_not_kept, 10),
     # groups
     Mistake("acknowledgements are for any creation", ack_for_any_creation, 100),
     Mistake("runs begin where the group does", runs_from_the_start, 500),
-    Mistake("what was given up counts as acknowledged", given_up_is_acknowledged, 500),
+    Mistake("skipped entries count as acknowledged", given_up_is_acknowledged, 500),
     Mistake("SETID leaves runs open", setid_leaves_runs_open, 1000),
     Mistake("entries still pending are acknowledged", open_entries_are_acknowledged, 100),
-    Mistake("what is acknowledged elsewhere stays pending", acknowledged_stays_pending, 100),
+    Mistake("entries acknowledged elsewhere stay pending", acknowledged_stays_pending, 100),
     Mistake("a creation forgets tombstones", creation_forgets_tombstones, 20),
     # streams that move
     Mistake("pending lists are dropped on import", pending_dropped_on_import, 50),
     Mistake("a cursor is flattened on export", cursor_flattened_on_export, 100),
     Mistake("a cursor is flattened by copies", cursor_flattened_by_copies, 100),
-    Mistake("copies settle what is open", open_entries_settled_by_copies, 100),
-    Mistake("copies settle what was given up", given_up_settled_by_copies, 200),
+    Mistake("copies acknowledge open entries", open_entries_settled_by_copies, 100),
+    Mistake("copies acknowledge skipped entries", given_up_settled_by_copies, 200),
     Mistake(
         "pending lists are dropped on import, in the simulator", pending_dropped_on_import, 100,
         "simulator", ("partition", "delay"),
@@ -457,19 +457,19 @@ MISTAKES: Final = (
     Mistake("IDs follow the clock alone", ids_by_the_clock, 10),
     Mistake("epochs do not differ in their IDs", epochs_share_ids, 200),
     Mistake("an earlier epoch goes on where a later one begins", epochs_meet_in_ids, 1000),
-    Mistake("nobody removes what another region accepted, too", no_collapse, 50),
+    Mistake("no region removes an entry that another accepted, too", no_collapse, 50),
     # idempotent IDs
     Mistake("tags are forgotten at the limit", tags_forgotten_at_the_limit, 100, "retries"),
     Mistake(
         "only tags that answer retries find conflicts", tags_forgotten_at_the_limit, 100,
         "simulator", ("retries", "partition", "delay"),
     ),
-    Mistake("tags are left out of states", tags_left_out_of_states, 100, "retries"),
+    Mistake("tags are left out of full syncs", tags_left_out_of_full_syncs, 100, "retries"),
     Mistake("tags are left out of snapshots", tags_left_out_of_snapshots, 200, "retries"),
     Mistake("unstable tags are forgotten", tags_forgotten_before_stable, 50, "retries"),
-    Mistake("other regions are not told which entry stays", winner_not_told, 500, "retries"),
-    Mistake("who has lost once cannot lose again", better_winner_ignored, 2000, "retries"),
-    Mistake("what was processed is not carried over", processed_forgotten, 200, "retries"),
+    Mistake("other regions do not learn which entry stays", winner_not_reported, 500, "retries"),
+    Mistake("a tag that has lost once cannot lose again", better_winner_ignored, 2000, "retries"),
+    Mistake("processed entries are not carried over", processed_forgotten, 200, "retries"),
     # exchange
     Mistake(
         "effects do not wait for their causes", no_causal_wait, 10, "simulator",
@@ -485,15 +485,15 @@ MISTAKES: Final = (
     ),
     Mistake("a hole counts as damage", holes_are_damage, 20, "simulator", ("power",)),
     Mistake(
-        "what has rotted is sent", damage_sent, 1000, "simulator",
+        "damaged batches are sent", damage_sent, 1000, "simulator",
         ("rot", "limits", "partition", "delay"),
     ),
     Mistake(
-        "what came of former lives is kept", former_lives_kept, 200, "simulator",
+        "batches of former epochs are kept", former_lives_kept, 200, "simulator",
         ("blackout", "partition", "delay"),
     ),
     Mistake(
-        "nobody is told of a former life", former_life_not_told, 20, "simulator", ("membership",)
+        "no region reports a former epoch", former_life_not_told, 20, "simulator", ("membership",)
     ),
     Mistake(
         "a number in use is given to another server", numbers_given_twice, 100, "simulator",

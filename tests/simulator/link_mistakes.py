@@ -54,7 +54,7 @@ OF_LINKS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]],
         ("limits", "delay", "partition"),
     ),
     (
-        "what a link has begun is not ended with it",
+        "a transfer does not end with its link",
         fetches_outlive_their_link,
         200,
         ("loss", "limits", "partition", "delay"),

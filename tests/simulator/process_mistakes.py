@@ -29,7 +29,7 @@ Patch = pytest.MonkeyPatch
 # -- held replies ---------------------------------------------------------------------------------
 
 
-def nobody_waits(patch: Patch) -> None:
+def no_reply_waits(patch: Patch) -> None:
     patch.setattr(HeldReplies, "hold", lambda self, client, outbox: None)
 
 
@@ -85,7 +85,7 @@ def log_goes_before_the_snapshot(patch: Patch) -> None:
     patch.setattr(Snapshots, "begin", begun)
 
 
-def state_forgotten_at_once(patch: Patch) -> None:
+def full_sync_dropped_at_once(patch: Patch) -> None:
     join = RegionLocal.join
 
     def joined(self: RegionLocal, vector: Any, *, partial: bool) -> None:
@@ -105,8 +105,8 @@ def newcomer_asks_one_member(patch: Patch) -> None:
 
 OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ...]], ...]] = (
     # held replies
-    ("nobody waits for the log", nobody_waits, 200, ("power",)),
-    ("what is written counts as synced", written_is_safe, 200, ("power",)),
+    ("no reply waits for the log", no_reply_waits, 200, ("power",)),
+    ("written effects count as synced", written_is_safe, 200, ("power",)),
     (
         "replies made before the trouble go out",
         earlier_replies_go_out,
@@ -120,7 +120,7 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
         ("disk", "crash"),
     ),
     (
-        "an end is in order although the disk is full",
+        "a stop counts as orderly although the disk is full",
         end_is_always_clean,
         100,
         ("disk", "crash"),
@@ -139,8 +139,8 @@ OF_A_PROCESS: Final[tuple[tuple[str, Callable[[Patch], None], int, tuple[str, ..
         ("limits", "crash"),
     ),
     (
-        "a state is not kept until a snapshot has it",
-        state_forgotten_at_once,
+        "a full sync is not kept until a snapshot contains it",
+        full_sync_dropped_at_once,
         200,
         ("limits", "crash", "partition", "delay"),
     ),

@@ -12,7 +12,7 @@ import pytest
 from anabranch.simulator.cases import CASES, RARE_CASES
 from anabranch.simulator.faults import FAULTS, drawn
 from anabranch.simulator.simulation import Outcome, simulate, smallest
-from tests.simulator.faults import MINUTES, MISTAKES, Mistake, first_seed, marks_at_once
+from tests.simulator.faults import MINUTES, MISTAKES, Mistake, first_seed, tombstones_at_once
 
 SEEDS = range(1, 33)
 
@@ -71,7 +71,7 @@ def test_what_goes_wrong_is_drawn_for_each_sort_apart() -> None:
 
 
 def test_a_failure_is_cut_down_to_the_faults_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    marks_at_once(monkeypatch)
+    tombstones_at_once(monkeypatch)
     failed = [simulate(seed, minutes=MINUTES) for seed in range(1, 9)]
     failed = [outcome for outcome in failed if outcome.problem and outcome.faults]
     least = [smallest(outcome, regions=3, minutes=MINUTES) for outcome in failed[:4]]

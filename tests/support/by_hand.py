@@ -321,9 +321,7 @@ class Node:
         session = sessions.get(replica_id)
         if session is None:
             region = region_of(replica_id)
-            session = Session(
-                replica_id, 0.0, Stage.UP, None, 0.0, region=region, replica_id=replica_id
-            )
+            session = Session(replica_id, Stage.UP, None, 0.0, region=region, replica_id=replica_id)
             sessions[replica_id] = session
         return session
 

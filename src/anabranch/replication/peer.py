@@ -92,7 +92,6 @@ class Session:
     """A link from its first byte on; the second half of the fields is valid once it is up."""
 
     link: int
-    opened_ms: float
     stage: Stage
     dialled: tuple[str, int] | None
     """The address, if this region dialled."""

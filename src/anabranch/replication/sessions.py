@@ -75,7 +75,7 @@ class Sessions:
 
         ``names`` are those in the certificate of the other side; None without a certificate.
         """
-        session = Session(link, now_ms, Stage.HELLO, dialled, now_ms, names)
+        session = Session(link, Stage.HELLO, dialled, now_ms, names)
         if dialled is None:
             self._links.sessions[link] = session
             return
