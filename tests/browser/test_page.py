@@ -6,12 +6,14 @@ Needs Debian's chromium (``apt-get install chromium``) and playwright. With
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
 
 from tests.browser.visitor import Visit, World
 from tests.support.inspection import wait_until
+from tests.support.terminal import Terminal
 
 pytest.importorskip("starlette", reason="the extra web is not installed: NO PAGE IS TRIED")
 
@@ -52,6 +54,11 @@ def test_a_region_is_cut_off_and_comes_back(world: World, visit: Visit) -> None:
     shows("apart", "divergence")
     shows("us_lacks >= 12", "how far they are apart")
     visitor.picture("page-cut")
+    words = [sys.executable, "-m", "anabranch", "top", "-p", str(world.servers[0].port)]
+    with Terminal([*words, "--interval", "0.3"], COLUMNS="90", LINES="12") as terminal:
+        terminal.expect(r"us +cut [^$]+ap +cut [^$]+readings", seconds=60)
+        terminal.expect(r"us +cut [^$]+ap +cut [^$]+orders", seconds=60)  # drawn as a whole
+        visitor.picture_of_terminal("top", terminal.screen, 90)
 
     visitor.press("heal")
     wait_until(lambda: world.links_are("in_sync"), "both links are in sync")

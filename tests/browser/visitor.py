@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from pathlib import Path
 from typing import Any, Protocol
 
 import redis
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
 from tests.support.inspection import wait_until
 from tests.support.servers import AnabranchServer, free_port, regions_in
@@ -39,6 +43,10 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 """
 """Notes what the page shows after each of its refreshes: it draws the map in each."""
+
+TERMINAL = """<style>{stylesheet} pre {{ display: inline-block; padding: 12px 16px;
+  color: {foreground}; background: {background}; font: 14px/1.4 monospace; }}</style>
+<pre>{code}</pre>"""
 
 ACTIONS = """() => {
   const kinds = "button,input,select,textarea,summary,a[href],[tabindex]";
@@ -193,6 +201,15 @@ class Visitor:
     def picture(self, name: str) -> None:
         """Keep what is to be seen."""
         self.page.screenshot(path=self.pictures / f"{name}.png")
+
+    def picture_of_terminal(self, name: str, drawn: str, columns: int) -> None:
+        """Keep what a terminal shows: text with the codes of its colours."""
+        console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True)
+        console.print(Text.from_ansi(drawn.rstrip()), no_wrap=True)
+        page = self._context.new_page()
+        page.set_content(console.export_html(theme=MONOKAI, code_format=TERMINAL))
+        page.locator("pre").screenshot(path=self.pictures / f"{name}.png")
+        page.close()
 
     def serious(self) -> list[str]:
         """What axe-core finds."""

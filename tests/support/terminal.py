@@ -17,6 +17,7 @@ from typing import Self
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\r")
 ROWS, COLUMNS = 50, 200
+"""Of the terminal, unless the variables LINES and COLUMNS say otherwise."""
 
 
 class Terminal:
@@ -54,6 +55,15 @@ class Terminal:
     def text(self) -> str:
         """All that was shown."""
         return _CONTROLS.sub("", self._raw.decode("utf-8", "replace"))
+
+    @property
+    def screen(self) -> str:
+        """What a program that draws the whole screen drew before the last time, with colours.
+
+        It is complete; what was drawn last may not be.
+        """
+        drawn = self._raw.decode("utf-8", "replace").split("\x1b[H")
+        return drawn[-2].replace("\r", "")
 
     def type(self, line: str) -> None:
         """Type a line and press return."""
