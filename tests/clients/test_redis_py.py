@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.support.inspection import number, wait_until
 from tests.support.servers import AnabranchServer
@@ -299,6 +301,7 @@ def test_errors_have_their_classes(client: Client) -> None:
         client.xreadgroup("no", "c", {"s": ">"})
     with pytest.raises(redis.ResponseError, match=r"^unknown command 'HSET'"):
         client.hset("h", "f", "v")
+    client.set_retry(Retry(NoBackoff(), 0))  # else it tries a wrong password for seconds
     with pytest.raises(redis.AuthenticationError):
         client.auth("wrong")
     assert client.ping()

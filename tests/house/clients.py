@@ -79,7 +79,14 @@ CLIENTS = (
         "pottery",
         "python",
         "script_users",
-        "its `Redlock`, and rate limiters as scripts",
+        "its `Redlock` on three servers",
+        "needs `anabranch[lua]`",
+    ),
+    Client(
+        "limits",
+        "python",
+        "script_users",
+        "three strategies of rate limits, by several processes at once",
         "needs `anabranch[lua]`",
     ),
     Client(
