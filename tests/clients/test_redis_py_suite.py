@@ -23,8 +23,22 @@ from tests.support.servers import AnabranchServer
 
 VERSION = importlib.metadata.version("redis")
 SECONDS = 300
+DOWNLOAD_SECONDS = 100
 
 pytestmark = pytest.mark.timeout(SECONDS + 120)
+
+
+def download(directory: Path) -> str:
+    """Get the source archive; returns what went wrong."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "2"]
+    command += ["--no-binary", "redis", "--dest", str(directory), f"redis=={VERSION}"]
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return f"pip did not get the source archive of redis-py in {DOWNLOAD_SECONDS} s"
+    return f"pip has no source archive of redis-py: {done.stderr}" if done.returncode else ""
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +47,9 @@ def archive(request: pytest.FixtureRequest) -> Path:
     place = request.config.cache.mkdir("redis-py") / f"redis-{VERSION}"
     if not place.exists():
         with tempfile.TemporaryDirectory(dir=place.parent, ignore_cleanup_errors=True) as fresh:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-            command += ["--no-binary", "redis", "--dest", fresh, f"redis=={VERSION}"]
-            done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
-            if done.returncode != 0:
-                missing(
-                    f"no source archive of redis-py, ITS TESTS ARE NOT RUN: {done.stderr}",
-                    forgiven=False,
-                )
+            problem = download(Path(fresh))
+            if problem:
+                missing(f"ITS TESTS ARE NOT RUN: {problem}", forgiven=False)
             with tarfile.open(Path(fresh) / f"redis-{VERSION}.tar.gz") as packed:
                 packed.extractall(fresh, filter="data")
             with suppress(OSError):  # another worker may have been faster

@@ -33,8 +33,9 @@ CLIENTS = (
         "redis",
         "python",
         "redis_py redis_py_asyncio redis_py_suite",
-        "sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, pipelines, "
-        "pools, messages; and the tests that redis-py itself has of streams, `Lock` and scripts",
+        "redis-py, sync and asyncio, RESP2 and RESP3: groups, blocking reads, transactions, "
+        "pipelines, pools, messages; and the tests that redis-py itself has of streams, `Lock` "
+        "and scripts",
         "its tests are in its source archive, which is downloaded from PyPI; locks and scripts "
         "need `anabranch[lua]`",
     ),
@@ -234,8 +235,9 @@ def _page() -> Iterator[str]:
         "which do not.\n\n"
         "Every row is tests in `tests/clients/`, with the real package in this version, over a "
         "socket, against a server process. CI runs them. `make setup` installs the packages "
-        "(`pip install --group compat --constraint constraints.txt`); where one is missing its "
-        "tests are skipped with a message, and in CI they fail. *Tests* counts test functions; "
+        "(`pip install --group compat --constraint constraints.txt`); where a package is "
+        "missing its tests are skipped with a message; in CI a missing package of PyPI or npm is a "
+        "failure. *Tests* counts test functions; "
         "many of them run with several parameters.\n\n"
         "## What works\n\n"
         "| Package | Version | What is tried | Tests | Notes |\n|---|---|---|---|---|\n"

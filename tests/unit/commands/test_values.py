@@ -88,6 +88,23 @@ def test_sets(h: Harness) -> None:
     assert h.raw("SMEMBERS", "k", session=h.connect(resp3=True)).startswith(b"~2\r\n")
 
 
+def test_a_set_is_scanned_on_one_page(h: Harness) -> None:
+    members = [b"m%d" % number for number in range(30)]
+    h.do("SADD", "k", *members)
+    assert h.do("SSCAN", "k", "0", "COUNT", "5") == [b"0", sorted(members)]
+    assert h.do("SSCAN", "k", "0", "MATCH", "m2?") == [b"0", [b"m2%d" % n for n in range(10)]]
+    assert h.do("SSCAN", "nosuch", "0", "nonsense") == [b"0", []]
+    for words in (
+        ["k", "x"],
+        ["k", "0", "TYPE", "set"],
+        ["k", "0", "COUNT", "0"],
+        ["k", "0", "MATCH"],
+    ):
+        assert h.error("SSCAN", *words).startswith("ERR ")
+    h.do("RPUSH", "l", "a")
+    assert h.error("SSCAN", "l", "0").startswith("WRONGTYPE ")
+
+
 # -- lists ------------------------------------------------------------------------------------
 
 
