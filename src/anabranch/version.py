@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["REDIS_VERSION", "__version__"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 REDIS_VERSION = "8.10.0"
 """Clients switch features on by this number (HELLO, INFO): the newest Redis we follow."""
