@@ -15,11 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MEGABYTES_MAX = 80.0
+PATIENCE_S = 900.0
 
 _DOWNLOADED = re.compile(r"Downloading (\S+) \(([\d.]+) (bytes|kB|MB)\)")
 _MEGABYTES = {"bytes": 1e-6, "kB": 1e-3, "MB": 1.0}
@@ -53,6 +55,8 @@ def main() -> int:
             start_new_session=True,
         ) as process:
             assert process.stdout is not None
+            too_late = threading.Timer(PATIENCE_S, os.killpg, (process.pid, signal.SIGKILL))
+            too_late.start()
             for line in process.stdout:
                 if '"server.ready"' in line:
                     address = json.loads(line)["addresses"][0]
@@ -60,8 +64,10 @@ def main() -> int:
                     taken = time.monotonic() - began
                     os.killpg(process.pid, signal.SIGTERM)
                     process.stdout.read()  # up to its end
+                    too_late.cancel()
                     break
             else:
+                too_late.cancel()
                 sys.stderr.write("make run ended before the server was ready\n")
                 return 1
         downloaded = megabytes(log.read_text("utf-8", "replace"))
