@@ -91,9 +91,11 @@ def test_a_window_that_is_open_is_told_by_a_later_run(
     add(ours, "s", (60_000, {"n": 1}), (90_000, {"n": 2}), (125_000, {"n": 5}))
     first = windows(spark, "s", MINUTE, **arguments)
     assert (first.windows, first.watermark_ms, told_by(ours, "t")) == (0, 115_000, [])
+    assert first.open == 2
     add(ours, "s", (126_000, {"n": "x"}), (127_000, {"n": 7}), (131_000, {"n": 9}))
     second = windows(spark, "s", MINUTE, **arguments)
     assert (second.entries, second.windows, second.watermark_ms) == (3, 1, 121_000)
+    assert second.open == 1
     assert told_by(ours, "t") == [
         {
             b"window_start": b"1970-01-01 00:01:00Z",

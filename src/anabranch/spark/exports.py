@@ -68,33 +68,36 @@ def _parse_export(payload: memoryview) -> Export:
     at = _HEADER.size
     if codec == _ZSTD:
         payload, at = memoryview(_expanded(payload[at:])), 0
-    columns = _Columns()
+    runs: list[_Run] = []
     data: list[memoryview] = []
+    counts: list[int] = []
     joined = 0
+    before = None
     for _ in range(chunks):
         count, form, width, flags, _, base_ms, first, end_base, size = _CHUNK.unpack_from(
             payload, at
         )
         at += _CHUNK.size
-        if form == _PACKED and width == 2 and not flags & _HAS_POSITIONS:
-            columns.words.append(payload[at : (ends_at := at + 8 * count)])
-            columns.usual_ends.append(payload[ends_at : (at := ends_at + 2 * count)])
-            columns.facts.append((count, base_ms, first, joined - end_base))
-        else:
-            offset = joined - end_base
-            at = columns.add(payload, at, (count, form, width, flags, base_ms, first, offset))
-        columns.counts.append(count)
+        if (form, width, flags) != before:
+            before = form, width, flags
+            runs.append(_Run(form, width, flags & _HAS_POSITIONS))
+        at = runs[-1].add(payload, at, count, base_ms, first, joined - end_base)
+        counts.append(count)
         data.append(payload[at : (at := at + size)])
         joined += size
     if at < len(payload):
         raise PayloadError("the reply of AB.EXPORT is longer than it says")
-    if at > len(payload) or not all(columns.counts):
+    if at > len(payload) or not all(counts):
         raise PayloadError(_DISAGREE)
-    export = columns.export(next_position, data)
-    counts = np.cumsum(columns.counts, dtype=np.int64)
-    if (export.ends[counts - 1] != np.cumsum([len(part) for part in data], dtype=np.int64)).any():
+    columns = [each.columns() for each in runs]
+    ms, seq, positions, ends = (
+        concatenated([each[number] for each in columns], kind)
+        for number, kind in enumerate((np.int64, np.uint64, np.int64, np.int64))
+    )
+    sizes = np.cumsum([len(each) for each in data], dtype=np.int64)
+    if (ends[np.cumsum(counts, dtype=np.int64) - 1] != sizes).any():
         raise PayloadError(_DISAGREE)
-    return export
+    return Export(next_position, ms, seq, positions, ends, data)
 
 
 def _expanded(smaller: memoryview) -> bytes:
@@ -105,82 +108,59 @@ def _expanded(smaller: memoryview) -> bytes:
 _DISAGREE: Final = "the reply of AB.EXPORT is cut off or damaged (lengths disagree)"
 
 
-class _Columns:
-    """The numbers of chunks, in the order of their arrival.
+class _Run:
+    """The numbers of neighbouring chunks of one form.
 
-    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So chunks of
-    the usual form are collected first, and computed together.
+    Chunks are short, and a call of numpy costs as much as the numbers of one of them. So they are
+    collected first, and computed together.
     """
 
-    def __init__(self) -> None:
-        """No chunk so far."""
-        self.counts: list[int] = []
-        """Of every chunk."""
-        self.words: list[memoryview] = []
-        self.usual_ends: list[memoryview] = []
-        """The IDs and ends of usual chunks: packed IDs, consecutive positions, short ends."""
-        self.facts: list[tuple[int, int, int, int]] = []
-        """Of each of these count, base of milliseconds, first position, what its ends lack."""
-        self._ms: list[Ints] = []
-        self._seq: list[npt.NDArray[np.uint64]] = []
-        self._positions: list[Ints] = []
-        self._ends: list[Ints] = []
-
-    def _compute(self) -> None:
-        """Compute the collected chunks."""
-        if not self.facts:
-            return
-        counts, base_ms, firsts, offsets = np.array(self.facts, np.int64).T
-        words = np.frombuffer(b"".join(self.words), "<u8")
-        ends = np.frombuffer(b"".join(self.usual_ends), "<u2")
-        self._ms.append((words >> _SEQ_BITS).astype(np.int64) + np.repeat(base_ms, counts))
-        self._seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
-        before = np.cumsum(counts) - counts
-        self._positions.append(np.arange(len(words)) + np.repeat(firsts - before, counts))
-        self._ends.append(ends + np.repeat(offsets, counts))
-        self.words.clear()
-        self.usual_ends.clear()
-        self.facts.clear()
-
-    def add(
-        self, payload: memoryview, at: int, facts: tuple[int, int, int, int, int, int, int]
-    ) -> int:
-        """Any other chunk, whose arrays begin at an offset; returns where its data do."""
-        self._compute()
-        count, form, width, flags, base_ms, first, offset = facts
-        if form == _PACKED:
-            words = np.frombuffer(payload, "<u8", count, at)
-            self._ms.append((words >> _SEQ_BITS).astype(np.int64) + base_ms)
-            self._seq.append(words & np.uint64((1 << _SEQ_BITS) - 1))
-            at += 8 * count
-        elif form == _PLAIN:
-            self._ms.append(np.frombuffer(payload, "<i8", count, at))
-            self._seq.append(np.frombuffer(payload, "<u8", count, at + 8 * count))
-            at += 16 * count
-        else:
+    def __init__(self, form: int, width: int, has_positions: int) -> None:
+        """Of the IDs the form, of ends the bytes. Raises `PayloadError`."""
+        if form not in (_PACKED, _PLAIN):
             raise PayloadError(f"the reply of AB.EXPORT has IDs in an unknown form ({form})")
-        if flags & _HAS_POSITIONS:
-            self._positions.append(np.frombuffer(payload, "<i8", count, at))
-            at += 8 * count
-        else:
-            self._positions.append(np.arange(first, first + count, dtype=np.int64))
         if width not in (2, 8):
             raise PayloadError(f"the reply of AB.EXPORT has ends of {width} bytes")
-        local = np.frombuffer(payload, f"<u{width}", count, at).astype(np.int64)
-        self._ends.append(local + offset)
-        return at + width * count
+        self._form, self._width, self._has_positions = form, width, has_positions
+        self._facts: list[tuple[int, ...]] = []
+        self._ms: list[memoryview] = []  # packed IDs are here as a whole
+        self._seq: list[memoryview] = []
+        self._positions: list[memoryview] = []
+        self._ends: list[memoryview] = []
 
-    def export(self, next_position: int, data: list[memoryview]) -> Export:
-        """All of it."""
-        self._compute()
-        return Export(
-            next_position,
-            concatenated(self._ms, np.int64),
-            concatenated(self._seq, np.uint64),
-            concatenated(self._positions, np.int64),
-            concatenated(self._ends, np.int64),
-            data,
-        )
+    def add(self, payload: memoryview, at: int, *facts: int) -> int:
+        """Collect a chunk whose arrays begin at an offset; returns where its data do.
+
+        `facts`: count, base of milliseconds, first position, what its ends lack.
+        """
+        self._facts.append(facts)
+        count, *_ = facts
+        size = 8 * count
+        self._ms.append(payload[at : (at := at + size)])
+        if self._form == _PLAIN:
+            self._seq.append(payload[at : (at := at + size)])
+        if self._has_positions:
+            self._positions.append(payload[at : (at := at + size)])
+        self._ends.append(payload[at : (at := at + self._width * count)])
+        return at
+
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """Milliseconds, sequence numbers, positions and ends."""
+        counts, base_ms, firsts, offsets = np.array(self._facts, np.int64).T
+        if self._form == _PACKED:
+            words = np.frombuffer(b"".join(self._ms), "<u8")
+            ms = (words >> _SEQ_BITS).astype(np.int64) + np.repeat(base_ms, counts)
+            seq = words & np.uint64((1 << _SEQ_BITS) - 1)
+        else:
+            ms = np.frombuffer(b"".join(self._ms), "<i8")
+            seq = np.frombuffer(b"".join(self._seq), "<u8")
+        if self._has_positions:
+            positions = np.frombuffer(b"".join(self._positions), "<i8")
+        else:
+            before = np.cumsum(counts) - counts
+            positions = np.arange(len(ms)) + np.repeat(firsts - before, counts)
+        ends = np.frombuffer(b"".join(self._ends), f"<u{self._width}")
+        return ms, seq, positions, ends.astype(np.int64) + np.repeat(offsets, counts)
 
 
 def concatenated(arrays: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:

@@ -1,22 +1,45 @@
-"""A picture of consumer groups' lag over time."""
+"""Samples of consumer groups' lag, and a picture of them over time."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anabranch.spark.plotting import Line, Panel, colours_of, draw, span
 
-if TYPE_CHECKING:
-    from anabranch.spark.lag_sample import Sample
-
-__all__ = ["draw_lag"]
+__all__ = ["Sample", "draw_lag"]
 
 _LINES_MAX: Final = 21
 _STYLES: Final = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One group at one moment."""
+
+    at_ms: int
+    """By the server's clock."""
+    region: str
+    """The name of the server; empty without one."""
+    stream: str
+    group: str
+    lag: int | None
+    """Entries that were not delivered yet. None: the server does not know (Redis, after XDEL)."""
+    pending: int
+    """Entries that were delivered and not acknowledged."""
+    pending_age_ms: int | None
+    """Since the time in the lowest pending ID; None if nothing is pending."""
+    pending_idle_ms: int | None
+    """Since that entry was last delivered."""
+
+    @property
+    def name(self) -> str:
+        """Stream, group and region."""
+        return f"{self.stream} {self.group}" + (f" at {self.region}" if self.region else "")
 
 
 def draw_lag(samples: Sequence[Sample], path: Path) -> None:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from anabranch.spark.client import Client, connect
 from anabranch.spark.identity import Identity
-from anabranch.spark.options import WriteOptions
-from anabranch.spark.sink import batch_writer
+from anabranch.spark.plan import Plan, Written
+from anabranch.spark.sink import BatchWriter, batch_plan
 
 __all__ = ["PACE", "PacedSink", "Present", "paced"]
 
@@ -116,44 +116,28 @@ class PacedSink(DataSource):
         own = (_SPEED, _LANE)
         given = {name: value for name, value in self.options.items() if name.lower() not in own}
         written = StructType([each for each in schema.fields if each.name != PACE])
-        lane = self.options.get(_LANE)
-        return _PacedWriter(given, written, overwrite, float(self.options.get(_SPEED, 0)), lane)
+        plan = batch_plan(given, written, overwrite, self.options.get(_LANE))
+        return _PacedWriter(plan, float(self.options.get(_SPEED, 0)))
 
 
-class _PacedWriter(DataSourceArrowWriter):
-    def __init__(
-        self,
-        given: Mapping[str, str],
-        schema: StructType,
-        overwrite: bool,
-        speed: float,
-        lane: str | None,
-    ) -> None:
-        self._options = WriteOptions.parse(given)
-        self._inner = batch_writer(self._options, schema, overwrite, lane)
+class _PacedWriter(BatchWriter):
+    def __init__(self, plan: Plan, speed: float) -> None:
+        super().__init__(plan, plan.job)
         self._speed = speed
-        self._lane = lane
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the partition, in time."""
         if not self._speed:
-            return self._inner.write(iterator)
-        task = Identity.of_task(self._options, "").task
+            return super().write(iterator)
+        options, lane = self.plan.options, self.plan.layout.lane
+        task = Identity.of_task(options, "").task
 
-        def present(stream: str, lane: str) -> Present:
-            producer = task if self._lane is None else f"{task}/{lane}"
-            with connect(self._options.server) as client:
-                return _present(client, stream, None if self._options.preserve_ids else producer)
+        def present(stream: str, value: str) -> Present:
+            producer = task if lane is None else f"{task}/{value}"
+            with connect(options.server) as client:
+                return _present(client, stream, None if options.preserve_ids else producer)
 
-        return self._inner.write(paced(iterator, self._speed, present, lane=self._lane))
-
-    def commit(self, messages: list[Any]) -> None:
-        """As the batch sink does."""
-        self._inner.commit(messages)
-
-    def abort(self, messages: list[Any]) -> None:
-        """As the batch sink does."""
-        self._inner.abort(messages)
+        return super().write(paced(iterator, self._speed, present, lane=lane))
 
 
 def _present(client: Client, stream: str, producer: str | None) -> Present:

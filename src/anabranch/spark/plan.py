@@ -46,15 +46,9 @@ class Plan:
     """See `Written`."""
 
     @classmethod
-    def of(
-        cls,
-        options: Mapping[str, str] | WriteOptions,
-        schema: StructType,
-        lane: str | None = None,
-    ) -> Self:
+    def of(cls, given: Mapping[str, str], schema: StructType, lane: str | None = None) -> Self:
         """Make all checks that are possible before the first row."""
-        if not isinstance(options, WriteOptions):
-            options = WriteOptions.parse(options)
+        options = WriteOptions.parse(given)
         if (options.idempotence == "column") != (options.idempotence_column is not None):
             raise OptionError("idempotence=column and idempotenceColumn belong together")
         if options.preserve_ids and options.idempotence not in (None, "none"):

@@ -23,25 +23,28 @@ from pyspark.sql.datasource import (
 from anabranch.spark.audible import audible
 from anabranch.spark.checkpoint import seconds_since_planned
 from anabranch.spark.identity import CONTENT_ROWS_MAX, WriteFailed, needs_identity
-from anabranch.spark.options import OptionError, WriteOptions
+from anabranch.spark.options import OptionError
 from anabranch.spark.plan import Plan, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["batch_writer", "stream_writer"]
+__all__ = ["BatchWriter", "batch_plan", "batch_writer", "stream_writer"]
 
 _log = logging.getLogger(__name__)
 
 
-def batch_writer(
-    options: Mapping[str, str] | WriteOptions,
-    schema: StructType,
-    overwrite: bool,
-    lane: str | None = None,
-) -> DataSourceArrowWriter:
-    """The writer of ``df.write``; raises `OptionError` and `EncodeError`.
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of ``df.write``; raises `OptionError` and `EncodeError`."""
+    plan = batch_plan(options, schema, overwrite)
+    return BatchWriter(plan, plan.job)
+
+
+def batch_plan(
+    options: Mapping[str, str], schema: StructType, overwrite: bool, lane: str | None = None
+) -> Plan:
+    """The plan of a batch write; raises `OptionError` and `EncodeError`.
 
     `lane` is a column: rows of a stream are counted separately for each of its values, so that each
     value may have additional rows in a repetition.
@@ -51,11 +54,11 @@ def batch_writer(
             'mode("overwrite") would have to delete the stream first: delete the key yourself, and '
             'write with mode("append")'
         )
-    return _BatchWriter(Plan.of(options, schema, lane))
+    return Plan.of(options, schema, lane)
 
 
 def stream_writer(
-    options: Mapping[str, str] | WriteOptions, schema: StructType, overwrite: bool
+    options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
     """The writer of ``df.writeStream``; raises `OptionError` and `EncodeError`."""
     if overwrite:
@@ -63,10 +66,8 @@ def stream_writer(
             'outputMode("complete") rewrites the whole result in every batch, and a stream only '
             'grows: use outputMode("append") or outputMode("update")'
         )
-    waited_s = 0.0
-    if not isinstance(options, WriteOptions):
-        given = {name.lower(): value for name, value in options.items()}
-        waited_s = seconds_since_planned(given.get("checkpointlocation"))
+    given = {name.lower(): value for name, value in options.items()}
+    waited_s = seconds_since_planned(given.get("checkpointlocation"))
     plan = replace(Plan.of(options, schema), waited_s=waited_s)
     if plan.options.batch_id is not None:
         raise OptionError(
@@ -76,56 +77,50 @@ def stream_writer(
     return _StreamWriter(plan)
 
 
-def _carry_out(plan: Plan, iterator: Iterator[pa.RecordBatch], job: str | None) -> Written:
-    """Write all rows of one task. `job` replaces the query in a plain batch write."""
-    from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
+class _Writer:
+    """Writes the rows of tasks by a plan."""
 
-    return write(plan, iterator, job)
-
-
-class _BatchWriter(DataSourceArrowWriter):
-    """One ``save()``."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, job: str | None = None) -> None:
+        """`job` replaces the query in a plain batch write."""
+        self.plan = plan
+        self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write a partition.
 
         Repeated tasks add nothing; a repeated job does, unless producerId and batchId name it.
         """
-        return _carry_out(self._plan, iterator, self._plan.job)
+        from anabranch.spark.writing import write  # noqa: PLC0415 - heavy
+
+        return write(self.plan, iterator, self._job)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """One ``save()``."""
 
     def commit(self, messages: list[Any]) -> None:
         """Rows are committed already; check that equal rows were in one task."""
         _require_met(messages)
-        if self._plan.options.result_file is not None:
+        if self.plan.options.result_file is not None:
             done = [each for each in messages if each is not None]
             known = [each.known for each in done]
             said = {
                 "rows": sum(each.rows for each in done),
                 "known": None if None in known else sum(filter(None, known)),
             }
-            Path(self._plan.options.result_file).write_text(json.dumps(said), "utf-8")
+            Path(self.plan.options.result_file).write_text(json.dumps(said), "utf-8")
 
     def abort(self, messages: list[Any]) -> None:
         """Written rows stay: readers may have seen them, and a repetition continues behind them."""
 
 
-class _StreamWriter(DataSourceStreamArrowWriter):
+class _StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """One query; Spark makes a new object for every batch."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write a partition of a batch."""
-        return _carry_out(self._plan, iterator, None)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Rows are committed already; check that tasks and Spark had the same batch."""
         others = {each.batch for each in messages if each is not None} - {batchId}
-        if others and needs_identity(self._plan.options):
+        if others and needs_identity(self.plan.options):
             raise WriteFailed(
                 f"tasks took batch {batchId} for batch {sorted(others)[0]}: this version of Spark "
                 "numbers batches otherwise, and repeated rows would not be recognised"

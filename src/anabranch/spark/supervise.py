@@ -70,7 +70,8 @@ def supervise(
             reason = reason_of(error)
         else:
             return Supervised(starts, tuple(failures))
-        batch = None if query is None else _last_batch(query)
+        done = None if query is None else query.lastProgress
+        batch = None if done is None else done["batchId"]  # the last one that was committed
         if batch is not None and (reached is None or batch > reached):
             reached, in_a_row = batch, 0
         in_a_row += 1
@@ -82,15 +83,6 @@ def supervise(
         pause *= 1 + random.uniform(-_JITTER, _JITTER)  # noqa: S311 - nothing to guess here
         _log.warning("query failed, starts again in %.1f s: %s", pause, reason)
         sleep(pause)
-
-
-def _last_batch(query: StreamingQuery) -> int | None:
-    """The last batch that was committed while this query ran."""
-    progress = query.lastProgress
-    if progress is None:
-        return None
-    number = progress["batchId"]
-    return None if number is None else int(number)
 
 
 def reason_of(error: Exception) -> str:

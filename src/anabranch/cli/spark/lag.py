@@ -18,7 +18,7 @@ from anabranch.cli.spark.shared import (
 
 if TYPE_CHECKING:
     from anabranch.spark.jobs.lag import GroupLag, Lagged
-    from anabranch.spark.lag_sample import Sample
+    from anabranch.spark.lag_plot import Sample
 
 __all__ = ["lag"]
 

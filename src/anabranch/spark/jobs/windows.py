@@ -31,7 +31,7 @@ from anabranch.spark.supervise import supervise
 from anabranch.spark.watching import QueryWatch
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -186,7 +186,7 @@ def windows(
             schema=windowing.schema,
             **given,
         )
-        rows = _told(_observed(table, windowing), windowing, after_ms, streaming=True)
+        rows = _told(_observed(table, windowing, "read"), windowing, after_ms, streaming=True)
         writer = rows.writeStream.queryName(watch.name).option("checkpointLocation", str(place))
         if into is not None:
             # The rows of a partition are the same in every attempt, their order is not.
@@ -274,11 +274,11 @@ def _listed(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------- the plan
 
 
-def _observed(table: DataFrame, windowing: Windowing) -> DataFrame:
+def _observed(table: DataFrame, windowing: Windowing, name: str | Observation) -> DataFrame:
     from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     untimed = f.count_if(_column(windowing.time).isNull())
-    return table.observe("read", f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
+    return table.observe(name, f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
 
 
 def _told(
@@ -335,13 +335,11 @@ def _dry_run(
     given: Mapping[str, str],
 ) -> Windowed:
     from pyspark.sql import Observation  # noqa: PLC0415 - heavy
-    from pyspark.sql import functions as f  # noqa: PLC0415 - heavy
 
     reader = spark.read.format("anabranch").options(**given).schema(windowing.schema)
     table = reader.options(subscribe=streams, regions=",".join(names)).load()
     read = Observation()
-    untimed = f.count_if(_column(windowing.time).isNull())
-    table = table.observe(read, f.count(f.lit(1)).alias("entries"), untimed.alias("untimed"))
+    table = _observed(table, windowing, read)
     count = _told(table, windowing, after_ms, streaming=False).count()
     found = read.get
     return Windowed(
