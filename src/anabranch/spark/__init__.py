@@ -17,13 +17,8 @@ if TYPE_CHECKING:
     from anabranch.spark.source import AnabranchSource
 
 __all__ = [
-    "AnabranchSource",
-    "Lag",
-    "LagListener",
-    "committed_offsets",
-    "read_by_region",
-    "session",
-]
+    "AnabranchSource", "Lag", "LagListener", "committed_offsets", "read_by_region", "session",
+]  # fmt: skip
 
 _HOMES: Final = {
     "AnabranchSource": "source",

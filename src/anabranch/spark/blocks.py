@@ -117,6 +117,8 @@ class Block:
 
         Raises `PayloadError` if they do not begin where they seem to, and if parsing is quicker.
         """
+        if len(data) > _BYTES_MAX:
+            raise PayloadError("entries of more than 2 GiB in one piece")
         none = np.empty(0, np.int64)
         block = cls(none, none.view(np.uint64), None, none, b"".join((data, _PADDING)))
         begins = np.flatnonzero(block._bytes[: len(data)] == _BEGIN[0])

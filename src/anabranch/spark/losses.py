@@ -12,17 +12,9 @@ if TYPE_CHECKING:
     from anabranch.spark.survey import Survey
 
 __all__ = [
-    "ADVICE",
-    "ADVICE_BEHIND",
-    "ADVICE_SHORT",
-    "DataLossError",
-    "Found",
-    "ServerBehindError",
-    "assess",
-    "ends_missing",
-    "place_of",
-    "unsubscribed",
-]
+    "ADVICE", "ADVICE_BEHIND", "ADVICE_SHORT", "DataLossError", "Found", "ServerBehindError",
+    "assess", "ends_missing", "place_of", "unsubscribed",
+]  # fmt: skip
 
 ADVICE: Final = (
     "Set failOnDataLoss=false to go on without what is lost, and nothing is read twice; raise "

@@ -23,18 +23,9 @@ from typing import Any, Final, Self
 from anabranch.errors import AnabranchError
 
 __all__ = [
-    "BY_ID",
-    "Begin",
-    "Cursor",
-    "LogBounds",
-    "Logs",
-    "OffsetError",
-    "Range",
-    "Vector",
-    "next_id",
-    "parse_id",
-    "previous_id",
-]
+    "BY_ID", "Begin", "Cursor", "LogBounds", "Logs", "OffsetError", "Range", "Vector", "next_id",
+    "parse_id", "previous_id",
+]  # fmt: skip
 
 BY_ID: Final = -1
 """Incarnation of a cursor on a server without positions."""

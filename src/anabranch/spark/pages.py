@@ -102,15 +102,18 @@ class _Incoming:
 
     def has_entries(self, line: int, count: int) -> bool:
         """Wait for all entries of a reply; False if values look like arrays."""
-        seen = self.data.count(_ARRAY, line)
-        while seen <= count * _ARRAYS:
-            last = self.data.rfind(_ARRAY) + len(_CRLF)
-            if seen == count * _ARRAYS and _end(self.data, last) == len(self.data):
+        seen, looked, last = 0, line, line
+        while True:
+            if found := self.data.count(_ARRAY, looked):
+                seen += found
+                last = self.data.rfind(_ARRAY, looked)
+            if seen > count * _ARRAYS:
+                return False
+            whole = seen == count * _ARRAYS and _end(self.data, last + len(_CRLF))
+            if whole == len(self.data):
                 return True
             looked = max(line, len(self.data) - len(_ARRAY) + 1)
             self.more()
-            seen += self.data.count(_ARRAY, looked)
-        return False
 
 
 def _end(data: bytearray, at: int) -> int | None:
