@@ -166,7 +166,7 @@ class Duel:
         self.one.replicator.receive(link, kind, payload, self.world.now_ms)
 
     def pass_time(self, ms: float) -> None:
-        self.world.now_ms += ms
+        self.world.timeline.now_ms += ms
         self.one.replicator.tick(self.world.now_ms)
         if self.up is not None and self.up[0] in self.closed:
             self.up = None

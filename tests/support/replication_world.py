@@ -8,7 +8,6 @@ order, take time, and may be cut: with a reset, or silently.
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from anabranch.replication.frames import FrameType
 from anabranch.replication.interface import Address, ReplicationConfig
 from anabranch.replication.replicator import Replicator
 from anabranch.scheduling import Steps
+from anabranch.simulator.timeline import Timeline
 
 __all__ = ["NAMES", "Node", "ToyRegion", "World", "batch_bytes"]
 
@@ -397,7 +397,8 @@ class World:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
-        self.now_ms = 1000.0
+        self.timeline = Timeline()
+        self.timeline.run_until(1000.0)
         self.nodes: dict[int, Node] = {}
         self.cuts: set[frozenset[int]] = set()
         self.silent: set[frozenset[int]] = set()
@@ -409,8 +410,6 @@ class World:
         self.last_epoch: Counter[int] = Counter()
         self.on_frame: Callable[[int, int, bytes], bytes | None] | None = None
         """May change a frame on its way, or lose it."""
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._serial = 0
         self._links = 0
 
     # -- building -----------------------------------------------------------------------------
@@ -434,17 +433,14 @@ class World:
 
     # -- time ---------------------------------------------------------------------------------
 
-    def after(self, delay_ms: float, act: Callable[[], None]) -> None:
-        self._serial += 1
-        heapq.heappush(self._events, (self.now_ms + delay_ms, self._serial, act))
+    @property
+    def now_ms(self) -> float:
+        """Virtual time."""
+        return self.timeline.now_ms
 
     def run(self, ms: float) -> None:
         """Let so much time pass."""
-        end = self.now_ms + ms
-        while self._events and self._events[0][0] <= end:
-            self.now_ms, _, act = heapq.heappop(self._events)
-            act()
-        self.now_ms = end
+        self.timeline.run_until(self.now_ms + ms)
 
     def run_until(self, condition: Callable[[], bool], ms: float = 60_000) -> float:
         """Let time pass until something holds; how long it took."""
@@ -457,7 +453,7 @@ class World:
     def _tick(self, node: Node) -> None:
         if node.alive:
             node.replicator.tick(self.now_ms)
-        self.after(TICK_MS, lambda: self._tick(node))
+        self.timeline.after(TICK_MS, lambda: self._tick(node))
 
     # -- links --------------------------------------------------------------------------------
 
@@ -478,7 +474,7 @@ class World:
             target.replicator.link_up(far.number, self.now_ms, None)
             node.replicator.link_up(near.number, self.now_ms, address)
 
-        self.after(2 * self._delay(node, target or node), answer)
+        self.timeline.after(2 * self._delay(node, target or node), answer)
 
     def carry(self, half: _Half, frame: bytes) -> None:
         other = half.other
@@ -505,7 +501,7 @@ class World:
             if other.is_open and other.node.alive and other.number in other.node.halves:
                 other.node.replicator.receive(other.number, payload[4], payload[5:], self.now_ms)
 
-        self.after(half.last_arrival - self.now_ms, arrive)
+        self.timeline.after(half.last_arrival - self.now_ms, arrive)
 
     def closed(self, half: _Half) -> None:
         """One side has closed: the other hears of it behind all that was sent."""
@@ -514,7 +510,7 @@ class World:
         pair = frozenset((half.node.number, other.node.number))
         if pair not in self.silent and not half.is_dead:
             wait = max(self._delay(half.node, other.node), half.last_arrival - self.now_ms)
-            self.after(wait, lambda: self._down(other))
+            self.timeline.after(wait, lambda: self._down(other))
 
     def reset(self, half: _Half) -> None:
         """A link breaks; what is under way is lost."""

@@ -38,7 +38,7 @@ def drawn(seed: int, asked_for: Iterable[str]) -> tuple[str, ...]:
 def _again(
     run: Simulation, chance: random.Random, mean_ms: float, action: Callable[[], None]
 ) -> None:
-    """Call ``act`` again and again, until the faults end."""
+    """Call ``action`` again and again, until the faults end."""
 
     def happen() -> None:
         if run.is_breaking:

@@ -23,7 +23,7 @@ class Timeline:
         self._count = 0
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Call ``act`` after a delay."""
+        """Call ``action`` after a delay."""
         self._count += 1
         heapq.heappush(self._queue, (self.now_ms + max(delay_ms, 0.0), self._count, action))
 

@@ -122,8 +122,8 @@ def test_an_admission_whose_answer_is_lost_is_asked_for_again() -> None:
     def lose(source: int, target: int, frame: bytes) -> bytes | None:
         if frame[4] == 4 and not lost:
             lost.append(frame)
-            world.after(0, lambda: world.cut(1, 3))
-            world.after(100, world.heal)
+            world.timeline.after(0, lambda: world.cut(1, 3))
+            world.timeline.after(100, world.heal)
             return None
         return frame
 
